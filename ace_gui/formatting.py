@@ -87,6 +87,13 @@ def value_text(value: float | bool | str) -> str:
     return f"{value:.6g}"
 
 
+def counted(count: int, one: str, many: str, /, **values: object) -> str:
+    """``1 matrix``, ``6 matrices``; or whole sentences, with the count in the place of ``%n``."""
+    text = one if count == 1 else many
+    text = text.replace("%n", str(count)) if "%n" in many else f"{count} {text}"
+    return text.format(**values) if values else text
+
+
 def shape_text(shape: tuple[int, ...]) -> str:
     """``768 × 3072``; a scalar has no shape and says so."""
     return " × ".join(str(size) for size in shape) if shape else "scalar"

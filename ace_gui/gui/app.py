@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QThread, QTimer
+from PySide6.QtCore import QLocale, QThread, QTimer
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import APPLICATION_ID, __version__
@@ -17,7 +17,6 @@ from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.control.engine.engine_thread import EngineWorker
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.languages import speak
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
@@ -71,13 +70,14 @@ class Workbench:
 
     def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
         app.setQuitOnLastWindowClosed(False)
+        # Numbers keep the form that recipes and the command line have.
+        QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
         self._app = app
         settings = Settings()
         use_scratch(settings.scratch)
         self._stores = stores or MergeStores()
         if stores is None:
             self._stores.look_in(settings.merge_folders)
-        speak(settings.language)
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
         for _piece in set_letters(app, settings.letters):

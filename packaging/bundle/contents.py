@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
-from pathlib import Path
 
 from lock_file import PROJECT, ROOT, wanted_directly
 from packaging.requirements import Requirement
@@ -64,7 +63,7 @@ UNUSED_FILES = (
     "*.pxd",
     "*.pxi",
     "*.pyx",
-    # Qt: the window is made of widgets, in its own languages, on a desktop.
+    # Qt: the window is made of widgets, in English, on a desktop.
     "PySide6/**/*eglfs*",
     "PySide6/**/*EglF[sS]*",
     "PySide6/**/platforms/libqlinuxfb*",
@@ -79,8 +78,7 @@ UNUSED_FILES = (
     "PySide6/**/*virtualkeyboard*",
     "PySide6/**/*Pdf*",
     "PySide6/**/*qpdf*",
-    "PySide6/**/translations/qt_help_*",
-    "PySide6/**/translations/qt_*",
+    "PySide6/**/translations/*",
     # GTK, which Qt can take its dialogs from; the window has a look of its own.
     "PySide6/**/platformthemes/libqgtk3*",
     "libatk*",
@@ -102,9 +100,6 @@ UNUSED_FILES = (
     "*.dist-info/REQUESTED",
 )
 """Patterns of places in the bundle, ``*`` across folders."""
-
-QT_TEXTS = "PySide6/**/translations/qtbase_*"
-"""Of these, the window needs those of its own languages."""
 
 
 def data_files() -> list[tuple[str, str]]:
@@ -154,10 +149,4 @@ def unneeded_modules(needed: Iterable[str]) -> list[str]:
 def is_used(place: str, unused: Sequence[str] = UNUSED_FILES) -> bool:
     """Whether what is to lie at ``place`` in the bundle belongs there."""
     place = place.replace("\\", "/")
-    if fnmatch(place, QT_TEXTS):
-        return Path(place).stem.removeprefix("qtbase_") in _languages()
     return not any(fnmatch(place, pattern) for pattern in unused)
-
-
-def _languages() -> frozenset[str]:
-    return frozenset(file.stem for file in (ROOT / "resources" / "languages").glob("*.ts"))

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale
+from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication
 
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.languages import speak
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -108,13 +107,3 @@ def making() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture
-def german(qapp: QApplication) -> Iterator[None]:
-    """The window speaks German; then what it spoke before."""
-    before = QLocale()
-    speak("de")
-    yield
-    speak("en")
-    QLocale.setDefault(before)

@@ -1,6 +1,6 @@
 """Walk through the window and print what is wrong: ``python -m tests.walk --size 1366x768``.
 
-    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark] [--language de]
+    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark]
                          [--late] [--display] [--pictures FOLDER]
 
 On a screen of that size, or with ``--display`` in a window of that size on the one there is; with
@@ -36,12 +36,11 @@ def walk(
     *,
     brief: bool = False,
     late: bool = False,
-    words: bool = False,
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The faults with the states in which each is seen, and all states that were looked at.
 
     ``brief``: without states that have to be computed; ``late``: the letters become so large once
-    something is merged; ``words``: what is English, instead of faults.
+    something is merged.
     """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
     from PySide6.QtGui import QImage
@@ -52,15 +51,11 @@ def walk(
     from ace_gui.gui.theme import current_theme, set_scheme
     from tests.walk.look import look_at
     from tests.walk.states import states
-    from tests.walk.words import Brackets, Escapes, points_in
 
     application = make_application()
     letters = application.font()
     letters.setPointSizeF(_BODY * (1 if late else font / 100))
     application.setFont(letters)
-    brackets, escapes = Brackets(application), Escapes(recipe)
-    if words:
-        application.installTranslator(brackets)
     studio = Studio(schemes[0])
     found: dict[str, list[str]] = defaultdict(list)
     seen: list[str] = []
@@ -75,11 +70,9 @@ def walk(
         turn()
         while not studio.window.centralWidget().updatesEnabled():
             turn()  # the colours of the other scheme are on their way
-        if words:
-            return None, escapes.within(root, studio.window.session)
         for _ in range(_PATIENCE):
             picture, faults = look_at(root, QSize(*size))
-            if not (faults := faults + points_in(root)):
+            if not faults:
                 break
             turn()
         return picture, faults
@@ -108,7 +101,6 @@ def walk(
             look(step)
     finally:
         studio.close()
-        application.removeTranslator(brackets)
     return found, seen
 
 
@@ -130,10 +122,8 @@ def main() -> int:
     parser.add_argument("--font", type=int, default=100, help="percent")
     parser.add_argument("--display", action="store_true", help="on the display that there is")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
-    parser.add_argument("--language", default="en")
     parser.add_argument("--brief", action="store_true", help="only states that come quickly")
     parser.add_argument("--late", action="store_true", help="enlarge the letters of an open window")
-    parser.add_argument("--words", action="store_true", help="print what is not translated")
     parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
@@ -141,7 +131,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         if not options.display:
             use_screen((width, height), Path(name))
-        os.environ["LC_ALL"] = f"{options.language}.UTF-8"
+        os.environ["LC_ALL"] = "en.UTF-8"
         keep_settings_in(Path(name))
         for kind in ("CACHE", "DATA", "STATE"):
             os.environ[f"XDG_{kind}_HOME"] = name
@@ -155,7 +145,6 @@ def main() -> int:
             options.pictures,
             brief=options.brief,
             late=options.late,
-            words=options.words,
         )
     for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
         more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""

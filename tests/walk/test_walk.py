@@ -24,7 +24,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.languages import LANGUAGES, SOURCE
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, plain_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
@@ -72,10 +71,6 @@ def test_every_state_is_in_order_in_the_usual_places():
             walk.communicate()
 
 
-def test_every_text_of_the_window_is_translated():
-    end(start("1366x768", 100, "--brief", "--words"))
-
-
 def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
     recipe = glue_family(tmp_path / "models", blocks=1, width=32)
     pictures = tmp_path / "pictures"
@@ -97,13 +92,6 @@ def test_every_state_is_in_order(size: str, font: int):
 @pytest.mark.parametrize(("size", "font"), [("1366x768", 150), ("1600x1000", 200)])
 def test_letters_become_larger_in_an_open_window(size: str, font: int):
     end(start(size, font, "--late"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("font", FONTS[:2])
-@pytest.mark.parametrize("language", sorted(LANGUAGES.keys() - {SOURCE}))
-def test_every_language_has_room(language: str, font: int):
-    end(start("1366x768", font, "--language", language))
 
 
 # What the walk looks for

@@ -1,7 +1,4 @@
-"""What helps to find a fault: versions, device, memory, platform. Nothing of a person's models.
-
-In English whatever the person's language: it is for who looks after the program.
-"""
+"""What helps to find a fault: versions, device, memory, platform. Nothing of a person's models."""
 
 from __future__ import annotations
 
@@ -121,7 +118,7 @@ def _display() -> Iterator[tuple[str, str]]:
         yield "Screen", f"{size.width()}×{size.height()}, scale {scale:g}"
     yield "Letters", f"{QGuiApplication.font().pointSizeF():g} points"
     yield "Colours", Settings().scheme
-    yield "Language", f"{QLocale().name()}, {os.environ.get('LANG', 'LANG not set')}"
+    yield "Language", f"{QLocale.system().name()}, {os.environ.get('LANG', 'LANG not set')}"
 
 
 def _version(package: str) -> str:

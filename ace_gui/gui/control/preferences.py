@@ -90,10 +90,6 @@ class Preferences(QObject):
         self._configure()
         self.changed.emit()
 
-    def choose_language(self, code: str) -> None:
-        """Of the window, from its next start; empty: the system's."""
-        self.settings.language = code
-
     def choose_scheme(self, scheme: Scheme) -> None:
         """Light, dark, or as the system."""
         self.settings.scheme = scheme

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 from ace_gui import __version__
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.words import tr
 
 
 class AboutDialog(QDialog):
@@ -16,7 +15,7 @@ class AboutDialog(QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("About ACE Workbench"))
+        self.setWindowTitle("About ACE Workbench")
         self.setMinimumWidth(420)
         picture = plain_label("", self, wrap=False)
         picture.setPixmap(icon("app").pixmap(64, 64))
@@ -28,14 +27,12 @@ class AboutDialog(QDialog):
         layout.addWidget(heading(f"ACE Workbench {__version__}", self))
         layout.addWidget(
             plain_label(
-                tr(
-                    "Merges fine-tuned models in closed form, without data, and shows layer by "
-                    "layer what the merge does."
-                ),
+                "Merges fine-tuned models in closed form, without data, and shows layer by "
+                "layer what the merge does.",
                 self,
             )
         )
         layout.addWidget(
-            muted_label(tr("The papers behind each method stand in its form. Apache-2.0."), self)
+            muted_label("The papers behind each method stand in its form. Apache-2.0.", self)
         )
         layout.addWidget(buttons)

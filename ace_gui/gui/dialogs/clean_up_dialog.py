@@ -16,15 +16,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
-from ace_gui.gui.numbers import human_bytes, value_text
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import model_name
 
-_TITLES: Final = (later("Merge"), later("Base"), later("Made"), later("Size"), later("Exported"))
+_TITLES: Final = ("Merge", "Base", "Made", "Size", "Exported")
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
@@ -35,19 +35,19 @@ class CleanUpDialog(QDialog):
         super().__init__(parent)
         self._runs = runs
         self._kept: list[Kept] = []
-        self.setWindowTitle(tr("Clean up kept merges"))
+        self.setWindowTitle("Clean up kept merges")
         line = self.fontMetrics().height()
         self.resize(QSize(48 * line, 26 * line).boundedTo(self.screen().availableSize() * 0.92))
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName(tr("Kept merges"))
+        self.tree.setAccessibleName("Kept merges")
         self.tree.setRootIsDecorated(False)
         self.tree.setItemDelegate(RoomyCell(self.tree))
-        self.tree.setHeaderLabels([tr(title) for title in _TITLES])
+        self.tree.setHeaderLabels(_TITLES)
         self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.said = muted_label(tr("Looking …"), self)
+        self.said = muted_label("Looking …", self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.remove = self._buttons.addButton(tr("&Delete"), QDialogButtonBox.ButtonRole.AcceptRole)
+        self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
         self.remove.setProperty("kind", "destructive")
         self._buttons.accepted.connect(self._delete)
         self._buttons.rejected.connect(self.reject)
@@ -57,7 +57,7 @@ class CleanUpDialog(QDialog):
         layout.addWidget(self._buttons)
         runs.listed.connect(self._fill)
         self._sum_up()
-        self.said.setText(tr("Looking …"))
+        self.said.setText("Looking …")
         runs.list_all()
 
     def _fill(self, kept: Sequence[Kept]) -> None:
@@ -75,7 +75,7 @@ class CleanUpDialog(QDialog):
                 base,
                 when,
                 human_bytes(record.bytes),
-                tr("yes") if record.exported else tr("no"),
+                "yes" if record.exported else "no",
             )
             item = QTreeWidgetItem([plain(word) for word in words])
             item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
@@ -93,19 +93,17 @@ class CleanUpDialog(QDialog):
         total = sum(record.bytes for _, record in self._kept)
         freed = sum(record.bytes for _, record in ticked)
         self.remove.setEnabled(bool(ticked))
-        self.remove.setText(tr("&Delete {count}", count=len(ticked)) if ticked else tr("&Delete"))
-        self.remove.setToolTip("" if ticked else tr("Tick what shall go"))
+        self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
+        self.remove.setToolTip("" if ticked else "Tick what shall go")
         if not self._kept:
-            self.said.setText(tr("No merge is kept."))
+            self.said.setText("No merge is kept.")
             return
         if not ticked:
-            self.said.setText(tr("{total} in all. Tick what shall go.", total=human_bytes(total)))
+            self.said.setText(f"{human_bytes(total)} in all. Tick what shall go.")
             return
         lost = sum(not record.exported for _, record in ticked)
-        free = tr(
-            "{freed} of {total} will be free.", freed=human_bytes(freed), total=human_bytes(total)
-        )
-        gone = tr("{count} not exported will be lost.", count=lost) if lost else ""
+        free = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
+        gone = f"{lost} not exported will be lost." if lost else ""
         self.said.setText(f"{free} {gone}".rstrip())
 
     def _delete(self) -> None:

@@ -32,7 +32,6 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.widget_kinds import state_is
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import tr
 
 _Index = QModelIndex | QPersistentModelIndex
 _WIDTH: Final = 42  # lines of text
@@ -47,15 +46,15 @@ class CommandPalette(QDialog):
 
     def __init__(self, commands: Sequence[Command], window: QWidget) -> None:
         super().__init__(window, Qt.WindowType.Popup)
-        self.setWindowTitle(tr("Commands"))
+        self.setWindowTitle("Commands")
         self.setProperty("kind", "card-dialog")
         self.model = CommandsModel(commands, self)
         self.field = QLineEdit(self)
-        self.field.setAccessibleName(tr("Command"))
-        self.field.setPlaceholderText(tr("What do you want to do?"))
+        self.field.setAccessibleName("Command")
+        self.field.setPlaceholderText("What do you want to do?")
         self.field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.list = QListView(self)
-        self.list.setAccessibleName(tr("Commands found"))
+        self.list.setAccessibleName("Commands found")
         self.list.setModel(self.model)
         self.list.setItemDelegate(_CommandCell(self.list))
         self.list.setUniformItemSizes(True)
@@ -113,7 +112,7 @@ class CommandPalette(QDialog):
                 str(self.list.currentIndex().data(Qt.ItemDataRole.AccessibleTextRole))
             )
         else:
-            self.said.setText(tr("Nothing is called so; try another word."))
+            self.said.setText("Nothing is called so; try another word.")
 
     def _take(self, index: QModelIndex) -> None:
         command = index.data(COMMAND)

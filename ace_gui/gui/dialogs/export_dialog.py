@@ -27,8 +27,8 @@ from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.operations.output_operations import OutputOperations
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.runs import title_parts
@@ -40,11 +40,10 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.files.written_files import show
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
 DTYPES = (
-    (None, later("as the recipe says")),
+    (None, "as the recipe says"),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "float16"),
@@ -64,19 +63,19 @@ class ExportDialog(QDialog):
         self._session = session
         self._output = output
         self._exported_to = Path()
-        self.setWindowTitle(tr("Export the merged model"))
+        self.setWindowTitle("Export the merged model")
         self.setMinimumWidth(580)
         self.notice = Notice(self)
         self.folder = QLineEdit(self)
-        self.folder.setAccessibleName(tr("Target folder"))
-        self.folder.setPlaceholderText(tr("a new or empty folder"))
+        self.folder.setAccessibleName("Target folder")
+        self.folder.setPlaceholderText("a new or empty folder")
         self.verdict = muted_label("", self)
         self.dtype = self._make_dtype()
         self.shard = self._make_shard()
         self.complete_heads = self._make_complete_heads()
         self.contents = muted_label("", self)
         self.progress = QProgressBar(self)
-        self.progress.setAccessibleName(tr("Export progress"))
+        self.progress.setAccessibleName("Export progress")
         self.progress.hide()
         self._pages = QStackedWidget(self)
         self._form = self._make_form()
@@ -121,12 +120,10 @@ class ExportDialog(QDialog):
 
     def _make_dtype(self) -> QComboBox:
         box = QComboBox(self)
-        box.setAccessibleName(tr("Number format"))
-        box.setToolTip(
-            tr("Number format of the weights; halves are rounded once, from full precision")
-        )
+        box.setAccessibleName("Number format")
+        box.setToolTip("Number format of the weights; halves are rounded once, from full precision")
         for value, text in DTYPES:
-            box.addItem(tr(text), value)
+            box.addItem(text, value)
         return box
 
     def _make_shard(self) -> QDoubleSpinBox:
@@ -134,14 +131,14 @@ class ExportDialog(QDialog):
         box.setRange(0.1, 100.0)
         box.setDecimals(1)
         box.setValue(5.0)
-        box.setSuffix(tr(" GB"))
-        box.setAccessibleName(tr("Largest file"))
-        box.setToolTip(tr("Larger models are split into several files with an index"))
+        box.setSuffix(" GB")
+        box.setAccessibleName("Largest file")
+        box.setToolTip("Larger models are split into several files with an index")
         return box
 
     def _make_complete_heads(self) -> QCheckBox:
-        box = QCheckBox(tr("A whole model for each expert's head"), self)
-        box.setToolTip(tr("Each loads by itself, and is as large as the merged model"))
+        box = QCheckBox("A whole model for each expert's head", self)
+        box.setToolTip("Each loads by itself, and is as large as the merged model")
         box.setVisible(self._has_heads())
         return box
 
@@ -150,32 +147,30 @@ class ExportDialog(QDialog):
 
     def _make_form(self) -> QWidget:
         page = QWidget(self)
-        browse = QPushButton(tr("Browse…"), page)
-        browse.setAccessibleName(tr("Browse for the target folder"))
+        browse = QPushButton("Browse…", page)
+        browse.setAccessibleName("Browse for the target folder")
         browse.clicked.connect(self._browse)
         line = QHBoxLayout()
         line.addWidget(self.folder, 1)
         line.addWidget(browse)
         form = QFormLayout(page)
         form.setContentsMargins(0, 0, 0, 0)
-        form.addRow(tr("Merge"), plain_label(self._recipe_text()))
+        form.addRow("Merge", plain_label(self._recipe_text()))
         if not self._session.merge_is_current:
             form.addRow(
                 "",
                 muted_label(
-                    tr(
-                        "The form was changed after this merge; what is exported "
-                        "is the merge as it was made."
-                    )
+                    "The form was changed after this merge; what is exported "
+                    "is the merge as it was made."
                 ),
             )
-        form.addRow(tr("Folder"), line)
+        form.addRow("Folder", line)
         form.addRow("", self.verdict)
-        form.addRow(tr("Number format"), self.dtype)
-        form.addRow(tr("Largest file"), self.shard)
+        form.addRow("Number format", self.dtype)
+        form.addRow("Largest file", self.shard)
         if self._has_heads():
-            form.addRow(tr("Heads"), self.complete_heads)
-        form.addRow(tr("Will hold"), self.contents)
+            form.addRow("Heads", self.complete_heads)
+        form.addRow("Will hold", self.contents)
         return page
 
     def _make_result(self) -> QWidget:
@@ -184,15 +179,15 @@ class ExportDialog(QDialog):
         self.files = muted_label("", page)
         self.snippet = QPlainTextEdit(page)
         self.snippet.setReadOnly(True)
-        self.snippet.setAccessibleName(tr("How to load the model in Python"))
+        self.snippet.setAccessibleName("How to load the model in Python")
         self.snippet.setFont(face(Face.MONO))
         self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
-        open_folder = QPushButton(tr("Open folder"), page)
+        open_folder = QPushButton("Open folder", page)
         open_folder.clicked.connect(lambda _=False: show(self._exported_to))
-        beside = QPushButton(tr("Show in folder"), page)
+        beside = QPushButton("Show in folder", page)
         beside.clicked.connect(lambda _=False: show(self._exported_to.parent))
-        copy = QPushButton(tr("Copy code"), page)
+        copy = QPushButton("Copy code", page)
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
@@ -203,7 +198,7 @@ class ExportDialog(QDialog):
         buttons.addStretch(1)
         layout = QVBoxLayout(page)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(heading(tr("Exported"), page))
+        layout.addWidget(heading("Exported", page))
         layout.addWidget(self.outcome)
         layout.addWidget(self.files)
         layout.addWidget(self.snippet)
@@ -213,8 +208,8 @@ class ExportDialog(QDialog):
 
     def _make_buttons(self) -> QDialogButtonBox:
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.export_button = buttons.addButton(tr("Export"), QDialogButtonBox.ButtonRole.AcceptRole)
-        self.export_button.setAccessibleName(tr("Export"))
+        self.export_button = buttons.addButton("Export", QDialogButtonBox.ButtonRole.AcceptRole)
+        self.export_button.setAccessibleName("Export")
         buttons.accepted.connect(self._export)
         buttons.rejected.connect(self.reject)
         return buttons
@@ -256,16 +251,14 @@ class ExportDialog(QDialog):
         if size is None:
             return ""
         weights = (
-            "model.safetensors"
-            if size.shards == 1
-            else tr("{count} files and their index", count=size.shards)
+            "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
         )
-        parts = [tr("{weights} (about {bytes})", weights=weights, bytes=human_bytes(size.bytes))]
-        parts.append(tr("the base's config and tokenizer files, README.md, merge_recipe.yaml"))
+        parts = [f"{weights} (about {human_bytes(size.bytes)})"]
+        parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
         if self._has_heads():
-            parts.append(tr("the experts' own heads in heads/"))
+            parts.append("the experts' own heads in heads/")
         if self.complete_heads.isChecked():
-            parts.append(tr("a model of {bytes} for each of these", bytes=human_bytes(size.bytes)))
+            parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
         return "; ".join(parts) + "."
 
     def _browse(self) -> None:
@@ -276,7 +269,7 @@ class ExportDialog(QDialog):
             full = folder.is_dir() and any(folder.iterdir())
             self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
 
-        ask_folders(self, tr("Folder for the merged model"), EXPORTS, take)
+        ask_folders(self, "Folder for the merged model", EXPORTS, take)
 
     def _name(self) -> str:
         """What the merged model could be called."""
@@ -313,16 +306,14 @@ class ExportDialog(QDialog):
     def _show_result(self, exported: Exported) -> None:
         self._exported_to = exported.folder
         Settings().remember_folder(EXPORTS, exported.folder.parent)
-        self.outcome.setText(
-            tr("{bytes} in {folder}", bytes=human_bytes(exported.bytes), folder=exported.folder)
-        )
+        self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
         self.snippet.setPlainText(load_snippet(exported.folder))
         if exported.notes:
             self.notice.show_message(Severity.INFO, " ".join(exported.notes))
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
-        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText(tr("Close"))
+        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText("Close")
 
 
 def free_folder(parent: Path, name: str) -> Path:

@@ -18,8 +18,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.told import language
-from ace_gui.gui.words import tr
 from ace_gui.paths import resource_path
 
 PAGES = (
@@ -39,8 +37,6 @@ PAGES = (
     "library",
 )
 """File names in the resources, in the order in which to read them."""
-BLOCK: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-"""Code, commands and what they print: of every language those of the English page."""
 
 _LIST: Final = 13  # lines of text that the list of pages is wide
 _MARGIN: Final = 16  # px round a page
@@ -53,16 +49,16 @@ class HelpDialog(QDialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._term = ""
-        self.setWindowTitle(tr("Help"))
+        self.setWindowTitle("Help")
         self.resize(QSize(900, 640).boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.pages = QListWidget(self)
-        self.pages.setAccessibleName(tr("Help pages"))
+        self.pages.setAccessibleName("Help pages")
         self.pages.setFixedWidth(_LIST * self.fontMetrics().height())
         self.pages.setWordWrap(True)
         self.pages.setSpacing(3)
         self.pages.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.text = QTextBrowser(self)
-        self.text.setAccessibleName(tr("Help page"))
+        self.text.setAccessibleName("Help page")
         self.text.setOpenLinks(False)
         self.text.document().setDocumentMargin(_MARGIN)
         for name in PAGES:
@@ -120,11 +116,5 @@ def anchor_of(heading: str) -> str:
 
 
 def page(name: str) -> str:
-    """The Markdown text of a help page, in the window's language where there is one."""
-    english = resource_path(f"help/{name}.md").read_text(encoding="utf-8")
-    translated = resource_path(f"help/{language()}/{name}.md")
-    if not language() or not translated.is_file():
-        return english
-    blocks = iter(BLOCK.findall(english))
-    text = translated.read_text(encoding="utf-8").rpartition("<!--")[0]
-    return BLOCK.sub(lambda _: next(blocks), text)
+    """The Markdown text of a help page."""
+    return resource_path(f"help/{name}.md").read_text(encoding="utf-8")

@@ -27,15 +27,14 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
-from ace_gui.gui.words import later, tr
 
 NAME, REVISION, SIZE = range(3)
-_TITLES: Final = (later("Model"), later("Revision"), later("Size"))
+_TITLES: Final = ("Model", "Revision", "Size")
 _SORT: Final = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -63,7 +62,7 @@ class CachedModels(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> object:
         if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return tr(_TITLES[section])
+            return _TITLES[section]
         return None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -89,7 +88,7 @@ class HubCacheDialog(QDialog):
     def __init__(self, conductor: Conductor, parent: QWidget, *, can_add: bool) -> None:
         super().__init__(parent)
         self._can_add = can_add
-        self.setWindowTitle(tr("Models in the Hugging Face cache"))
+        self.setWindowTitle("Models in the Hugging Face cache")
         self.resize(620, 420)
         self.model = CachedModels(self)
         self._sorted = QSortFilterProxyModel(self)
@@ -97,21 +96,21 @@ class HubCacheDialog(QDialog):
         self._sorted.setSortRole(_SORT)
         self._sorted.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText(tr("Filter by name"))
-        self.filter.setAccessibleName(tr("Filter models by name"))
+        self.filter.setPlaceholderText("Filter by name")
+        self.filter.setAccessibleName("Filter models by name")
         self.filter.setClearButtonEnabled(True)
         self.filter.textChanged.connect(self._sorted.setFilterFixedString)
         self.table = self._make_table()
-        self.message = muted_label(tr("Looking through the cache …"), self)
+        self.message = muted_label("Looking through the cache …", self)
         self.message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self.message)
         self._pages.addWidget(self.table)
-        self.base_button = QPushButton(tr("Open as base"), self)
-        self.base_button.setToolTip(tr("In place of what is loaded"))
-        self.experts_button = QPushButton(tr("Add as experts"), self)
+        self.base_button = QPushButton("Open as base", self)
+        self.base_button.setToolTip("In place of what is loaded")
+        self.experts_button = QPushButton("Add as experts", self)
         self.experts_button.setToolTip(
-            tr("Models fine-tuned from the base") if can_add else tr("Open a base model first")
+            "Models fine-tuned from the base" if can_add else "Open a base model first"
         )
         self._lay_out()
         self.base_button.clicked.connect(self._choose_base)
@@ -126,7 +125,7 @@ class HubCacheDialog(QDialog):
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        table.setAccessibleName(tr("Models in the cache"))
+        table.setAccessibleName("Models in the cache")
         table.setModel(self._sorted)
         plain_rows(table, padding=10)
         table.setSortingEnabled(True)
@@ -148,13 +147,13 @@ class HubCacheDialog(QDialog):
         layout.addWidget(self.filter)
         layout.addWidget(self._pages, 1)
         layout.addWidget(
-            muted_label(tr("Only what is on this disk already. Nothing is downloaded."), self)
+            muted_label("Only what is on this disk already. Nothing is downloaded.", self)
         )
         layout.addWidget(buttons)
 
     def _show(self, found: CachedModelsFound) -> None:
         self.model.fill(found.models)
-        self.message.setText(tr("No models with weights in {folder}.", folder=found.folder))
+        self.message.setText(f"No models with weights in {found.folder}.")
         self._pages.setCurrentWidget(self.table if found.models else self.message)
         self._allow()
 

@@ -24,13 +24,12 @@ from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
-from ace_gui.gui.words import later, tr
 
 _SIZE: Final = QSize(820, 520)
 _OF_SCREEN: Final = 0.92
 _DETAIL_LINES: Final = 7
 _GATHERS: Final = 100  # ms in which what is said is gathered: to scroll lays all rows out
-_SAMPLES: Final = ("00:00:00", later("Warning"), later("Window"))
+_SAMPLES: Final = ("00:00:00", "Warning", "Window")
 _PADDING: Final = 44  # px: the sign of a level, and the cell's own
 
 
@@ -39,31 +38,31 @@ class LogDialog(QDialog):
 
     def __init__(self, log: Log, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("Log"))
+        self.setWindowTitle("Log")
         self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.levels = QComboBox(self)
-        self.levels.setAccessibleName(tr("Least level"))
-        self.levels.setToolTip(tr("Show what matters at least so much"))
+        self.levels.setAccessibleName("Least level")
+        self.levels.setToolTip("Show what matters at least so much")
         for level in Level:
             worst = level is Level.ERROR
-            title = level.title if worst else tr("{level} and above", level=level.title)
+            title = level.title if worst else f"{level.title} and above"
             self.levels.addItem(title, level)
         self.levels.setCurrentIndex(Level.INFO)
         self.filter = QLineEdit(self)
-        self.filter.setAccessibleName(tr("Find in the log"))
-        self.filter.setPlaceholderText(tr("Words in the message"))
+        self.filter.setAccessibleName("Find in the log")
+        self.filter.setPlaceholderText("Words in the message")
         self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.filter.setClearButtonEnabled(True)
         self.found = FoundEntries(LogModel(log, self), self)
         self.table = self._make_table()
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
-        self.details.setAccessibleName(tr("The message and its details"))
+        self.details.setAccessibleName("The message and its details")
         self.details.setFont(face(Face.MONO_CAPTION))
         self.details.setFixedHeight(_DETAIL_LINES * self.details.fontMetrics().lineSpacing())
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
-        self.copy = buttons.addButton(tr("&Copy"), QDialogButtonBox.ButtonRole.ActionRole)
-        self.copy.setToolTip(tr("Copy the messages that are selected, or all that are shown"))
+        self.copy = buttons.addButton("&Copy", QDialogButtonBox.ButtonRole.ActionRole)
+        self.copy.setToolTip("Copy the messages that are selected, or all that are shown")
         self.copy.clicked.connect(lambda _=False: self._copy())
         buttons.rejected.connect(self.reject)
         above = QHBoxLayout()
@@ -84,7 +83,7 @@ class LogDialog(QDialog):
 
     def _make_table(self) -> QTreeView:
         table = QTreeView(self)
-        table.setAccessibleName(tr("Messages"))
+        table.setAccessibleName("Messages")
         table.setModel(self.found)
         table.setRootIsDecorated(False)
         table.setUniformRowHeights(True)
@@ -92,7 +91,7 @@ class LogDialog(QDialog):
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         letters = table.fontMetrics()
         for column, sample in enumerate(_SAMPLES):  # to look at all rows for each new one is slow
-            table.header().resizeSection(column, letters.horizontalAdvance(tr(sample)) + _PADDING)
+            table.header().resizeSection(column, letters.horizontalAdvance(sample) + _PADDING)
         table.header().setStretchLastSection(True)
         return table
 

@@ -38,6 +38,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import FieldInfo, MethodInfo
+from ace_gui.formatting import counted
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
@@ -59,7 +60,6 @@ from ace_gui.gui.widgets.tables.method_cells import (
     misfit,
     number_of_experts,
 )
-from ace_gui.gui.words import counted, tr
 
 _SIZE: Final = (1032, 672)
 _SIZES: Final = (340, 692)
@@ -86,7 +86,7 @@ class ChooseMethodDialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self._experts, self._current, self._cost = experts, current, cost
-        self.setWindowTitle(tr("Merge method"))
+        self.setWindowTitle("Merge method")
         self.setProperty("kind", "card-dialog")
         self._size_to_screen()
         self._found = QSortFilterProxyModel(self)
@@ -96,15 +96,15 @@ class ChooseMethodDialog(QDialog):
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
         self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText(tr("Name, word or author"))
+        self.filter.setPlaceholderText("Name, word or author")
         self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.filter.setAccessibleName(tr("Find a method by name, word or author"))
+        self.filter.setAccessibleName("Find a method by name, word or author")
         self.filter.setClearButtonEnabled(True)
         self.tree = self._make_tree()
-        self.about = scroll_area(tr("What the method does"), self)
+        self.about = scroll_area("What the method does", self)
         self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.use = self.buttons.addButton(
-            tr("&Use this method"), QDialogButtonBox.ButtonRole.AcceptRole
+            "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
         )
         self.use.setProperty("kind", "primary")
         self.cost = muted_label("", self)
@@ -130,7 +130,7 @@ class ChooseMethodDialog(QDialog):
 
     def _make_tree(self) -> QTreeView:
         tree = QTreeView(self)
-        tree.setAccessibleName(tr("Methods"))
+        tree.setAccessibleName("Methods")
         tree.setProperty("kind", "sunk")
         tree.setModel(self._found)
         tree.setHeaderHidden(True)
@@ -151,7 +151,7 @@ class ChooseMethodDialog(QDialog):
         left = QWidget(self)
         left.setProperty("kind", "side")
         left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        title = plain_label(tr("Merge method"), left, wrap=False)
+        title = plain_label("Merge method", left, wrap=False)
         title.setFont(face(Face.TITLE))
         column = QVBoxLayout(left)
         column.setContentsMargins(16, 16, 16, 0)
@@ -213,8 +213,8 @@ class ChooseMethodDialog(QDialog):
     def _show(self, index: QModelIndex) -> None:
         method = _info(index)
         self.use.setEnabled(method is not None)
-        title = method.title.replace("&", "&&") if method is not None else tr("this method")
-        self.use.setText(tr("&Use {title}", title=title))
+        title = method.title.replace("&", "&&") if method is not None else "this method"
+        self.use.setText(f"&Use {title}")
         in_force = method is not None and method.name == self._current
         self.cost.setText(self._cost if in_force else "")
         self.about.setWidget(_about(method, self._experts))
@@ -230,8 +230,8 @@ def _heads(methods: QAbstractItemModel, parent: QWidget) -> QHBoxLayout:
     """What the list has: how many methods, and what their figures are."""
     families = [methods.index(row, 0) for row in range(methods.rowCount())]
     count = sum(methods.rowCount(family) for family in families)
-    means = muted_label(tr("mean on the sample"), parent)
-    means.setToolTip(tooltip(tr(MEANS)))
+    means = muted_label("mean on the sample", parent)
+    means.setToolTip(tooltip(MEANS))
     means.setWordWrap(False)
     row = QHBoxLayout()
     row.setContentsMargins(4, 0, 12, 0)
@@ -265,9 +265,7 @@ def _by_family(
 
 def _spoken(method: MethodInfo, experts: int) -> str:
     mean = sample_figures().methods.get(method.name)
-    said = misfit(method, experts) or (
-        tr("mean on the sample {mean:.3f}", mean=mean) if mean is not None else ""
-    )
+    said = misfit(method, experts) or (f"mean on the sample {mean:.3f}" if mean is not None else "")
     return ", ".join(filter(None, (method.title, said)))
 
 
@@ -283,7 +281,7 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     layout.setContentsMargins(24, 20, 24, 16)
     layout.setSpacing(12)
     if method is None:
-        layout.addWidget(secondary_label(tr("No method has these words."), page))
+        layout.addWidget(secondary_label("No method has these words.", page))
         layout.addStretch(1)
         return page
     layout.addLayout(_title(method, page))
@@ -298,9 +296,9 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
         layout.addWidget(muted_label(said, page))
     layout.addWidget(_formula(method, page))
     if method.fields:
-        layout.addWidget(heading(tr("Parameters"), page))
+        layout.addWidget(heading("Parameters", page))
         layout.addLayout(_parameters(method.fields))
-    layout.addWidget(heading(tr("Paper"), page))
+    layout.addWidget(heading("Paper", page))
     layout.addWidget(citation(method.citation, page))
     layout.addStretch(1)
     return page
@@ -312,9 +310,9 @@ def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
     title.setFont(face(Face.TITLE))
     row = FlowLayout(spacing=8)
     row.addWidget(title)
-    words = [tr("needs data") if method.needs else tr("no data"), number_of_experts(method)]
-    words += [tr("leaves modules")] if method.leaves else []
-    words += [tr("draws random numbers")] if method.seeded else []
+    words = ["needs data" if method.needs else "no data", number_of_experts(method)]
+    words += ["leaves modules"] if method.leaves else []
+    words += ["draws random numbers"] if method.seeded else []
     for word in words:
         pill = plain_label(word, parent, wrap=False)
         pill.setFont(face(Face.CAPTION))

@@ -17,26 +17,25 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
 from ace_gui.recipe.values import Cap, ParameterValue
 
-ANY_ROLE: Final = later("any role")
+ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
 """In the place of a method: the recipe's, whichever that is."""
 _OTHER_FATES: Final[tuple[tuple[Fate, str], ...]] = (
-    ("average", later("average")),
-    ("base", later("keep from the base")),
+    ("average", "average"),
+    ("base", "keep from the base"),
 )
-_BLOCKS_TIP = later("Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: all.")
-_PATTERN_TIP = later("Names of tensors, with * for any text and ? for any character. Empty: all.")
+_BLOCKS_TIP = "Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: all."
+_PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. Empty: all."
 
 
 class OverrideDialog(QDialog):
@@ -54,11 +53,11 @@ class OverrideDialog(QDialog):
         self._session = session
         self._rule = rule or Override()
         self._values: dict[str, ParameterValue] = dict(self._rule.parameters)
-        self.setWindowTitle(tr("Override") if rule is not None else tr("Add an override"))
+        self.setWindowTitle("Override" if rule is not None else "Add an override")
         self.setMinimumWidth(460)
         self.role = QComboBox(self)
-        self.blocks = _line(tr("Blocks"), tr("all blocks"), tr(_BLOCKS_TIP), self)
-        self.pattern = _line(tr("Names"), tr("all names"), tr(_PATTERN_TIP), self)
+        self.blocks = _line("Blocks", "all blocks", _BLOCKS_TIP, self)
+        self.pattern = _line("Names", "all names", _PATTERN_TIP, self)
         self.outcome = QComboBox(self)
         self.verdict = muted_label("", self)
         self.fields: dict[str, ParameterField] = {}
@@ -106,20 +105,20 @@ class OverrideDialog(QDialog):
 
     def _fill(self) -> None:
         rows = self._session.layers.rows
-        self.role.addItem(tr(ANY_ROLE), None)
+        self.role.addItem(ANY_ROLE, None)
         for role in dict.fromkeys(row.role for row in rows):
-            self.role.addItem(told(role), role)
+            self.role.addItem(role, role)
         self.role.setCurrentIndex(max(0, self.role.findData(self._rule.role)))
-        self.role.setAccessibleName(tr("Role"))
-        self.role.setToolTip(tr("What the tensors do in their model"))
+        self.role.setAccessibleName("Role")
+        self.role.setToolTip("What the tensors do in their model")
         self.blocks.setText(self._rule.blocks or "")
         self.pattern.setText(self._rule.pattern or "")
-        self.outcome.setAccessibleName(tr("What becomes of them"))
-        self.outcome.addItem(tr("merge as the recipe does, with other values"), _RECIPE)
+        self.outcome.setAccessibleName("What becomes of them")
+        self.outcome.addItem("merge as the recipe does, with other values", _RECIPE)
         for method in self._session.draft.methods:
-            self.outcome.addItem(tr("merge by {title}", title=method.title), method.name)
+            self.outcome.addItem(f"merge by {method.title}", method.name)
         for fate, text in _OTHER_FATES:
-            self.outcome.addItem(tr(text), fate)
+            self.outcome.addItem(text, fate)
         rule = self._rule
         chosen = rule.disposition if rule.disposition in ("average", "base") else rule.merge_method
         chosen = chosen or _RECIPE
@@ -127,19 +126,19 @@ class OverrideDialog(QDialog):
 
     def _lay_out(self) -> None:
         selector = QFormLayout()
-        selector.addRow(tr("Role"), self.role)
-        selector.addRow(tr("Blocks"), self.blocks)
-        selector.addRow(tr("Names"), self.pattern)
+        selector.addRow("Role", self.role)
+        selector.addRow("Blocks", self.blocks)
+        selector.addRow("Names", self.pattern)
         if self._rule.tensors:
             listed = counted(len(self._rule.tensors), "listed tensor", "listed tensors")
             label = muted_label(listed, self)
             label.setToolTip(tooltip("\n".join(self._rule.tensors)))
-            selector.addRow(tr("Among"), label)
+            selector.addRow("Among", label)
         layout = QVBoxLayout(self)
-        layout.addWidget(heading(tr("For which tensors"), self))
+        layout.addWidget(heading("For which tensors", self))
         layout.addLayout(selector)
         layout.addWidget(self.verdict)
-        layout.addWidget(heading(tr("What they do"), self))
+        layout.addWidget(heading("What they do", self))
         layout.addWidget(self.outcome)
         layout.addLayout(self._parameters)
         layout.addStretch(1)
@@ -176,8 +175,8 @@ class OverrideDialog(QDialog):
             self.fields[info.name] = field
         self.cap = CapField(inherits=True, parent=box)
         self.cap.edited.connect(self._set_cap)
-        label = plain_label(tr("Cap"), wrap=False)
-        label.setToolTip(tooltip(tr(CAP_TIP)))
+        label = plain_label("Cap", wrap=False)
+        label.setToolTip(tooltip(CAP_TIP))
         form.addRow(label, self.cap)
         self._parameters.addWidget(box)
         self._show_values()
@@ -218,13 +217,13 @@ class OverrideDialog(QDialog):
         try:
             check_blocks(rule.blocks or "0")
         except ValueError as error:
-            self.verdict.setText(tr("Blocks {error}.", error=error))
+            self.verdict.setText(f"Blocks {error}.")
             ok.setEnabled(False)
             return
         rows = self._session.layers.rows
         held = [row for row in rows if rule.selects and holds_for(rule, row)]
-        said = tr("{count} of {total} tensors", count=len(held), total=len(rows))
-        self.verdict.setText(said if rule.selects else tr("Choose a role, blocks or names."))
+        said = f"{len(held)} of {len(rows)} tensors"
+        self.verdict.setText(said if rule.selects else "Choose a role, blocks or names.")
         ok.setEnabled(bool(held) and rule.changes)
 
 

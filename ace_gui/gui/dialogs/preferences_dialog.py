@@ -23,26 +23,24 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.control.preferences import LETTERS, Preferences
-from ace_gui.gui.languages import LANGUAGES
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
-from ace_gui.gui.words import later, tr
 from ace_gui.paths import merges_folder
 
 _LINES: Final = QSize(36, 42)  # lines of text, across and down
 _OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
-    ("system", later("As the system")),
-    ("light", later("Light")),
-    ("dark", later("Dark")),
+    ("system", "As the system"),
+    ("light", "Light"),
+    ("dark", "Dark"),
 )
 _KEPT: Final = (
-    (0, later("Until I delete them")),
-    (7, later("A week")),
-    (30, later("30 days")),
-    (90, later("90 days")),
+    (0, "Until I delete them"),
+    (7, "A week"),
+    (30, "30 days"),
+    (90, "90 days"),
 )
 
 
@@ -52,7 +50,7 @@ class PreferencesDialog(QDialog):
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._preferences = preferences
-        self.setWindowTitle(tr("Preferences"))
+        self.setWindowTitle("Preferences")
         wanted = _LINES * self.fontMetrics().height()
         self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         page = Column()
@@ -62,7 +60,7 @@ class PreferencesDialog(QDialog):
         self._add_looks()
         self._add_files()
         self._rows.addStretch(1)
-        area = scroll_area(tr("Preferences"), self)
+        area = scroll_area("Preferences", self)
         area.setWidget(page)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
@@ -72,83 +70,77 @@ class PreferencesDialog(QDialog):
 
     def _add_computing(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section(tr("Computing"))
-        devices = {settings.device: settings.device, "auto": tr("The fastest there is")}
+        form = self._section("Computing")
+        devices = {settings.device: settings.device, "auto": "The fastest there is"}
         devices |= dict(preferences.devices())
-        self.device = _choice(tr("Device"), devices, settings.device, preferences.choose_device)
-        form.addRow(tr("Device"), self.device)
+        self.device = _choice("Device", devices, settings.device, preferences.choose_device)
+        form.addRow("Device", self.device)
         self.threads = QSpinBox(self)
-        self.threads.setAccessibleName(tr("Threads"))
+        self.threads.setAccessibleName("Threads")
         self.threads.setToolTip(
-            tr("Processors that the engine uses. Less leaves more to other programs.")
+            "Processors that the engine uses. Less leaves more to other programs."
         )
         self.threads.setRange(0, preferences.most_threads)
-        self.threads.setSpecialValueText(tr("As many as there are"))
+        self.threads.setSpecialValueText("As many as there are")
         self.threads.setValue(settings.threads or 0)
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
-        form.addRow(tr("Threads"), self.threads)
+        form.addRow("Threads", self.threads)
         self.memory = QDoubleSpinBox(self)
-        self.memory.setAccessibleName(tr("Memory for merging"))
+        self.memory.setAccessibleName("Memory for merging")
         self.memory.setToolTip(
-            tr("Where one tensor needs more, the checks say so before anything is merged.")
+            "Where one tensor needs more, the checks say so before anything is merged."
         )
         self.memory.setRange(
             0.0, max(preferences.most_memory, settings.memory_bytes or 0) / _GIGABYTE
         )
         self.memory.setDecimals(1)
         self.memory.setSuffix(" GB")
-        self.memory.setSpecialValueText(tr("What is free"))
+        self.memory.setSpecialValueText("What is free")
         self.memory.setValue((settings.memory_bytes or 0) / _GIGABYTE)
         self.memory.setKeyboardTracking(False)
         self.memory.valueChanged.connect(
             lambda count: preferences.limit_memory(round(count * _GIGABYTE) or None)
         )
-        form.addRow(tr("Memory for merging"), self.memory)
+        form.addRow("Memory for merging", self.memory)
         self.scratch = _Folder(
-            tr("Scratch folder"),
+            "Scratch folder",
             "scratch",
             settings.scratch,
-            lambda: tr("{folder} (default)", folder=merges_folder()),
+            lambda: f"{merges_folder()} (default)",
             preferences.use_scratch,
         )
-        form.addRow(tr("Scratch folder"), self.scratch)
-        self._note(tr("Merges wait there until they are exported; they are as large as the model."))
+        form.addRow("Scratch folder", self.scratch)
+        self._note("Merges wait there until they are exported; they are as large as the model.")
 
     def _add_looks(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section(tr("Appearance"))
-        schemes = {name: tr(title) for name, title in _SCHEMES}
-        self.scheme = _choice(tr("Colours"), schemes, settings.scheme, preferences.choose_scheme)
-        form.addRow(tr("Colours"), self.scheme)
+        form = self._section("Appearance")
+        schemes = dict(_SCHEMES)
+        self.scheme = _choice("Colours", schemes, settings.scheme, preferences.choose_scheme)
+        form.addRow("Colours", self.scheme)
         sizes = {percent: f"{percent} %" for percent in LETTERS}
-        self.letters = _choice(tr("Letters"), sizes, settings.letters, preferences.enlarge)
-        form.addRow(tr("Letters"), self.letters)
-        languages = {"": tr("As the system"), **LANGUAGES}
-        self.language = _choice(
-            tr("Language"), languages, settings.language, preferences.choose_language
-        )
-        form.addRow(tr("Language"), self.language)
-        self._note(tr("Another language begins with the next start."))
+        self.letters = _choice("Letters", sizes, settings.letters, preferences.enlarge)
+        form.addRow("Letters", self.letters)
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section(tr("Files and messages"))
+        form = self._section("Files and messages")
         self.exports = _Folder(
-            tr("Export folder"),
+            "Export folder",
             "exports",
             settings.export_folder,
-            lambda: tr("Where the last export went"),
+            lambda: "Where the last export went",
             preferences.export_to,
         )
-        form.addRow(tr("Export folder"), self.exports)
-        kept = {days: tr(title) for days, title in _KEPT}
-        self.kept = _choice(tr("Keep runs"), kept, settings.days_kept, preferences.keep_runs)
-        self.kept.setToolTip(tr("Older ones are removed when the program starts."))
-        form.addRow(tr("Keep runs"), self.kept)
-        self.notify = QCheckBox(tr("Tell me when long work ends"), self)
+        form.addRow("Export folder", self.exports)
+        kept = dict(_KEPT)
+        self.kept = _choice("Keep runs", kept, settings.days_kept, preferences.keep_runs)
+        self.kept.setToolTip("Older ones are removed when the program starts.")
+        form.addRow("Keep runs", self.kept)
+        self.notify = QCheckBox("Tell me when long work ends", self)
         self.notify.setToolTip(
-            tr("A message of the desktop, where the window is not in front by then.")
+            "A message of the desktop, where the window is not in front by then."
         )
         self.notify.setChecked(settings.notifies)
         self.notify.toggled.connect(preferences.notify)
@@ -182,12 +174,12 @@ class _Folder(QWidget):
         self._name, self._purpose = name, purpose
         self._otherwise, self._use = otherwise, use
         self.shown = ElidedLabel(self)
-        self.choose = QPushButton(tr("Choose…"), self)
-        self.choose.setAccessibleName(tr("Choose: {name}", name=name))
+        self.choose = QPushButton("Choose…", self)
+        self.choose.setAccessibleName(f"Choose: {name}")
         self.choose.clicked.connect(lambda _=False: self._ask())
-        self.reset = QPushButton(tr("Default"), self)
+        self.reset = QPushButton("Default", self)
         self.reset.setProperty("kind", "ghost")
-        self.reset.setAccessibleName(tr("Default: {name}", name=name))
+        self.reset.setAccessibleName(f"Default: {name}")
         self.reset.clicked.connect(lambda _=False: self.take(None))
         for button in (self.choose, self.reset):
             button.setAutoDefault(False)

@@ -11,11 +11,10 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QVBoxLa
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.words import later, tr
 
 _SIZE: Final = QSize(720, 560)
 _OF_SCREEN: Final = 0.92
-_SENTENCE: Final = later(
+_SENTENCE: Final = (
     "Say in the first lines what you did and what happened. Paths and the names of the open "
     "models are left out; look through the text all the same. It is in English for whoever reads "
     "it, but for what the window said to you. Nothing is sent: copy it to whoever looks after the "
@@ -28,25 +27,25 @@ class ProblemDialog(QDialog):
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("Report a problem"))
+        self.setWindowTitle("Report a problem")
         self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.text = QPlainTextEdit(self)
-        self.text.setAccessibleName(tr("Report"))
+        self.text.setAccessibleName("Report")
         self.text.setFont(face(Face.MONO_CAPTION))
         self.text.setPlainText(plain(text))
         self.text.setTabChangesFocus(True)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
-        self.copy = buttons.addButton(tr("&Copy"), QDialogButtonBox.ButtonRole.ActionRole)
+        self.copy = buttons.addButton("&Copy", QDialogButtonBox.ButtonRole.ActionRole)
         self.copy.setProperty("kind", "primary")
-        self.copy.setToolTip(tr("Copy the whole text"))
+        self.copy.setToolTip("Copy the whole text")
         self.copy.clicked.connect(lambda _=False: self._copy())
         buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
-        layout.addWidget(plain_label(tr(_SENTENCE), self))
+        layout.addWidget(plain_label(_SENTENCE, self))
         layout.addWidget(self.text, 1)
         layout.addWidget(buttons)
         self.text.setFocus()
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.text.toPlainText())
-        self.copy.setText(tr("Copied"))
+        self.copy.setText("Copied")

@@ -20,16 +20,15 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import ModelsFound
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.models.figures_model import GAP
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
-from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.values import model_name
 
-_TITLES: Final = (later("Expert"), later("Base"), later("Architecture"), later("Size"))
+_TITLES: Final = ("Expert", "Base", "Architecture", "Size")
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
 _ON: Final = Qt.CheckState.Checked
 
@@ -49,23 +48,23 @@ class ScanDialog(QDialog):
         super().__init__(parent)
         self._given = base
         self._found: ModelsFound | None = None
-        self.setWindowTitle(tr("Models in this folder") if len(paths) == 1 else tr("Models"))
+        self.setWindowTitle("Models in this folder" if len(paths) == 1 else "Models")
         line = self.fontMetrics().height()
         self.resize(QSize(52 * line, 27 * line).boundedTo(self.screen().availableSize() * 0.92))
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName(tr("Models found"))
+        self.tree.setAccessibleName("Models found")
         self.tree.setRootIsDecorated(False)
         self.tree.setItemDelegate(RoomyCell(self.tree))
-        self.tree.setHeaderLabels([*(tr(title) for title in _TITLES), ""])
+        self.tree.setHeaderLabels([*(title for title in _TITLES), ""])
         header = self.tree.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setStretchLastSection(True)
         self.tree.itemChanged.connect(lambda *_: self._allow())
         self.bases = QButtonGroup(self)
         self.bases.idToggled.connect(lambda *_: self._judge())
-        self.said = muted_label(tr("Reading headers …"), self)
+        self.said = muted_label("Reading headers …", self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.take = self._buttons.addButton(tr("&Open"), QDialogButtonBox.ButtonRole.AcceptRole)
+        self.take = self._buttons.addButton("&Open", QDialogButtonBox.ButtonRole.AcceptRole)
         self._buttons.accepted.connect(self._choose)
         self._buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
@@ -90,9 +89,7 @@ class ScanDialog(QDialog):
             )
             self.tree.addTopLevelItem(item)
             button = QRadioButton(self.tree)
-            button.setAccessibleName(
-                tr("{model} is the base model", model=plain(model_name(model.path)))
-            )
+            button.setAccessibleName(f"{plain(model_name(model.path))} is the base model")
             button.setEnabled(not model.problem and self._given is None)
             self.bases.addButton(button, place)
             self.tree.setItemWidget(item, _BASE, button)
@@ -128,8 +125,8 @@ class ScanDialog(QDialog):
         if base < 0:
             return ""
         if place == base:
-            return tr("the base")
-        return tr("fits") if fits else tr("other tensors than the base has")
+            return "the base"
+        return "fits" if fits else "other tensors than the base has"
 
     def experts(self) -> list[Path]:
         """Those that are ticked."""
@@ -150,12 +147,12 @@ class ScanDialog(QDialog):
             else counted(len(experts), "&Open with %n expert", "&Open with %n experts")
         )
         if not found.models:
-            self.said.setText(tr("There is no model here, nor in the folders below."))
+            self.said.setText("There is no model here, nor in the folders below.")
         elif base < 0:
-            self.said.setText(tr("Which one is the base, from which the others were fine-tuned?"))
+            self.said.setText("Which one is the base, from which the others were fine-tuned?")
         else:
             self.said.setText(
-                tr("Only headers were read; whether all fits is checked once it is open.")
+                "Only headers were read; whether all fits is checked once it is open."
             )
 
     def _choose(self) -> None:

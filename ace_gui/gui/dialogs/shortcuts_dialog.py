@@ -21,7 +21,6 @@ from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
-from ace_gui.gui.words import tr
 
 _SIZE: Final = QSize(520, 620)
 _OF_SCREEN: Final = 0.92
@@ -32,11 +31,11 @@ class ShortcutsDialog(QDialog):
 
     def __init__(self, commands: Sequence[Command], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("Keyboard shortcuts"))
+        self.setWindowTitle("Keyboard shortcuts")
         self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName(tr("Keyboard shortcuts"))
-        self.tree.setHeaderLabels([tr("What it does"), tr("Key")])
+        self.tree.setAccessibleName("Keyboard shortcuts")
+        self.tree.setHeaderLabels(["What it does", "Key"])
         self.tree.setRootIsDecorated(False)
         self.tree.setItemsExpandable(False)
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)

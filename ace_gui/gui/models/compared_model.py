@@ -13,10 +13,10 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.gui.numbers import human_bytes, value_text
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole
@@ -38,15 +38,15 @@ class Figure:
     @property
     def title(self) -> str:
         """The heading with an arrow to the better side."""
-        return tr(self.heading) + {1: " ↑", -1: " ↓", 0: ""}[self.better]
+        return self.heading + {1: " ↑", -1: " ↓", 0: ""}[self.better]
 
 
 def _two(value: float) -> str:
-    return local(f"{value:.2f}")
+    return f"{value:.2f}"
 
 
 def _three(value: float) -> str:
-    return local(f"{value:.3f}")
+    return f"{value:.3f}"
 
 
 def _mean_cosine(row: MethodCompared) -> float | None:
@@ -55,59 +55,55 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 
 
 _METHOD = Figure(
-    heading=later("Method"),
-    tip=later("The method and the parameters set."),
+    heading="Method",
+    tip="The method and the parameters set.",
     value=lambda r: r.title,
 )
 _FIGURES = (
     Figure(
-        heading=later("Norm"),
-        tip=later("Norm of the merged change of all tensors, by the experts' mean norm."),
+        heading="Norm",
+        tip="Norm of the merged change of all tensors, by the experts' mean norm.",
         value=lambda row: row.relative_norm,
         text=_two,
     ),
     Figure(
-        heading=later("Energy"),
-        tip=later(
-            "Square of the norm: the merged change's energy, by that of an expert of mean norm."
-        ),
+        heading="Energy",
+        tip="Square of the norm: the merged change's energy, by that of an expert of mean norm.",
         value=lambda row: row.relative_norm**2,
         text=_two,
     ),
     Figure(
-        heading=later("Distance"),
+        heading="Distance",
         better=-1,
-        tip=later(
-            "Mean distance of the merged model from the experts, each by the expert's own distance "
-            "from the base: 0 is the expert, 1 as far as the base."
-        ),
+        tip="Mean distance of the merged model from the experts, each by the expert's own distance "
+        "from the base: 0 is the expert, 1 as far as the base.",
         value=lambda row: row.mean_distance,
         text=_two,
     ),
     Figure(
-        heading=later("Cosine"),
+        heading="Cosine",
         better=1,
-        tip=later("Mean cosine of the merged change and the experts' changes."),
+        tip="Mean cosine of the merged change and the experts' changes.",
         value=_mean_cosine,
         text=_two,
     ),
     Figure(
-        heading=later("Warnings"),
+        heading="Warnings",
         better=-1,
-        tip=later("Tensors with a warning about the result."),
+        tip="Tensors with a warning about the result.",
         value=lambda row: row.warned,
     ),
     Figure(
-        heading=later("Time"),
+        heading="Time",
         better=-1,
-        tip=later("Seconds for planning and merging."),
+        tip="Seconds for planning and merging.",
         value=lambda row: row.seconds,
-        text=lambda seconds: local(f"{seconds:.1f} s"),
+        text=lambda seconds: f"{seconds:.1f} s",
     ),
     Figure(
-        heading=later("Memory"),
+        heading="Memory",
         better=-1,
-        tip=later("Peak memory of the engine while it merged, with what the engine itself takes."),
+        tip="Peak memory of the engine while it merged, with what the engine itself takes.",
         value=lambda row: row.peak_bytes,
         text=human_bytes,
     ),
@@ -187,7 +183,7 @@ class ComparedModel(QAbstractTableModel):
             return self._columns[section].title
         if role == _Role.TextAlignmentRole:
             return _alignment(section)
-        return tooltip(tr(self._columns[section].tip)) if role == _Role.ToolTipRole else None
+        return tooltip(self._columns[section].tip) if role == _Role.ToolTipRole else None
 
     def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._rows):
@@ -249,9 +245,7 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
     found = [
         Figure(
             heading=each.task,
-            tip=tr(
-                "{metric} on {task}, {n} examples.", metric=each.metric, task=each.task, n=each.n
-            ),
+            tip=f"{each.metric} on {each.task}, {each.n} examples.",
             value=lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
             text=_three,
             better=1,
@@ -259,15 +253,15 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
         for each in scores
     ]
     mean = Figure(
-        heading=later("Mean"),
-        tip=later("Mean score over the tasks."),
+        heading="Mean",
+        tip="Mean score over the tasks.",
         value=lambda row: row.mean.score,
         text=_three,
         better=1,
     )
     normalised = Figure(
-        heading=later("Of experts"),
-        tip=later("Mean over the tasks of the score by that of the task's own expert."),
+        heading="Of experts",
+        tip="Mean over the tasks of the score by that of the task's own expert.",
         value=lambda row: row.mean.normalised,
         text=_three,
         better=1,
@@ -279,10 +273,7 @@ def _details(row: MethodCompared) -> str:
     """Parameters, and how far from each expert."""
     parameters = (f"{name} {value_text(value)}" for name, value in row.parameters.items())
     lines = [row.title, ", ".join(parameters)]
-    lines += [
-        tr("distance from {name}: {value:.2f}", name=name, value=value)
-        for name, value in row.distances.items()
-    ]
+    lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]
     return "\n".join(line for line in lines if line)
 
 

@@ -10,7 +10,6 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistent
 
 from ace_gui.engine.contract.scored.shown_examples import ComparedExample
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.words import tr
 
 _Index = QModelIndex | QPersistentModelIndex
 EXAMPLE: Final = Qt.ItemDataRole.UserRole
@@ -30,15 +29,8 @@ class ListedExample:
         """All of it in words."""
         example, found = self.found.example, self.found
         texts = "; ".join(text for _, text in example.texts)
-        parts = [tr("should be {label}", label=example.label)] if example.label else []
-        parts.append(
-            tr(
-                "the merge says {answer}, {model} {other}",
-                answer=found.answer,
-                model=self.other_model,
-                other=found.other,
-            )
-        )
+        parts = [f"should be {example.label}"] if example.label else []
+        parts.append(f"the merge says {found.answer}, {self.other_model} {found.other}")
         said = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
         return plain(f"{self.task}, {example.row}: {said}")
 

@@ -17,23 +17,23 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.plan import ExpertSummary
-from ace_gui.gui.numbers import human_bytes, value_text
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.inputs import Expert
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import current_theme
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.words import later, tr
 
 NAME, WEIGHT, STATUS = range(3)
-HEADERS = (later("Expert"), later("Weight"), later("Status"))
+HEADERS = ("Expert", "Weight", "Status")
 HEADER_TIPS = (
-    later("Name of the expert. Double-click to change it."),
-    later(
+    "Name of the expert. Double-click to change it.",
+    (
         "How much the expert counts; its task vector is multiplied by this. "
         "Double-click to change it."
     ),
-    later("Size on disk, and whether anything about the files deserves a look."),
+    "Size on disk, and whether anything about the files deserves a look.",
 )
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -76,8 +76,8 @@ class ExpertsModel(QAbstractTableModel):
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
-            return tr(HEADERS[section])
-        return tr(HEADER_TIPS[section]) if role == Qt.ItemDataRole.ToolTipRole else None
+            return HEADERS[section]
+        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
 
     def flags(self, index: _Index) -> Qt.ItemFlag:
         flags = super().flags(index)
@@ -124,7 +124,7 @@ class ExpertsModel(QAbstractTableModel):
             return value_text(self._experts[row].weight)
         summary = self._summary(row)
         if summary is None:
-            return tr("reading …")
+            return "reading …"
         size = human_bytes(summary.bytes)
         return f"⚠ {size}" if summary.warnings else f"✓ {size}"
 

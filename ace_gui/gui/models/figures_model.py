@@ -15,7 +15,6 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.gui.saving import save
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.words import local
 
 _Index = QModelIndex | QPersistentModelIndex
 _DIGITS = 5
@@ -146,7 +145,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, np.integer | int):
         return str(value)
     if isinstance(value, np.floating | float):
-        return "–" if np.isnan(value) else local(f"{value:.{_DIGITS}g}").replace("-", "−")
+        return "–" if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
     return plain(str(value))
 
 

@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.gui.models.figures_model import GAP
-from ace_gui.gui.words import later
 
 FINE: Final = "✓"
 """Of a tensor in which nothing is out of the ordinary."""
@@ -57,39 +56,39 @@ def alignment(column: int) -> Qt.AlignmentFlag:
 
 
 HEADERS: Final = (
-    later("Tensor"),
-    later("Role"),
-    later("Shape"),
-    later("Outcome"),
+    "Tensor",
+    "Role",
+    "Shape",
+    "Outcome",
     "γ",
     f"Var ln E{GAP}",
-    later("Regime"),
-    later("Health"),
-    later("State"),
+    "Regime",
+    "Health",
+    "State",
 )
 HEADER_TIPS: Final = (
-    later("Name of the tensor in the base model's files."),
-    later("What the tensor does in its model."),
-    later("Shape as stored in the files."),
-    later(
+    "Name of the tensor in the base model's files.",
+    "What the tensor does in its model.",
+    "Shape as stored in the files.",
+    (
         "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the "
         "menu of the selected rows makes one."
     ),
-    later(
+    (
         "Heterogeneity: how much the experts' energies differ in this layer "
         "(variance of the logarithms by their squared mean). With a question mark: γ is unreliable "
         "here, because that mean is near zero."
     ),
-    later(
+    (
         "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
         "scale of the weights."
     ),
-    later(
+    (
         "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
         "Near γ's pole: γ is above τ only because of it, not because the experts disagree."
     ),
-    later("How many things are out of the ordinary; hover over a row to read what one can do."),
-    later("Whether the tensor is merged, and with the parameters chosen now."),
+    "How many things are out of the ordinary; hover over a row to read what one can do.",
+    "Whether the tensor is merged, and with the parameters chosen now.",
 )
 
 
@@ -104,14 +103,14 @@ class LayerState(IntEnum):
 
 STATE_TEXT: Final = {
     LayerState.NONE: "–",
-    LayerState.WAITING: later("◌ waiting"),
-    LayerState.EARLIER: later("↺ outdated"),
-    LayerState.DONE: later("✓ done"),
+    LayerState.WAITING: "◌ waiting",
+    LayerState.EARLIER: "↺ outdated",
+    LayerState.DONE: "✓ done",
 }
 REGIME_TEXT: Final = {
-    "heterogeneous": later("heterogeneous"),
-    "heterogeneous, γ near its pole": later("near γ's pole"),
-    "homogeneous": later("homogeneous"),
+    "heterogeneous": "heterogeneous",
+    "heterogeneous, γ near its pole": "near γ's pole",
+    "homogeneous": "homogeneous",
     "–": "–",
 }
 HEALTH_ICONS: Final = {
@@ -120,10 +119,8 @@ HEALTH_ICONS: Final = {
     Verdict.NOTE: "info",
 }
 STATE_TIPS: Final = {
-    LayerState.NONE: later("Not merged yet."),
-    LayerState.WAITING: later("Waiting for its turn in the merge."),
-    LayerState.EARLIER: later(
-        "Settings changed since this tensor was merged; merge again to apply them."
-    ),
-    LayerState.DONE: later("Merged with the present parameters."),
+    LayerState.NONE: "Not merged yet.",
+    LayerState.WAITING: "Waiting for its turn in the merge.",
+    LayerState.EARLIER: "Settings changed since this tensor was merged; merge again to apply them.",
+    LayerState.DONE: "Merged with the present parameters.",
 }

@@ -22,11 +22,10 @@ from PySide6.QtCore import (
 )
 
 from ace_gui.engine.contract.plan import Disposition
+from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import FINE, HEALTH_ICONS, Column
 from ace_gui.gui.models.layers_model import ANSWERED, LayersModel
 from ace_gui.gui.theme import icon
-from ace_gui.gui.told import told
-from ace_gui.gui.words import counted, tr
 
 COUNT: Final = Qt.ItemDataRole.UserRole + 10
 """Role of a group's first cell: how many of what is in it, as text. None: it is no group."""
@@ -154,7 +153,7 @@ class LayerTree(QAbstractItemModel):
         if role == Qt.ItemDataRole.DisplayRole and verdict is not None:
             return "" if verdict in HEALTH_ICONS else FINE
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return tr("not known") if verdict is None else told(verdict.value)
+            return "not known" if verdict is None else verdict.value
         return None
 
     def _said_of(self, group: Group, places: range, role: int) -> str | None:
@@ -171,7 +170,7 @@ class LayerTree(QAbstractItemModel):
         found = Counter(self.rows.row_at(place).disposition for place in places)
         if set(found) == {Disposition.MERGED}:
             return counted(len(places), "matrix", "matrices")
-        return ", ".join(f"{found[kind]} {told(kind.value)}" for kind in Disposition if found[kind])
+        return ", ".join(f"{found[kind]} {kind.value}" for kind in Disposition if found[kind])
 
     def _fill(self) -> None:
         self._groups = (
@@ -216,11 +215,7 @@ def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
     groups = []
     for first, end in pairwise(edges):
         block = blocks[first]
-        outside = tr("Before the blocks") if first == 0 else tr("After the blocks")
-        outside = outside if any(b is not None for b in blocks) else tr("All tensors")
-        groups.append(
-            Group(
-                outside if block is None else tr("Block {block}", block=block), first, end - first
-            )
-        )
+        outside = "Before the blocks" if first == 0 else "After the blocks"
+        outside = outside if any(b is not None for b in blocks) else "All tensors"
+        groups.append(Group(outside if block is None else f"Block {block}", first, end - first))
     return tuple(groups)

@@ -32,8 +32,6 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.told import told
-from ace_gui.gui.words import later, local, tr
 
 
 class LayerFact(NamedTuple):
@@ -59,7 +57,7 @@ class LayerWords:
             case Column.TENSOR:
                 return plain(self._short(row.name))
             case Column.ROLE:
-                return told(row.role)
+                return row.role
             case Column.SHAPE:
                 return shape_text(row.shape)
             case Column.OUTCOME:
@@ -68,22 +66,22 @@ class LayerWords:
                 return self._gamma_text(fact)
             case Column.LOG_VARIANCE:
                 value = self.log_variance(row)
-                return f"–{GAP}" if value is None else local(f"{value:.3g}{GAP}")
+                return f"–{GAP}" if value is None else f"{value:.3g}{GAP}"
             case Column.REGIME:
-                return tr(REGIME_TEXT[self._regime(fact)])
+                return REGIME_TEXT[self._regime(fact)]
             case Column.HEALTH:
                 return self._health_text(row)
             case _:
-                return tr(STATE_TEXT[fact.state])
+                return STATE_TEXT[fact.state]
 
     def _outcome(self, row: PlanRow) -> str:
         """The disposition; with a mark, and the method in its place, where it is overridden."""
         if row.override is None:
-            return told(row.disposition.value)
+            return row.disposition.value
         titles = {method.name: method.title for method in self._session.draft.methods}
         merged = row.disposition is Disposition.MERGED
         title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
-        what = title if merged else told(row.disposition.value).removeprefix("kept ")
+        what = title if merged else row.disposition.value.removeprefix("kept ")
         return f"{OVERRIDDEN} {what}"
 
     def _gamma_text(self, fact: LayerFact) -> str:
@@ -91,7 +89,7 @@ class LayerWords:
         if math.isnan(gamma):
             return f"–{GAP}"
         unsure = " ?" if self._is_unsure(fact) else ""
-        return local(f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + unsure + GAP
+        return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + unsure + GAP
 
     def figure(self, fact: LayerFact, column: int) -> Any:
         """What a cell that is drawn shows: γ with τ and whether it is unsure; or the regime."""
@@ -123,8 +121,8 @@ class LayerWords:
         if column == Column.HEALTH:
             return self._health_spoken(fact.row)
         if column == Column.GAMMA and self._is_unsure(fact):
-            return f"{local(f'{fact.gamma:.4g}')}, {told(UNRELIABLE)}"
-        return tr(self._regime(fact)) if column == Column.REGIME else self.cell(fact, column)
+            return f"{f'{fact.gamma:.4g}'}, {UNRELIABLE}"
+        return self._regime(fact) if column == Column.REGIME else self.cell(fact, column)
 
     def _health_text(self, row: PlanRow) -> str:
         health = self._healths.of(row.name)
@@ -135,8 +133,8 @@ class LayerWords:
     def _health_spoken(self, row: PlanRow) -> str:
         health = self._healths.of(row.name)
         if health is None:
-            return tr("not known")
-        return f"{told(health.verdict.value)} {sentences(health)}".strip()
+            return "not known"
+        return f"{health.verdict.value} {sentences(health)}".strip()
 
     def health_rank(self, row: PlanRow) -> float:
         """Sorts the worst first, then by the number of findings; what is not known comes last."""
@@ -165,31 +163,28 @@ class LayerWords:
             return "homogeneous"
         statistics = self._session.layers.statistics.get(row.name)
         pole = statistics is not None and near_pole(statistics, self._session.draft.tau)
-        return later("heterogeneous, γ near its pole") if pole else "heterogeneous"
+        return "heterogeneous, γ near its pole" if pole else "heterogeneous"
 
     def tip(self, fact: LayerFact, column: int) -> str:
         """All that is known of the tensor, under the pointer."""
         row = fact.row
-        lines = [row.name, f"{told(row.disposition.value)}: {told(row.reason)}"]
+        lines = [row.name, f"{row.disposition.value}: {row.reason}"]
         if not math.isnan(fact.gamma):
-            lines.append(f"γ = {local(f'{fact.gamma:.4g}')}: {tr(self._regime(fact))}")
+            lines.append(f"γ = {f'{fact.gamma:.4g}'}: {self._regime(fact)}")
             if self._is_unsure(fact):
                 lines.append(
-                    tr(
-                        "{unreliable}: the mean log energy is near zero, which says more of the "
-                        "scale of the weights than of the experts. Var ln E does not depend on "
-                        "that scale.",
-                        unreliable=told(UNRELIABLE),
-                    )
+                    f"{UNRELIABLE}: the mean log energy is near zero, which says more of the "
+                    "scale of the weights than of the experts. Var ln E does not depend on "
+                    "that scale."
                 )
         if column == Column.STATE:
-            lines.append(tr(STATE_TIPS[fact.state]))
+            lines.append(STATE_TIPS[fact.state])
         health = self._healths.of(row.name)
         if health is not None:
-            lines += [f"• {told(finding.sentence)}" for finding in health.findings]
+            lines += [f"• {finding.sentence}" for finding in health.findings]
         return tooltip("\n".join(lines))
 
 
 def sentences(health: LayerHealth) -> str:
     """What is out of the ordinary, a line each."""
-    return "\n".join(told(finding.sentence) for finding in health.findings)
+    return "\n".join(finding.sentence for finding in health.findings)

@@ -36,8 +36,6 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
-from ace_gui.gui.told import told
-from ace_gui.gui.words import local, tr
 
 GAMMA_USUAL: Final = 2.0  # a γ above it is drawn to the end of its bar
 REFRESH: Final = 60  # ms between repaints while figures stream in
@@ -193,10 +191,10 @@ class LayersModel(QAbstractTableModel):
             return None
         if role == _Display:
             has_tau = section == Column.GAMMA and math.isfinite(self.tau)
-            return local(f"γ, τ {self.tau:.3f}") if has_tau else tr(HEADERS[section])
+            return f"γ, τ {self.tau:.3f}" if has_tau else HEADERS[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(section)
-        return tr(HEADER_TIPS[section]) if role == Qt.ItemDataRole.ToolTipRole else None
+        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if role not in ANSWERED or not index.isValid() or index.row() >= len(self._order):
@@ -349,8 +347,7 @@ class LayersModel(QAbstractTableModel):
         if column is Column.TENSOR:
             return self._ranked_names()
         if column is Column.ROLE:
-            roles, places = np.unique([row.role for row in self._rows], return_inverse=True)
-            return np.argsort(np.argsort([told(role) for role in roles.tolist()]))[places]
+            return np.unique([row.role for row in self._rows], return_inverse=True)[1]
         return np.unique([row.disposition for row in self._rows], return_inverse=True)[1]
 
     def _ranked_names(self) -> NDArray[np.intp]:

@@ -17,11 +17,10 @@ from PySide6.QtCore import (
 from ace_gui.gui.state.log import KEPT, Entry, Level, Log
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.words import later, tr
 
 _Index = QModelIndex | QPersistentModelIndex
 ENTRY: Final = Qt.ItemDataRole.UserRole
-COLUMNS: Final = (later("Time"), later("Level"), later("From"), later("Message"))
+COLUMNS: Final = ("Time", "Level", "From", "Message")
 _MESSAGE: Final = 3
 _ICONS: Final = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "error"}
 
@@ -44,7 +43,7 @@ class LogModel(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> object:
         across = orientation == Qt.Orientation.Horizontal
-        return tr(COLUMNS[section]) if across and role == Qt.ItemDataRole.DisplayRole else None
+        return COLUMNS[section] if across and role == Qt.ItemDataRole.DisplayRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if not index.isValid():
@@ -94,4 +93,4 @@ class FoundEntries(QSortFilterProxyModel):
 def _words(entry: Entry) -> tuple[str, str, str, str]:
     clock = time.strftime("%H:%M:%S", time.localtime(entry.when))
     first = plain(entry.text).partition("\n")[0]
-    return clock, entry.level.title, tr(entry.source), first
+    return clock, entry.level.title, entry.source, first

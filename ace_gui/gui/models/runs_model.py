@@ -15,13 +15,12 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from ace_gui.formatting import duration
-from ace_gui.gui.numbers import human_bytes, short_score_text, value_text
+from ace_gui.formatting import counted, duration, human_bytes
+from ace_gui.gui.numbers import short_score_text, value_text
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.runs import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.words import counted, tr
 
 LINES: Final = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
@@ -118,12 +117,12 @@ class RunsModel(QAbstractListModel):
         current = run is results.merge
         if current:
             parts.insert(
-                0, tr("this merge") if self._session.merge_is_current else tr("before the changes")
+                0, "this merge" if self._session.merge_is_current else "before the changes"
             )
         if run.outdated:
-            parts.insert(0, tr("models changed since"))
+            parts.insert(0, "models changed since")
         if run.norm is not None:
-            parts.append(tr("{norm:.2f} × norm", norm=run.norm))
+            parts.append(f"{run.norm:.2f} × norm")
         score = mean_score(run)
         text = "" if score is None else short_score_text(score)
         return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
@@ -142,8 +141,8 @@ class RunsModel(QAbstractListModel):
                 base=run.recipe.base_model.name,
             ),
             parameters,
-            tr("merged {when} in {took}", when=when, took=took) if when else "",
-            tr("{bytes} on the disk", bytes=human_bytes(run.bytes)) if run.bytes else "",
-            tr("exported") if run.exported else tr("not exported yet"),
+            f"merged {when} in {took}" if when else "",
+            f"{human_bytes(run.bytes)} on the disk" if run.bytes else "",
+            "exported" if run.exported else "not exported yet",
         ]
         return "\n".join(line for line in lines if line)

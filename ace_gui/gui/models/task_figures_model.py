@@ -9,41 +9,33 @@ from typing import Any, Final
 import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.state.found.score_figures import Figure, TaskFigures
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.told import told
-from ace_gui.gui.words import later, local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
 FIGURES: Final = Qt.ItemDataRole.UserRole
 TASK, BASE, MERGE, EXPERT, KEPT, LOST, GAINED, COUNT = range(8)
 HEADERS: Final = (
-    later("Task"),
-    later("Base"),
-    later("Merged"),
-    later("Expert"),
-    later("Kept"),
-    later("Lost"),
-    later("Gained"),
+    "Task",
+    "Base",
+    "Merged",
+    "Expert",
+    "Kept",
+    "Lost",
+    "Gained",
     "n",
 )
 _TIPS: Final = (
-    later("The task, and how it is measured."),
-    later("The base model's score."),
-    later("The merged model's score."),
-    later("The score of the task's own expert."),
-    later(
-        "Merged by expert (of perplexity, expert by merged): what the merge keeps of the expert."
-    ),
-    later(
-        "Examples that the expert has right and the merge wrong; of a loss, those where it grew."
-    ),
-    later(
-        "Examples that the merge has right and the expert wrong; of a loss, those where it fell."
-    ),
-    later("Examples that the scores are of."),
+    "The task, and how it is measured.",
+    "The base model's score.",
+    "The merged model's score.",
+    "The score of the task's own expert.",
+    "Merged by expert (of perplexity, expert by merged): what the merge keeps of the expert.",
+    "Examples that the expert has right and the merge wrong; of a loss, those where it grew.",
+    "Examples that the merge has right and the expert wrong; of a loss, those where it fell.",
+    "Examples that the scores are of.",
 )
 _NONE: Final = "–"
 
@@ -73,9 +65,9 @@ class TaskFiguresModel(QAbstractTableModel):
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
-            return tr(HEADERS[section])
+            return HEADERS[section]
         if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(tr(_TIPS[section]))
+            return tooltip(_TIPS[section])
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -93,21 +85,19 @@ class TaskFiguresModel(QAbstractTableModel):
     def columns(self) -> tuple[FigureColumn, ...]:
         """With every digit and all standard errors, to be copied and saved."""
         rows = self.rows
-        found = [FigureColumn(title=tr("task"), values=[plain(row.title) for row in rows])]
-        found.append(FigureColumn(title=tr("metric"), values=[told(row.metric) for row in rows]))
-        for name in (later("base"), later("merge"), later("expert")):
+        found = [FigureColumn(title="task", values=[plain(row.title) for row in rows])]
+        found.append(FigureColumn(title="metric", values=[row.metric for row in rows]))
+        for name in ("base", "merge", "expert"):
             figures = [getattr(row, name) for row in rows]
             values = np.array([each.value for each in figures])
             errors = np.array([each.error for each in figures])
-            found.append(FigureColumn(title=tr(name), values=values))
-            found.append(
-                FigureColumn(title=tr("{model}, standard error", model=tr(name)), values=errors)
-            )
-        found.append(FigureColumn(title=tr("kept"), values=np.array([row.kept for row in rows])))
-        for name in (later("lost"), later("gained")):
+            found.append(FigureColumn(title=name, values=values))
+            found.append(FigureColumn(title=f"{name}, standard error", values=errors))
+        found.append(FigureColumn(title="kept", values=np.array([row.kept for row in rows])))
+        for name in ("lost", "gained"):
             counts = [getattr(row, name) for row in rows]
             numbers = np.array([math.nan if each is None else each for each in counts])
-            found.append(FigureColumn(title=tr(name), values=numbers))
+            found.append(FigureColumn(title=name, values=numbers))
         found.append(FigureColumn(title="n", values=np.array([row.n for row in rows])))
         return tuple(found)
 
@@ -116,7 +106,7 @@ def score_text(value: float) -> str:
     """``0.807``, ``12.4``; a dash where there is none."""
     if not math.isfinite(value):
         return _NONE
-    return local(f"{value:.3f}").replace("-", "−") if abs(value) < 10 else number_text(value, 4)
+    return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
 
 
 def share_text(value: float) -> str:
@@ -145,12 +135,12 @@ def _text(row: TaskFigures, column: int) -> str:
 
 
 def _tip(row: TaskFigures, column: int) -> str:
-    whose = tr("the task of {owner}", owner=row.owner) if row.owner else tr("the task of no expert")
+    whose = f"the task of {row.owner}" if row.owner else "the task of no expert"
     if column == TASK:
-        return tr("Unweighted mean of all tasks") if row.is_mean else f"{told(row.metric)}, {whose}"
+        return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
     shown = _text(row, column) if figure is None else figure_words(figure)
-    return f"{row.title}: {shown}\n{tr(_TIPS[column])}"
+    return f"{row.title}: {shown}\n{_TIPS[column]}"
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:

@@ -18,21 +18,20 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import Column, clear_layout, scroll_area
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import counted, later, tr
 
 WORDS: Final = {
-    Verdict.ERROR: later("Error"),
-    Verdict.WARNING: later("Warning"),
-    Verdict.NOTE: later("Note"),
-    Verdict.OK: later("Fine"),
+    Verdict.ERROR: "Error",
+    Verdict.WARNING: "Warning",
+    Verdict.NOTE: "Note",
+    Verdict.OK: "Fine",
 }
 _ICONS: Final = {
     Verdict.ERROR: "error",
@@ -81,7 +80,7 @@ class PreflightPanel(QWidget):
         self._rows = QVBoxLayout(self._column)
         self._rows.setContentsMargins(0, 0, 4, 0)
         self._rows.setSpacing(0)
-        self.area = scroll_area(tr("Checks"), self)
+        self.area = scroll_area("Checks", self)
         self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # to be scrolled by the keyboard
         self.area.setWidget(self._column)
         layout = QVBoxLayout(self)
@@ -124,14 +123,14 @@ class PreflightPanel(QWidget):
 
     def _advice_text(self) -> str:
         if not self._session.checks.all:
-            return tr("Open a base and experts: what is checked before a merge appears here.")
+            return "Open a base and experts: what is checked before a merge appears here."
         if self._session.checks.errors:
-            return tr("A merge would fail: see the errors. Merge says how to check again.")
+            return "A merge would fail: see the errors. Merge says how to check again."
         if self._session.checks.worries:
-            return tr("Nothing here stops a merge. Merge asks once whether to go on.")
+            return "Nothing here stops a merge. Merge asks once whether to go on."
         if count_of(self._session.checks.all):
-            return tr("Accepted: Merge does not ask again for these models.")
-        return tr("From the files' headers and configs, and the tensors once they are compared.")
+            return "Accepted: Merge does not ask again for these models."
+        return "From the files' headers and configs, and the tensors once they are compared."
 
 
 class CheckRow(QFrame):
@@ -140,18 +139,16 @@ class CheckRow(QFrame):
     def __init__(self, check: Check, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.check = check
-        title, subject = plain(told(check.title)), plain(told(check.subject))
+        title, subject = plain(check.title), plain(check.subject)
         self.setAccessibleName(
-            f"{tr(WORDS[check.verdict])}: {title}, {subject}. {plain(told(check.sentence))}"
+            f"{WORDS[check.verdict]}: {title}, {subject}. {plain(check.sentence)}"
         )
         self.details_button = QToolButton(self)
-        self.details_button.setText(tr("Details"))
+        self.details_button.setText("Details")
         self.details_button.setCheckable(True)
         self.details_button.setAutoRaise(True)
-        self.details_button.setAccessibleName(
-            tr("Details of {title}, {subject}", title=title, subject=subject)
-        )
-        self.details_button.setToolTip(tr("Show or hide the details"))
+        self.details_button.setAccessibleName(f"Details of {title}, {subject}")
+        self.details_button.setToolTip("Show or hide the details")
         self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.details_button.setArrowType(Qt.ArrowType.RightArrow)
         self.details_button.setVisible(bool(check.details))
@@ -176,7 +173,7 @@ class CheckRow(QFrame):
         line.addWidget(about)
         line.addStretch(1)
         line.addWidget(_word(self.check.verdict, self))
-        sentence = plain_label(told(self.check.sentence), self)
+        sentence = plain_label(self.check.sentence, self)
         body = QVBoxLayout()
         body.setSpacing(2)
         body.addLayout(line)
@@ -197,13 +194,7 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
     box = QPlainTextEdit(plain(check.details), parent)
     box.setReadOnly(True)
     box.setTabChangesFocus(True)
-    box.setAccessibleName(
-        tr(
-            "All of {title}, {subject}",
-            title=plain(told(check.title)),
-            subject=plain(told(check.subject)),
-        )
-    )
+    box.setAccessibleName(f"All of {plain(check.title)}, {plain(check.subject)}")
     box.setFont(face(Face.MONO))
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
     by_letters(box, lambda letters: box.setFixedHeight(letters.lineSpacing() * lines + 8))
@@ -212,7 +203,7 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
 
 
 def _word(verdict: Verdict, parent: QWidget) -> QLabel:
-    label = plain_label(tr(WORDS[verdict]), parent, wrap=False)
+    label = plain_label(WORDS[verdict], parent, wrap=False)
     label.setProperty("kind", _KINDS[verdict])
     worry = verdict in (Verdict.ERROR, Verdict.WARNING)
     label.setFont(face(Face.CAPTION_STRONG if worry else Face.CAPTION))

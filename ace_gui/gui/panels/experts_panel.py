@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.checks_panel import summary_of
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
@@ -32,7 +32,6 @@ from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
-from ace_gui.gui.words import tr
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
@@ -56,7 +55,7 @@ class ExpertsPanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        explain(self, tr("Expert"))
+        explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
         self._base = ElidedLabel(self)
@@ -64,15 +63,15 @@ class ExpertsPanel(QWidget):
         self._facts.setProperty("kind", "caption")
         self._facts.setFont(face(Face.CAPTION))
         self._change_base = _change_button(change_base)
-        self._add = action_button(add, tr("Add experts…"), self, kind="link")
+        self._add = action_button(add, "Add experts…", self, kind="link")
         self._add.setIcon(icon("add", "accent"))
-        self._add.setToolTip(tr("Add models fine-tuned from the base; or drop their folders here"))
-        self._remove = QPushButton(tr("Remove"), self)
+        self._add.setToolTip("Add models fine-tuned from the base; or drop their folders here")
+        self._remove = QPushButton("Remove", self)
         self._remove.setProperty("kind", "ghost")
-        self._remove.setAccessibleName(tr("Remove the selected experts"))
+        self._remove.setAccessibleName("Remove the selected experts")
         self._remove.clicked.connect(self._ask_to_remove)
         self.table = self._make_table()
-        self._hint = muted_label(tr("Drop models fine-tuned from the base here."), self)
+        self._hint = muted_label("Drop models fine-tuned from the base here.", self)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.checks = self._checks_button()
         self._stack = QStackedLayout()
@@ -88,14 +87,14 @@ class ExpertsPanel(QWidget):
     def refresh(self) -> None:
         """Show the session's base."""
         base = self._session.draft.inputs.base
-        self._base.set_full_text(model_name(base) if base else tr("no base model"))
+        self._base.set_full_text(model_name(base) if base else "no base model")
         plan = self._session.draft.plan
         known = plan is not None and plan.recipe.base_model == base
         if plan is not None and known:
             facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
             self._facts.set_full_text(" · ".join(fact for fact in facts if fact))
         else:
-            self._facts.set_full_text(tr("reading headers …") if base else "")
+            self._facts.set_full_text("reading headers …" if base else "")
         experts = self._session.draft.inputs.experts
         self._stack.setCurrentWidget(self.table if experts else self._hint)
         self._fit()
@@ -108,16 +107,14 @@ class ExpertsPanel(QWidget):
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
         self.checks.setText(summary_of(self._session))
-        self.checks.setAccessibleName(
-            tr("Show the checks: {summary_of}", summary_of=summary_of(self._session))
-        )
+        self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
         self.checks.setIcon(icon(worry or "check"))
 
     def _checks_button(self) -> QToolButton:
         button = QToolButton(self)
         button.setFont(face(Face.CAPTION))
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        button.setToolTip(tr("Show what was checked before the merge"))
+        button.setToolTip("Show what was checked before the merge")
         button.clicked.connect(lambda _=False: self.checks_wanted.emit())
         return button
 
@@ -125,7 +122,7 @@ class ExpertsPanel(QWidget):
         table = QTableView(self)
         table.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # fine-tunes often begin alike
         table.setObjectName("experts")
-        table.setAccessibleName(tr("Experts"))
+        table.setAccessibleName("Experts")
         table.setProperty("kind", "ground")
         table.setModel(self.model)
         plain_rows(table, padding=12)
@@ -140,7 +137,7 @@ class ExpertsPanel(QWidget):
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(STATUS, QHeaderView.ResizeMode.ResizeToContents)
-        remove = QAction(tr("Remove expert"), table)
+        remove = QAction("Remove expert", table)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         remove.triggered.connect(self._ask_to_remove)
@@ -149,7 +146,7 @@ class ExpertsPanel(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(heading(tr("Models"), self), 1)
+        head.addWidget(heading("Models", self), 1)
         head.addWidget(self._add)
         names = QVBoxLayout()
         names.setSpacing(0)
@@ -219,7 +216,7 @@ class ExpertsPanel(QWidget):
 def _change_button(change_base: Callable[[], object]) -> QToolButton:
     button = QToolButton()
     button.setIcon(icon("more"))
-    button.setAccessibleName(tr("Change the base model"))
-    button.setToolTip(tr("Choose another base model under the same experts"))
+    button.setAccessibleName("Change the base model")
+    button.setToolTip("Choose another base model under the same experts")
     button.clicked.connect(lambda _=False: change_base())
     return button

@@ -22,26 +22,24 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.health import Extreme, LayerHealth
+from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_words import sentences
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, Column
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
-from ace_gui.gui.words import counted, later, tr
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _BESIDE: Final = 46  # lines of text, in less width one table is below the other
 _WIDEST: Final = 250  # px, of a column; the last takes what is left
-_WORST = (later("Layer"), later("What, and what one can do"))
-_EXTREMES = (later("Figure"), later("Value"), later("Layer"))
+_WORST = ("Layer", "What, and what one can do")
+_EXTREMES = ("Figure", "Value", "Layer")
 
 
 class HealthPanel(QWidget):
@@ -55,13 +53,13 @@ class HealthPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Ridge mass"))
+        explain(self, "Ridge mass")
         self._session = session
         self._healths = healths
         self.summary = heading("")
         self._titles = muted_label("")
-        self.worst = _LayerTable(tr("Layers with the worst findings"), _WORST)
-        self.extremes = _LayerTable(tr("Where each figure is at its worst"), _EXTREMES)
+        self.worst = _LayerTable("Layers with the worst findings", _WORST)
+        self.extremes = _LayerTable("Where each figure is at its worst", _EXTREMES)
         for table in (self.worst, self.extremes):
             table.chosen.connect(session.select)
         self.offer = _Offer()
@@ -101,11 +99,9 @@ class HealthPanel(QWidget):
             return
         found = self._healths.summary()
         known = bool(found.counts)
-        self.summary.setText(
-            told(found.sentence) if known else tr("Nothing is known of the layers yet.")
-        )
+        self.summary.setText(found.sentence if known else "Nothing is known of the layers yet.")
         titles = (
-            f"{plain(told(title))}: {counted(count, 'tensor', 'tensors')}"
+            f"{plain(title)}: {counted(count, 'tensor', 'tensors')}"
             for title, count in found.titles.items()
         )
         self._titles.setText(" · ".join(titles))
@@ -133,10 +129,10 @@ class _Offer(Column):
     def __init__(self) -> None:
         super().__init__()
         self.said = plain_label("")
-        self.for_these = QPushButton(tr("Use it for these layers"))
-        self.for_these.setToolTip(tr("Add an override that merges them by the automatic variant"))
-        self.for_all = QPushButton(tr("Use it for all"))
-        self.for_all.setToolTip(tr("Merge every layer by the automatic variant"))
+        self.for_these = QPushButton("Use it for these layers")
+        self.for_these.setToolTip("Add an override that merges them by the automatic variant")
+        self.for_all = QPushButton("Use it for all")
+        self.for_all.setToolTip("Merge every layer by the automatic variant")
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 2, 0, 4)
         layout.addWidget(self.said, 1)
@@ -180,7 +176,7 @@ class _LayerTable(QTableWidget):
         super().__init__(0, len(titles))
         self._names: tuple[str, ...] = ()
         self.setAccessibleName(name)
-        self.setHorizontalHeaderLabels([tr(title) for title in titles])
+        self.setHorizontalHeaderLabels(list(titles))
         plain_rows(self, padding=6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -242,17 +238,17 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
     name = QTableWidgetItem(_short(layer.name, prefix))
     name.setIcon(icon(ICONS[layer.verdict]))
     worst, *others = layer.findings
-    more = tr("(and {count} more: hover over it)", count=len(others)) if others else ""
-    said = QTableWidgetItem(plain(f"{told(worst.sentence)} {more}".rstrip()))
+    more = f"(and {len(others)} more: hover over it)" if others else ""
+    said = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
     for cell in (name, said):
         cell.setToolTip(tooltip(f"{layer.name}\n{sentences(layer)}"))
-    spoken = f"{tr(WORDS[layer.verdict])}: {layer.name}"
+    spoken = f"{WORDS[layer.verdict]}: {layer.name}"
     name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
     return layer.name, [name, said]
 
 
 def _extreme_cells(extreme: Extreme, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
-    texts = (told(extreme.title), number_text(extreme.value, 3), _short(extreme.name, prefix))
+    texts = (extreme.title, number_text(extreme.value, 3), _short(extreme.name, prefix))
     cells = [QTableWidgetItem(text) for text in texts]
     cells[2].setToolTip(tooltip(extreme.name))
     return extreme.name, cells

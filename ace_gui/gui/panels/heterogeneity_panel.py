@@ -22,7 +22,6 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.words import tr
 
 
 class HeterogeneityPanel(QWidget):
@@ -35,11 +34,11 @@ class HeterogeneityPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Heterogeneity γ"))
+        explain(self, "Heterogeneity γ")
         self._session = session
         self._layers = MergedLayers(session, self)
         self.plot = HeterogeneityPlot()
-        self.tabs = LazyTabs(tr("All layers"), self)
+        self.tabs = LazyTabs("All layers", self)
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)
         self._fill()
@@ -70,28 +69,28 @@ class HeterogeneityPanel(QWidget):
     def _fill(self) -> None:
         session, layers, add = self._session, self._layers, self.tabs.add
         add(
-            tr("Heterogeneity γ"),
-            tr("γ of every layer along the model; drag the line to change τ"),
+            "Heterogeneity γ",
+            "γ of every layer along the model; drag the line to change τ",
             lambda: GammaView(self.plot, session, layers),
             short="γ",
         )
         add(
-            tr("By role"),
-            tr("How γ is distributed in each kind of layer"),
+            "By role",
+            "How γ is distributed in each kind of layer",
             lambda: GammaView(RolePlot(), session, layers),
         )
         add(
-            tr("Map"),
-            tr("γ by block and role: a role lines up across the depth"),
+            "Map",
+            "γ by block and role: a role lines up across the depth",
             lambda: RoleMapView(session, layers),
         )
         add(
-            tr("Energies"),
-            tr("How far each expert moved every layer from the base"),
+            "Energies",
+            "How far each expert moved every layer from the base",
             lambda: EnergiesView(session, layers),
         )
-        tip = tr("How well ACE's covariances show the inputs that were measured, layer by layer")
-        place = add(tr("Inputs"), tip, lambda: AgreementView(session, layers))
+        tip = "How well ACE's covariances show the inputs that were measured, layer by layer"
+        place = add("Inputs", tip, lambda: AgreementView(session, layers))
         agreements = session.results.findings.agreements
 
         def show() -> None:

@@ -18,7 +18,6 @@ from ace_gui.gui.models.layer_columns import FINE, GammaFigure, alignment
 from ace_gui.gui.models.layer_tree import COUNT, RANGE
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import local, tr
 
 _Index = QModelIndex | QPersistentModelIndex
 _FIGURE: Final = Qt.ItemDataRole.UserRole
@@ -134,7 +133,7 @@ class GammaCell(Cell):
             return
         low, high = (0.0, figure.gamma) if known else spread
         above, unsure = known and figure.is_above, known and figure.unsure
-        number = local(f"{high:.3f}" if high < 100 else f"{high:.3g}")
+        number = f"{high:.3f}" if high < 100 else f"{high:.3g}"
         font = face(Face.STRONG if above else Face.BODY)
         room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
         bar = QRectF(place.left(), 0, max(place.width() - room - 10, 0), _BAR)
@@ -182,7 +181,7 @@ class RegimeCell(Cell):
     def widest() -> int:
         """Pixels for the longest of its words on a pill."""
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
-        return ceil(metrics.horizontalAdvance(tr("heterogeneous")) + _PILL + _PADDING)
+        return ceil(metrics.horizontalAdvance("heterogeneous") + _PILL + _PADDING)
 
     def draw(
         self,
@@ -199,7 +198,7 @@ class RegimeCell(Cell):
         if text == _DASH:
             write_dash(painter, place, theme, _LEFT)
             return
-        if text == tr("homogeneous"):
+        if text == "homogeneous":
             quiet = theme.text2 if chosen else theme.text3
             write(painter, place, text, face(Face.CAPTION), quiet)
             return

@@ -7,6 +7,7 @@ from functools import partial
 
 from PySide6.QtWidgets import QMenu, QWidget
 
+from ace_gui.formatting import counted
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.layer_rules import (
     Rules,
@@ -17,7 +18,6 @@ from ace_gui.gui.state.chosen.layer_rules import (
 )
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.words import counted, tr
 from ace_gui.recipe import Override
 
 
@@ -39,12 +39,12 @@ def layer_menu(
         if len(chosen) != 1
         else next(iter(chosen)).split(".", 1)[-1]
     )
-    menu.addSection(title if chosen else tr("No part of the merge"))
+    menu.addSection(title if chosen else "No part of the merge")
 
     def act(change: Override) -> None:
         take(overridden(session, chosen, change))
 
-    methods = menu.addMenu(tr("&Merge by"))
+    methods = menu.addMenu("&Merge by")
     for family, members in by_family(session.draft.methods):
         group = methods.addMenu(family)
         group.setToolTipsVisible(True)
@@ -56,13 +56,13 @@ def layer_menu(
             action = group.addAction(method.title)
             action.setToolTip(tooltip(method.summary))
             action.triggered.connect(partial(_ignoring_checked, act, change))
-    for text, fate in ((tr("&Average"), "average"), (tr("&Keep from the base"), "base")):
+    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
         change = Override(disposition=fate)  # type: ignore[arg-type]
         menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
     other = rule_for(session, chosen, Override())
-    menu.addAction(tr("&Other…")).triggered.connect(partial(_ignoring_checked, ask, other))
+    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
     menu.addSeparator()
-    reset_action = menu.addAction(tr("&Reset"))
+    reset_action = menu.addAction("&Reset")
     reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
     for action in menu.actions():
         action.setEnabled(bool(chosen))

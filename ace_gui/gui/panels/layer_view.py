@@ -20,9 +20,7 @@ from ace_gui.gui.models.layer_columns import OVERRIDDEN, Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import tr
 
 _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
     Column.STATE: 140,
@@ -52,7 +50,7 @@ class LayerView(QTreeView):
     def __init__(self, tree: LayerTree, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("layers")
-        self.setAccessibleName(tr("Layers"))
+        self.setAccessibleName("Layers")
         self._tree = tree
         self._texts: dict[Column, set[str]] = {}
         self._cells: dict[Column, Cell] = {}
@@ -140,7 +138,7 @@ class LayerView(QTreeView):
         self.setIndentation(round(0.6 * letters.height()))
         for column, digits in _WIDTHS.items():
             self.setColumnWidth(column, digits * digit)
-        words = (f"{OVERRIDDEN} {tr(kind.value)}" for kind in Disposition)
+        words = (f"{OVERRIDDEN} {kind.value}" for kind in Disposition)
         longest = max(map(letters.horizontalAdvance, words))
         self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
         self.setColumnWidth(Column.REGIME, RegimeCell.widest())
@@ -158,7 +156,7 @@ class LayerView(QTreeView):
         rows = self._tree.rows
         found = [rows.row_at(place) for place in range(rows.rowCount())]
         self._texts = {
-            Column.ROLE: {told(role) for role in {row.role for row in found}},
+            Column.ROLE: {row.role for row in found},
             Column.SHAPE: {shape_text(shape) for shape in {row.shape for row in found}},
         }
         self._scale()

@@ -17,7 +17,6 @@ from ace_gui.gui.plots.along_model.layer_plot import LayersPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.words import tr
 
 
 class LayersView(PlotWithTable):
@@ -77,8 +76,8 @@ class LayersView(PlotWithTable):
         """What stands in the place of γ; empty where there is γ."""
         plan = self.session.draft.plan
         if plan is None or not plan.experts:
-            return tr("Add experts to see where they disagree.")
-        return "" if self.layers.figures.names else tr("No tensor here is merged by the method.")
+            return "Add experts to see where they disagree."
+        return "" if self.layers.figures.names else "No tensor here is merged by the method."
 
 
 class HeterogeneityView(LayersView):
@@ -183,7 +182,7 @@ class AgreementView(LayersView):
     def __init__(self, session: Session, layers: MergedLayers) -> None:
         plot = AgreementPlot()
         super().__init__(plot, plot.columns, session, layers)
-        explain(self, tr("Covariance"))
+        explain(self, "Covariance")
         self._plot = plot
         self._loaded: LayerFigures | None = None
 

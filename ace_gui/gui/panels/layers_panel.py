@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layer_tree import LayerTree
@@ -25,15 +26,13 @@ from ace_gui.gui.panels.layer_view import LayerView
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
-from ace_gui.gui.words import counted, later, tr
 
-EVERY_ROLE = later("All roles")
+EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
 _TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # lines of text across
 
@@ -49,20 +48,20 @@ class LayersPanel(QWidget):
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Regime"))
+        explain(self, "Regime")
         self._session = session
         self.model = LayersModel(session, healths, self)
         self.tree = LayerTree(self.model, self)
         self.text = QLineEdit(self)
-        self.text.setPlaceholderText(tr("Filter by name"))
-        self.text.setAccessibleName(tr("Filter layers by name"))
+        self.text.setPlaceholderText("Filter by name")
+        self.text.setAccessibleName("Filter layers by name")
         self.text.setClearButtonEnabled(True)
         self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.shown = Segments(tr("Which tensors are shown"), self)
-        self.shown.add(tr("Merged"), tr("Only the tensors that a method merges"))
-        self.shown.add(tr("All"), tr("Every tensor of the model"))
+        self.shown = Segments("Which tensors are shown", self)
+        self.shown.add("Merged", "Only the tensors that a method merges")
+        self.shown.add("All", "Every tensor of the model")
         self.role = QComboBox(self)
-        self.role.setAccessibleName(tr("Filter layers by role"))
+        self.role.setAccessibleName("Filter layers by role")
         self.role.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.table = LayerView(self.tree, self)
         self.table.customContextMenuRequested.connect(self._open_menu)
@@ -131,12 +130,12 @@ class LayersPanel(QWidget):
         return layer_menu(self._session, names, take, ask, self)
 
     def _add_table_actions(self) -> None:
-        copy = QAction(tr("Copy table"), self.table)
+        copy = QAction("Copy table", self.table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(lambda: copy_table(self._columns()))
-        save = QAction(tr("Save table…"), self.table)
-        save.triggered.connect(lambda: save_table(self, tr("Layers"), self._columns()))
+        save = QAction("Save table…", self.table)
+        save.triggered.connect(lambda: save_table(self, "Layers", self._columns()))
         self.table.addActions([copy, save])
 
     def _columns(self) -> tuple[FigureColumn, ...]:
@@ -154,7 +153,7 @@ class LayersPanel(QWidget):
     def _lay_out(self) -> None:
         line = QHBoxLayout()
         line.setSpacing(12)
-        self._title = heading(tr("Layers"), self)
+        self._title = heading("Layers", self)
         line.addWidget(self._title)
         line.addWidget(self.text, 2)
         line.addStretch(1)
@@ -179,9 +178,9 @@ class LayersPanel(QWidget):
         chosen = self.role.currentData()
         self.role.blockSignals(True)
         self.role.clear()
-        self.role.addItem(tr(EVERY_ROLE), "")
+        self.role.addItem(EVERY_ROLE, "")
         for role in self.model.roles:
-            self.role.addItem(told(role), role)
+            self.role.addItem(role, role)
         self.role.setCurrentIndex(max(0, self.role.findData(chosen)))
         self.role.blockSignals(False)
         self._filter()
@@ -196,8 +195,8 @@ class LayersPanel(QWidget):
 
     def _after_reset(self) -> None:
         merged, total = self.model.total_merged, self.model.total
-        self.shown.set_title(MERGED, tr("Merged {count}", count=merged))
-        self.shown.set_title(ALL, tr("All {count}", count=total))
+        self.shown.set_title(MERGED, f"Merged {merged}")
+        self.shown.set_title(ALL, f"All {total}")
         self.shown.setVisible(0 < merged < total)
         left_out = total - merged if self.shown.current == MERGED and merged else 0
         self._hidden.setVisible(left_out > 0)
@@ -205,7 +204,7 @@ class LayersPanel(QWidget):
         self._hidden.setText(
             counted(left_out, "%n other tensor is not shown.", "%n other tensors are not shown.")
         )
-        self.show_all.setText(tr("Show all {count}", count=total))
+        self.show_all.setText(f"Show all {total}")
         self._show_empty()
         self._follow()
 
@@ -214,8 +213,8 @@ class LayersPanel(QWidget):
             self._stack.setCurrentWidget(self.table)
             return
         base = self._session.draft.inputs.base is not None
-        reading = tr("Reading headers …") if base else tr("Open a base model to see its layers.")
-        self._empty.setText(tr("No tensor fits this filter.") if self.model.total else reading)
+        reading = "Reading headers …" if base else "Open a base model to see its layers."
+        self._empty.setText("No tensor fits this filter." if self.model.total else reading)
         self._stack.setCurrentWidget(self._empty)
 
     def _choose(self, current: QModelIndex) -> None:

@@ -25,7 +25,6 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
@@ -34,66 +33,65 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_l
 from ace_gui.gui.widgets.layout.arrangement import Column, tab_through
 from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
-    (None, later("as the base")),
+    (None, "as the base"),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "float16"),
     ("float64", "float64"),
 )
 NON_FINITE = (
-    (NonFinite.STOP, later("stop")),
-    (NonFinite.KEEP_BASE, later("keep the base's tensor")),
-    (NonFinite.SKIP_EXPERT, later("leave the expert out")),
+    (NonFinite.STOP, "stop"),
+    (NonFinite.KEEP_BASE, "keep the base's tensor"),
+    (NonFinite.SKIP_EXPERT, "leave the expert out"),
 )
-_OUT_DTYPE_TIP = later("Number format of the merged tensors; rounded once, on writing.")
-_NON_FINITE_TIP = later(
+_OUT_DTYPE_TIP = "Number format of the merged tensors; rounded once, on writing."
+_NON_FINITE_TIP = (
     "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
     "training run that diverged leaves behind. The layer's notes and the model card name every "
     "such tensor."
 )
 VOCABULARIES = (
-    (Vocabulary.POSITION, later("row by row")),
-    (Vocabulary.TOKENS, later("matched by token")),
-    (Vocabulary.UNION, later("union of all tokens")),
-    (Vocabulary.BASE, later("as in the base")),
+    (Vocabulary.POSITION, "row by row"),
+    (Vocabulary.TOKENS, "matched by token"),
+    (Vocabulary.UNION, "union of all tokens"),
+    (Vocabulary.BASE, "as in the base"),
 )
-_VOCABULARY_TIP = later(
+_VOCABULARY_TIP = (
     "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
     "wherever they are; an expert without the token counts as unchanged. Tokens that the base "
     "lacks and all experts have are added, with the mean of their rows; in the union of all "
     "tokens, so are those that only some experts have. Or the base's rows are kept."
 )
-_HEADS_TIP = later(
+_HEADS_TIP = (
     "Task heads are merged where all experts have one task: heads of one shape with the same "
     "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
 )
-_FUSED_TIP = later(
+_FUSED_TIP = (
     "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
     "Apart, each has its own γ, regime and spectrum; the published procedure takes them as one. "
     "The merged model's tensors keep their shapes either way."
 )
-_SEED_TIP = later(
+_SEED_TIP = (
     "This method draws random numbers. The same seed draws the same ones, whatever the order and "
     "the device; another seed shows how much the result owes to chance."
 )
 _SEED = QRegularExpression(r"\d{1,18}")
-_SCOPE_TIP = later(
+_SCOPE_TIP = (
     "Which tensors the method merges, and in which orientation; the authors' presets reproduce "
     "their scripts."
 )
 
-_FORECAST_TIP = later(
+_FORECAST_TIP = (
     "Norm of the change of all merged matrices together, by the mean of the experts'. Before a "
     "merge it is estimated from matrices that a few seconds suffice to merge; after it, it is "
     "exact. A change far above the cap is more than the experts learned: try the automatic variant "
     "of ACE, or a cap."
 )
-_OVERRIDES_TIP = later(
+_OVERRIDES_TIP = (
     "Some tensors can be merged by another method or with other values, averaged, or kept from the "
     "base. Of two overrides for one tensor the later holds."
 )
@@ -114,41 +112,41 @@ class MethodPanel(QWidget):
         self.fields: dict[str, ParameterField] = {}
         self._title = plain_label("", self, wrap=False)
         self._title.setFont(face(Face.STRONG))
-        self._change = action_button(choose, tr("Change…"), self, kind="link")
-        self._change.setAccessibleName(tr("Change the method"))
-        self._waiting = muted_label(tr("Starting the engine …"), self)
+        self._change = action_button(choose, "Change…", self, kind="link")
+        self._change.setAccessibleName("Change the method")
+        self._waiting = muted_label("Starting the engine …", self)
         self.cap = CapField(parent=self)
         self.cap.edited.connect(self._choose_cap)
-        self.scope = self._combo(tr("Scope"), tr(_SCOPE_TIP), ())
+        self.scope = self._combo("Scope", _SCOPE_TIP, ())
         self._scope_note = muted_label("", self)
-        self.out_dtype = self._combo(tr("Output type"), tr(_OUT_DTYPE_TIP), OUT_DTYPES)
-        self.non_finite = self._combo(tr("NaN and Inf"), tr(_NON_FINITE_TIP), NON_FINITE)
-        self.vocabulary = self._combo(tr("Vocabulary"), tr(_VOCABULARY_TIP), VOCABULARIES)
-        self.split_fused = QCheckBox(tr("split for the merge"), self)
-        self.split_fused.setAccessibleName(tr("Split fused matrices for the merge"))
-        self.split_fused.setToolTip(tooltip(tr(_FUSED_TIP)))
+        self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
+        self.non_finite = self._combo("NaN and Inf", _NON_FINITE_TIP, NON_FINITE)
+        self.vocabulary = self._combo("Vocabulary", _VOCABULARY_TIP, VOCABULARIES)
+        self.split_fused = QCheckBox("split for the merge", self)
+        self.split_fused.setAccessibleName("Split fused matrices for the merge")
+        self.split_fused.setToolTip(tooltip(_FUSED_TIP))
         self.split_fused.clicked.connect(self._choose)
-        self.heads = QCheckBox(tr("merge those of one task"), self)
-        self.heads.setAccessibleName(tr("Merge the heads of experts of one task"))
-        self.heads.setToolTip(tooltip(tr(_HEADS_TIP)))
+        self.heads = QCheckBox("merge those of one task", self)
+        self.heads.setAccessibleName("Merge the heads of experts of one task")
+        self.heads.setToolTip(tooltip(_HEADS_TIP))
         self.heads.clicked.connect(self._choose)
         self.seed = self._make_seed()
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
         self.overrides = OverridesPanel(session, self)
-        self.overrides.setToolTip(tooltip(tr(_OVERRIDES_TIP)))
-        self.exceptions = Folding(tr("Overrides"), self.overrides, self)
+        self.overrides.setToolTip(tooltip(_OVERRIDES_TIP))
+        self.exceptions = Folding("Overrides", self.overrides, self)
         self._overridden = False
         self._values = QWidget(self)  # in its place the form of each method
         self.forecast = muted_label("", self)
-        self.forecast.setToolTip(tooltip(tr(_FORECAST_TIP)))
+        self.forecast.setToolTip(tooltip(_FORECAST_TIP))
         self.forecast.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 4, 0, 0)
         layout.setSpacing(4)
         head = QHBoxLayout()
         head.setContentsMargins(0, 0, 8, 0)
-        head.addWidget(heading(tr("Method"), self), 1)
+        head.addWidget(heading("Method", self), 1)
         head.addWidget(self._change)
         layout.addLayout(head)
         layout.addWidget(self._title)
@@ -162,7 +160,7 @@ class MethodPanel(QWidget):
 
     def show_forecast(self, found: Forecast | None) -> None:
         """Say how far the merge moves the model, as far as that is known."""
-        self.forecast.setText("" if found is None else told(found.sentence))
+        self.forecast.setText("" if found is None else found.sentence)
         self.forecast.setVisible(found is not None)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -187,7 +185,7 @@ class MethodPanel(QWidget):
         for name, field in self.fields.items():
             value = self._session.draft.parameter(name)
             if value is not None:
-                field.show_value(value, told(notes.get(name, "")), touched=name in inputs.touched)
+                field.show_value(value, notes.get(name, ""), touched=name in inputs.touched)
             self._form.setRowVisible(field, field.field.applies(self._session.draft.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
@@ -222,16 +220,14 @@ class MethodPanel(QWidget):
         form = _form(content)
         form.setContentsMargins(0, 0, 0, 0)
         self._seed_line = in_line(self.seed)
-        self._seed_label = _row_label(tr("Seed"), self.seed.toolTip())
+        self._seed_label = _row_label("Seed", self.seed.toolTip())
         form.addRow(self._seed_label, self._seed_line)
-        form.addRow(_row_label(tr("Fused"), self.split_fused.toolTip()), self.split_fused)
-        form.addRow(_row_label(tr("Heads"), self.heads.toolTip()), self.heads)
-        form.addRow(
-            _row_label(tr("Vocabulary"), self.vocabulary.toolTip()), in_line(self.vocabulary)
-        )
-        form.addRow(_row_label(tr("Output"), self.out_dtype.toolTip()), in_line(self.out_dtype))
-        form.addRow(_row_label(tr("NaN, Inf"), self.non_finite.toolTip()), in_line(self.non_finite))
-        return Folding(tr("More options"), content, self)
+        form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
+        form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
+        form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), in_line(self.vocabulary))
+        form.addRow(_row_label("Output", self.out_dtype.toolTip()), in_line(self.out_dtype))
+        form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), in_line(self.non_finite))
+        return Folding("More options", content, self)
 
     def _rebuild(self) -> None:
         """Make the form of the method anew; the options of every method move into it."""
@@ -246,9 +242,9 @@ class MethodPanel(QWidget):
                 self._add_field(form, ParameterField(info, form_widget))
         for widget in (self._seed_label, self._seed_line):
             widget.setVisible(method is not None and method.seeded)
-        form.addRow(_row_label(tr("Cap"), tooltip(tr(CAP_TIP))), self.cap)
+        form.addRow(_row_label("Cap", tooltip(CAP_TIP)), self.cap)
         form.addRow(self.forecast)
-        form.addRow(_row_label(tr("Scope"), tr(_SCOPE_TIP)), in_line(self.scope))
+        form.addRow(_row_label("Scope", _SCOPE_TIP), in_line(self.scope))
         form.addRow("", self._scope_note)
         form.addRow(self.more)
         form.addRow(self.exceptions)
@@ -258,7 +254,7 @@ class MethodPanel(QWidget):
             lines.setContentsMargins(0, 0, 0, 0)
             lines.addWidget(plain_label(method.formula))  # typeset, it is too wide for the column
             lines.addWidget(citation(method.citation))
-            form.addRow(Folding(tr("Formula and paper"), about))
+            form.addRow(Folding("Formula and paper", about))
         whole = self.layout()
         assert whole is not None
         whole.replaceWidget(self._values, form_widget)
@@ -278,7 +274,7 @@ class MethodPanel(QWidget):
         if self.scope.count() != len(scopes):
             self.scope.clear()
             for name, description in scopes:
-                self.scope.addItem(told(name), name)
+                self.scope.addItem(name, name)
                 tip = tooltip(description)
                 self.scope.setItemData(self.scope.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
         scope = self._session.draft.inputs.scope
@@ -322,14 +318,14 @@ class MethodPanel(QWidget):
     def _make_seed(self) -> QLineEdit:
         seed = QLineEdit(self)
         seed.setValidator(QRegularExpressionValidator(_SEED, seed))
-        seed.setAccessibleName(tr("Seed"))
-        seed.setToolTip(tooltip(tr(_SEED_TIP)))
+        seed.setAccessibleName("Seed")
+        seed.setToolTip(tooltip(_SEED_TIP))
         seed.editingFinished.connect(self._choose_seed)
         return seed
 
     def _combo(self, name: str, tip: str, choices: Sequence[tuple[object, str]]) -> QComboBox:
         combo = QComboBox(self)
-        combo.addItems([tr(text) for _, text in choices])
+        combo.addItems([text for _, text in choices])
         combo.activated.connect(self._choose)
         combo.setAccessibleName(name)
         combo.setToolTip(tooltip(tip))
@@ -355,7 +351,7 @@ def _form(widget: QWidget) -> QFormLayout:
 def _row_label(text: str, tip: str) -> QWidget:
     label = plain_label(text, wrap=False)
     label.setProperty("kind", "secondary")
-    widest = tr("Refined fraction")
+    widest = "Refined fraction"
     by_letters(label, lambda each: label.setMinimumWidth(each.horizontalAdvance(widest) + 4))
     label.setToolTip(tip)
     return label

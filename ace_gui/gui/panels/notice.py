@@ -22,12 +22,10 @@ from PySide6.QtWidgets import (
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import breakable, error_details, plain
 from ace_gui.gui.theme import icon
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import later, tr
 
 _ICON = 16  # px
 _DETAIL_LINES = 8
@@ -42,9 +40,9 @@ class Severity(StrEnum):
 
 
 _SPOKEN: Final = {
-    Severity.INFO: later("info"),
-    Severity.WARNING: later("warning"),
-    Severity.ERROR: later("error"),
+    Severity.INFO: "info",
+    Severity.WARNING: "warning",
+    Severity.ERROR: "error",
 }
 
 
@@ -61,22 +59,22 @@ class Notice(QFrame):
         super().__init__(parent)
         self._floats = floats
         self.setProperty("kind", "toast" if floats else "sunk")
-        self.setAccessibleName(tr("Message"))
+        self.setAccessibleName("Message")
         self.severity, self.passes = Severity.INFO, True
         self._icon = IconLabel(_ICON, parent=self)
-        self._icon.setAccessibleName(tr("Kind of message"))
+        self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label("", self)
         self.sentence.setProperty("kind", "on-toast" if floats else "")
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)
-        self.details_button = self._button(tr("Details"), tr("Show or hide the details"))
+        self.details_button = self._button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
-        self._copy = self._button(tr("Copy"), tr("Copy the message and its details"))
-        self._dismiss = self._button("", tr("Dismiss this message"))
+        self._copy = self._button("Copy", "Copy the message and its details")
+        self._dismiss = self._button("", "Dismiss this message")
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
-        self.details.setAccessibleName(tr("Details of the message"))
+        self.details.setAccessibleName("Details of the message")
         box = self.details
         by_letters(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
         self._lay_out()
@@ -92,13 +90,13 @@ class Notice(QFrame):
 
     def show_error(self, error: WorkbenchError) -> None:
         """An error: its sentence, and what it knows of the place under Details."""
-        self.show_message(Severity.ERROR, told(error.sentence), error_details(error))
+        self.show_message(Severity.ERROR, error.sentence, error_details(error))
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence in place of the one before."""
         self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(breakable(sentence, names=True))
-        self.sentence.setAccessibleName(f"{tr(_SPOKEN[severity])}: {plain(sentence)}")
+        self.sentence.setAccessibleName(f"{_SPOKEN[severity]}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()

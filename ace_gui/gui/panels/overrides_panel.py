@@ -16,15 +16,13 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.told import told_list
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
 
-_NONE = later("No overrides. Add one, or select layers in the table and open their menu.")
+_NONE = "No overrides. Add one, or select layers in the table and open their menu."
 _LINES_SHOWN = 6
 
 
@@ -39,13 +37,13 @@ class OverridesPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Override"))
+        explain(self, "Override")
         self._session = session
-        self._none = muted_label(tr(_NONE), self)
+        self._none = muted_label(_NONE, self)
         self.list = self._make_list()
-        self.add = _button(tr("Add…"), tr("Let some tensors be merged otherwise"), self)
-        self.edit = _button(tr("Edit…"), tr("Change the selected override"), self)
-        self.remove = _button(tr("Remove"), tr("Remove the selected override"), self)
+        self.add = _button("Add…", "Let some tensors be merged otherwise", self)
+        self.edit = _button("Edit…", "Change the selected override", self)
+        self.remove = _button("Remove", "Remove the selected override", self)
         self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
         self.edit.clicked.connect(lambda _=False: self._edit())
         self.remove.clicked.connect(lambda _=False: self._remove())
@@ -84,7 +82,7 @@ class OverridesPanel(QWidget):
         titles = {method.name: method.title for method in self._session.draft.methods}
         count = self._count(place)
         held = "" if count is None else f" ({count})"
-        text = f"{told_list(describe(rule))}{held}\n→ {told_list(describe_change(rule, titles))}"
+        text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
         item = QListWidgetItem(plain(text))
         names = "\n".join(rule.tensors)
         item.setToolTip(tooltip(f"{text}\n{names}".strip()))
@@ -100,15 +98,13 @@ class OverridesPanel(QWidget):
     def _make_list(self) -> QListWidget:
         made = QListWidget(self)
         made.setObjectName("overrides")
-        made.setAccessibleName(tr("Overrides"))
-        made.setToolTip(
-            tr("What some tensors do differently; of two for one tensor the later wins")
-        )
+        made.setAccessibleName("Overrides")
+        made.setToolTip("What some tensors do differently; of two for one tensor the later wins")
         made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         made.itemActivated.connect(lambda _: self._edit())
         made.currentRowChanged.connect(lambda _: self._allow())
-        remove = QAction(tr("Remove override"), made)
+        remove = QAction("Remove override", made)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         remove.triggered.connect(lambda _=False: self._remove())

@@ -10,6 +10,7 @@ from PySide6.QtGui import QAction, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.formatting import counted
 from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.plots.along_model.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
@@ -23,9 +24,8 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import card
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import counted, later, tr
 
-_WHAT = later(
+_WHAT = (
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
     "plots and tables, as one HTML file that opens anywhere."
 )
@@ -39,10 +39,10 @@ class ReportPage(QWidget):
     def __init__(self, session: Session, write: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        text = tr("Save report…")
-        self.nothing = EmptyState(tr(_WHAT), action_button(write, text))
+        text = "Save report…"
+        self.nothing = EmptyState(_WHAT, action_button(write, text))
         self.chapters = _Chapters(write, text)
-        area = scroll_area(tr("What the report holds"))
+        area = scroll_area("What the report holds")
         area.setWidget(self.chapters)
         grounds = QWidget()
         self._shown = QStackedLayout(grounds)
@@ -86,7 +86,7 @@ class _Chapters(Column):
         layout.setContentsMargins(_MARGIN, 20, _MARGIN, 20)
         layout.setSpacing(16)
         layout.addWidget(self.title)
-        layout.addWidget(secondary_label(tr(_WHAT)))
+        layout.addWidget(secondary_label(_WHAT))
         layout.addLayout(self._grid)
         button = action_button(write, text)
         layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
@@ -116,25 +116,25 @@ def chapters(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
     reports = run.reports.values()
     warned = sum(bool(report.warnings) for report in reports)
     names = ", ".join(run.recipe.expert_names)
-    yield tr("Recipe"), tr("{experts}; every parameter, and the recipe as YAML", experts=names)
-    yield tr("Scores"), _scores(run, session)
-    yield tr("Heterogeneity"), _heterogeneity(run)
+    yield "Recipe", f"{names}; every parameter, and the recipe as YAML"
+    yield "Scores", _scores(run, session)
+    yield "Heterogeneity", _heterogeneity(run)
     yield (
-        tr("Energies"),
-        tr("how far each expert moved each matrix, and how much the experts agree"),
+        "Energies",
+        "how far each expert moved each matrix, and how much the experts agree",
     )
     yield (
-        tr("Spectra"),
-        tr("singular values before and after refinement, of the matrices that stand out most"),
+        "Spectra",
+        "singular values before and after refinement, of the matrices that stand out most",
     )
     yield (
-        tr("Health"),
+        "Health",
         counted(warned, "%n matrix has a warning", "%n matrices have warnings")
         if warned
-        else tr("no matrix has a warning"),
+        else "no matrix has a warning",
     )
-    yield tr("All tensors"), tr("what was done to each, why, and in which numbers")
-    yield tr("Method"), tr("its formula and its paper")
+    yield "All tensors", "what was done to each, why, and in which numbers"
+    yield "Method", "its formula and its paper"
 
 
 def _scores(run: MergeRun, session: Session) -> str:
@@ -142,14 +142,14 @@ def _scores(run: MergeRun, session: Session) -> str:
     score = mean_score(run)
     if score is not None:
         mean = short_score_text(score)
-        return tr("a mean of {mean}, beside base and experts, task by task", mean=mean)
+        return f"a mean of {mean}, beside base and experts, task by task"
     if tasks:
         return counted(
             tasks,
             "on %n task, beside base and experts; measured while the report is written",
             "on %n tasks, beside base and experts; measured while the report is written",
         )
-    return tr("none: the recipe names no tasks")
+    return "none: the recipe names no tasks"
 
 
 def _heterogeneity(run: MergeRun) -> str:

@@ -17,15 +17,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.runs_model import RunsModel
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.tables.run_cells import RunCell
-from ace_gui.gui.words import tr
 
 _ROWS_SHOWN: Final = 3
 
@@ -46,18 +45,18 @@ class RunsPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Run"))
+        explain(self, "Run")
         self._session = session
         self.model = RunsModel(session, self)
         self.model.renamed.connect(self.renamed)
         self.list = self._make_list()
-        self._scores = muted_label(tr("mean score"), self)
+        self._scores = muted_label("mean score", self)
         self._used = muted_label("", self)
-        self._clean_up = QPushButton(tr("Clean up…"), self)
+        self._clean_up = QPushButton("Clean up…", self)
         self._clean_up.setProperty("kind", "link")
         self._clean_up.setFont(face(Face.CAPTION))
-        self._clean_up.setAccessibleName(tr("Clean up the kept runs"))
-        self._clean_up.setToolTip(tr("Choose which kept merges to remove from the disk"))
+        self._clean_up.setAccessibleName("Clean up the kept runs")
+        self._clean_up.setToolTip("Choose which kept merges to remove from the disk")
         self._clean_up.clicked.connect(lambda _=False: self.clean_up_wanted.emit())
         self._make_actions()
         self._lay_out()
@@ -76,9 +75,7 @@ class RunsPanel(QWidget):
         hint = self.list.sizeHintForRow(0)
         self.list.setFixedHeight(min(len(runs), _ROWS_SHOWN) * (hint + 1) + 2)
         total = sum(run.bytes for run in runs)
-        self._used.setText(
-            tr("{count} kept, {total}", count=len(runs), total=human_bytes(total)) if total else ""
-        )
+        self._used.setText(f"{len(runs)} kept, {human_bytes(total)}" if total else "")
         self._scores.setVisible(any(run.accuracies for run in runs))
         self._allow()
 
@@ -89,7 +86,7 @@ class RunsPanel(QWidget):
 
     def _make_list(self) -> QListView:
         made = QListView(self)
-        made.setAccessibleName(tr("Runs"))
+        made.setAccessibleName("Runs")
         made.setProperty("kind", "ground")
         made.setModel(self.model)
         made.setItemDelegate(RunCell(made))
@@ -105,22 +102,20 @@ class RunsPanel(QWidget):
         return made
 
     def _make_actions(self) -> None:
-        self.restore = self._action(tr("&Restore"), tr("Take this run's settings, and its merge"))
+        self.restore = self._action("&Restore", "Take this run's settings, and its merge")
         self.restore.triggered.connect(lambda: self.restore_wanted.emit(self.selected()[0]))
-        self.export = self._action(tr("&Export…"), tr("Write this run's model as a folder"))
+        self.export = self._action("&Export…", "Write this run's model as a folder")
         self.export.triggered.connect(lambda: self.export_wanted.emit(self.selected()[0]))
-        self.compare = self._action(
-            tr("&Compare"), tr("Compare layer by layer: two runs, or this merge")
-        )
+        self.compare = self._action("&Compare", "Compare layer by layer: two runs, or this merge")
         self.compare.triggered.connect(lambda: self.pair_wanted.emit(*self._pair()))
-        self.rename = self._action(tr("Re&name"), tr("Give this run a name"), key="F2")
+        self.rename = self._action("Re&name", "Give this run a name", key="F2")
         self.rename.triggered.connect(lambda: self.list.edit(self.list.currentIndex()))
-        self.delete = self._action(tr("&Delete"), tr("Remove from the disk"), key="Delete")
+        self.delete = self._action("&Delete", "Remove from the disk", key="Delete")
         self.delete.triggered.connect(lambda: self.delete_wanted.emit(self.selected()))
         self.more = QToolButton(self)
         self.more.setIcon(icon("more"))
-        self.more.setAccessibleName(tr("What to do with the chosen run"))
-        self.more.setToolTip(tr("Restore, export, compare, rename, delete"))
+        self.more.setAccessibleName("What to do with the chosen run")
+        self.more.setToolTip("Restore, export, compare, rename, delete")
         self.more.clicked.connect(
             lambda _=False: self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))
         )
@@ -136,7 +131,7 @@ class RunsPanel(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(heading(tr("Runs"), self), 1)
+        head.addWidget(heading("Runs", self), 1)
         head.addWidget(self._scores)
         head.addWidget(self.more)
         foot = QHBoxLayout()

@@ -21,62 +21,60 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
+from ace_gui.formatting import number_text
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.models.figures_model import GAP
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.told import told, told_list
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import fit_rows
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (
-    ("γ", later("Heterogeneity: variance of the log energies by their squared mean"), "gamma"),
+    ("γ", "Heterogeneity: variance of the log energies by their squared mean", "gamma"),
     (
-        later("regime"),
-        later("Heterogeneous where γ exceeds τ: there the solution is refined"),
+        "regime",
+        "Heterogeneous where γ exceeds τ: there the solution is refined",
         "regime",
     ),
-    ("‖ΔW‖", later("Frobenius norm of the merged change"), "delta_norm"),
+    ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
     (
-        later("ridge mass Σεₜ"),
-        later("Near 1 the refinement turns against the experts"),
+        "ridge mass Σεₜ",
+        "Near 1 the refinement turns against the experts",
         "ridge_mass",
     ),
     (
-        later("condition number"),
-        later("Bound on the condition number of the solved system"),
+        "condition number",
+        "Bound on the condition number of the solved system",
         "condition",
     ),
     (
-        later("refinement cosine"),
-        later("Of the refinement with the summed task vectors"),
+        "refinement cosine",
+        "Of the refinement with the summed task vectors",
         "refinement_cosine",
     ),
     (
-        later("refinement ratio"),
-        later("Norm of the refinement by that of W_pre"),
+        "refinement ratio",
+        "Norm of the refinement by that of W_pre",
         "refinement_ratio",
     ),
     (
-        later("cap factor"),
-        later("By how much a cap shortened the change; 1: it was short enough"),
+        "cap factor",
+        "By how much a cap shortened the change; 1: it was short enough",
         "cap_factor",
     ),
 )
 _SPACING = 12  # px
 _PLOT = 15  # lines of text across that the plot needs beside the figures
-_NOT_TRIED = later("Change a value on the left to see what it does to this layer.")
-_BOTH = later("Both variants, as the values stand. Change one on the left to see what it does.")
-_NO_LAYER = later("Select a layer that the method merges to try other values on it.")
+_NOT_TRIED = "Change a value on the left to see what it does to this layer."
+_BOTH = "Both variants, as the values stand. Change one on the left to see what it does."
+_NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
 class WhatIfPanel(QWidget):
@@ -91,25 +89,25 @@ class WhatIfPanel(QWidget):
 
     def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("What if"))
+        explain(self, "What if")
         self._session = session
         self._what_if = what_if
         self._shown: MethodInfo | None = None
         self.fields: dict[str, ParameterField] = {}
         self.scope = QComboBox()
-        self.scope.setAccessibleName(tr("Scope to try"))
+        self.scope.setAccessibleName("Scope to try")
         self.scope.setMinimumContentsLength(8)
-        self.apply = QPushButton(tr("Apply"))
-        self.back = QPushButton(tr("Discard"))
-        self.back.setToolTip(tr("Back to the values of the recipe"))
+        self.apply = QPushButton("Apply")
+        self.back = QPushButton("Discard")
+        self.back.setToolTip("Back to the values of the recipe")
         self.own = muted_label("")
-        self._scroll = scroll_area(tr("Values to try"))
+        self._scroll = scroll_area("Values to try")
         self.table = QTableWidget(len(FIGURES), 2)
         self._cells = _fill_figures_table(self.table)
         self.note = muted_label("")
         self.plot = SpectrumPlot()
         self.plot.name_outside()  # the inspector names the layer, and there is little height
-        self.plot.setAccessibleName(tr("Spectrum under the recipe and under what is tried"))
+        self.plot.setAccessibleName("Spectrum under the recipe and under what is tried")
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)
         self.back.clicked.connect(what_if.back)
@@ -152,20 +150,18 @@ class WhatIfPanel(QWidget):
         place, session = self._what_if.override, self._session
         self.own.setVisible(place is not None)
         if place is None:
-            self.apply.setToolTip(tr("Make what is tried the recipe of the whole merge"))
+            self.apply.setToolTip("Make what is tried the recipe of the whole merge")
             return
-        rule = told_list(describe(session.draft.inputs.overrides[place]))
+        rule = describe(session.draft.inputs.overrides[place])
         ruled = [row for row in session.layers.rows if row.override and place in row.override.rules]
-        self.own.setText(tr("This layer has its own parameters (override: {rule}).", rule=rule))
+        self.own.setText(f"This layer has its own parameters (override: {rule}).")
         self.apply.setToolTip(
             tooltip(
-                tr(
+                (
                     "Make what is tried the override of {rule}, for all of its {count} tensors"
                     if len(ruled) > 1
-                    else "Make what is tried the override of {rule}",
-                    rule=rule,
-                    count=len(ruled),
-                )
+                    else "Make what is tried the override of {rule}"
+                ).format(rule=rule, count=len(ruled))
             )
         )
 
@@ -178,11 +174,11 @@ class WhatIfPanel(QWidget):
         self.fields = {}
         for info in self._shown.fields if self._shown else ():
             field = ParameterField(info, place)
-            field.control.setAccessibleName(tr("{label} to try", label=info.label))
+            field.control.setAccessibleName(f"{info.label} to try")
             field.edited.connect(lambda value, n=info.name: self._what_if.try_parameter(n, value))
             form.addRow(plain_label(info.label, wrap=False), field)
             self.fields[info.name] = field
-        form.addRow(plain_label(tr("Scope"), wrap=False), self.scope)
+        form.addRow(plain_label("Scope", wrap=False), self.scope)
         self._scroll.setWidget(place)
 
     def _fill_scopes(self) -> None:
@@ -190,7 +186,7 @@ class WhatIfPanel(QWidget):
         if self.scope.count() != len(scopes):
             self.scope.clear()
             for name, description in scopes:
-                self.scope.addItem(told(name), name)
+                self.scope.addItem(name, name)
                 last = self.scope.count() - 1
                 self.scope.setItemData(last, tooltip(description), Qt.ItemDataRole.ToolTipRole)
         self.scope.setCurrentIndex(self.scope.findData(self._what_if.scope))
@@ -205,18 +201,18 @@ class WhatIfPanel(QWidget):
         row = session.layers.row(name) if name is not None else None
         sentence = ""
         if row is None or not session.layers.has_spectrum(row):
-            sentence = tr(_NO_LAYER)
+            sentence = _NO_LAYER
         elif what_if.error is not None:
-            sentence = told(what_if.error.sentence)
+            sentence = what_if.error.sentence
         elif not what_if.is_on:
-            sentence = tr(_NOT_TRIED if what_if.other_variant is None else _BOTH)
-        both = sentence == tr(_BOTH) and new is not None  # the headings say it
+            sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
+        both = sentence == _BOTH and new is not None  # the headings say it
         self.note.setText(sentence)
         self.note.setVisible(bool(sentence) and not both)
         self.table.setHorizontalHeaderLabels(list(what_if.labels))
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
-        elif sentence and sentence != tr(_BOTH):
+        elif sentence and sentence != _BOTH:
             self.plot.clear(sentence)
 
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
@@ -274,12 +270,12 @@ def figure_text(report: LayerReport, figure: str) -> str:
     value = getattr(report, figure)
     if value is None:
         return "–"
-    return number_text(value, 4) if isinstance(value, float) else told(value.value)
+    return number_text(value, 4) if isinstance(value, float) else value.value
 
 
 def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
     """Give the table its look and its titles; the cells of every row, recipe and tried."""
-    table.setAccessibleName(tr("Figures of the layer under the recipe and under what is tried"))
+    table.setAccessibleName("Figures of the layer under the recipe and under what is tried")
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setTabKeyNavigation(False)
     table.setShowGrid(False)
@@ -289,9 +285,9 @@ def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTa
     fit_rows(table, 5)
     cells = []
     for row, (title, tip, _figure) in enumerate(FIGURES):
-        head, old, new = (QTableWidgetItem(text) for text in (GAP + tr(title), "–", "–"))
+        head, old, new = (QTableWidgetItem(text) for text in (GAP + title, "–", "–"))
         for item in (head, old, new):
-            item.setToolTip(tooltip(tr(tip)))
+            item.setToolTip(tooltip(tip))
         for column, item in enumerate((old, new)):
             item.setTextAlignment(Qt.AlignmentFlag.AlignCenter)
             table.setItem(row, column, item)

@@ -13,18 +13,16 @@ from PySide6.QtWidgets import QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.told import told
-from ace_gui.gui.words import later, tr
 
-EMPTY: Final = later(
+EMPTY: Final = (
     "A method that learns from data, such as AdaMerging, draws its loss here, step by step."
 )
 LOSSES, FIGURES = "losses", "figures"
@@ -36,22 +34,22 @@ class LearningPlot(Plot):
     """A line a task, or a line an expert, with its name at its end."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", tr("loss"), grid=True)
+        self._left = quantity_axis("left", "loss", grid=True)
         self._losses: dict[str, NDArray[np.float64]] = {}
         self._figures: dict[str, NDArray[np.float64]] = {}
         self._curve = ""
         self._colours: dict[str, str] = {}
         self._items: dict[str, pg.PlotCurveItem] = {}
         super().__init__(
-            name=tr("Learning, step by step"),
-            empty=tr(EMPTY),
-            bottom=quantity_axis("bottom", tr("step")),
+            name="Learning, step by step",
+            empty=EMPTY,
+            bottom=quantity_axis("bottom", "step"),
             left=self._left,
             toggles=True,
             wraps=False,
             parent=parent,
         )
-        self.shown = Choice(tr("What is drawn of the learning"), {LOSSES: (tr("Loss"), "")}, self)
+        self.shown = Choice("What is drawn of the learning", {LOSSES: ("Loss", "")}, self)
         self.shown.chosen.connect(self._draw_all)
         self.add_control(self.shown)
         self._ends = EndLabels()
@@ -74,12 +72,12 @@ class LearningPlot(Plot):
         self._figures = {name: np.array(each, dtype=float) for name, each in figures.items()}
         self._curve, self._colours = curve, dict(colours)
         if not any(map(len, self._figures.values())):
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self.shown.offer(
             {
-                LOSSES: (tr("Loss"), tr("Of each task, the mean of {n} steps", n=WINDOW)),
-                FIGURES: (_capital(told(curve)), tr("Of each expert, the mean over the tensors")),
+                LOSSES: ("Loss", f"Of each task, the mean of {WINDOW} steps"),
+                FIGURES: (_capital(curve), "Of each expert, the mean over the tensors"),
             }
         )
         self._draw_all()
@@ -89,13 +87,13 @@ class LearningPlot(Plot):
     def columns(self) -> Sequence[FigureColumn]:
         """Every step, its losses as they were, and the figures."""
         count = max(map(len, self._figures.values()), default=0)
-        found = [FigureColumn(title=tr("step"), values=np.arange(1, count + 1))]
+        found = [FigureColumn(title="step", values=np.arange(1, count + 1))]
         found += [
-            FigureColumn(title=tr("loss of {task}", task=name), values=_filled(each, count))
+            FigureColumn(title=f"loss of {name}", values=_filled(each, count))
             for name, each in self._losses.items()
         ]
         return found + [
-            FigureColumn(title=name, values=_filled(each, count), tip=told(self._curve))
+            FigureColumn(title=name, values=_filled(each, count), tip=self._curve)
             for name, each in self._figures.items()
         ]
 
@@ -126,8 +124,8 @@ class LearningPlot(Plot):
     def _draw_all(self) -> None:
         drawn = self._drawn()
         losses = self.shown.current == LOSSES
-        self._left.set_titles(tr("loss") if losses else told(self._curve))
-        self.title.set_whole(tr("Loss of every task") if losses else _capital(told(self._curve)))
+        self._left.set_titles("loss" if losses else self._curve)
+        self.title.set_whole("Loss of every task" if losses else _capital(self._curve))
         entries = [
             LegendEntry(key=name, label=name, colour=self._colours.get(name, self.theme.merged))
             for name in drawn
@@ -164,12 +162,7 @@ class LearningPlot(Plot):
         if not len(own):
             return name
         place = len(own) - 1 if step is None else min(max(step - 1, 0), len(own) - 1)
-        return tr(
-            "{name}: {value} at step {step}",
-            name=name,
-            value=number_text(float(own[place]), 4),
-            step=place + 1,
-        )
+        return f"{name}: {number_text(float(own[place]), 4)} at step {place + 1}"
 
     def _hovered(self, scene_position: QPointF) -> None:
         view = self.canvas.getViewBox()

@@ -18,15 +18,14 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, ink_on
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, local, tr
 
-EMPTY: Final = later("Choose a layer to compare its experts.")
+EMPTY: Final = "Choose a layer to compare its experts."
 _NUMBER_SIZE: Final = 0.9  # of the font of the window
 _NAME_SHARE: Final = 1.15  # names may come close to one another: the cells part them
 _LEAST_SPAN: Final = 0.1  # of the colours, so that rounding does not look like a difference
@@ -77,7 +76,7 @@ class ExpertMatrixPlot(Plot):
         self._numbers: list[pg.TextItem] = []
         self._written: tuple[object, ...] = ()
         super().__init__(
-            name=name, empty=tr(EMPTY), bottom=self._across, left=self._rows, parent=parent
+            name=name, empty=EMPTY, bottom=self._across, left=self._rows, parent=parent
         )
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=False, y=False)
@@ -118,13 +117,13 @@ class ExpertMatrixPlot(Plot):
         """Show ``message`` in the place of the matrix."""
         self.set_busy(False)
         self._names = ()
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The matrix as a table, a row and a column an expert."""
         numbers = zip(self._names, self._values_TT.T, strict=True)
         return (
-            FigureColumn(title=tr("expert"), values=self._names),
+            FigureColumn(title="expert", values=self._names),
             *(
                 FigureColumn(title=name, values=values, tip=self._meaning)
                 for name, values in numbers
@@ -227,7 +226,7 @@ class ExpertMatrixPlot(Plot):
             QToolTip.hideText()
             return
         words = self._directed or "{one} and {other}"
-        pair = tr(words, one=self._names[row], other=self._names[column])
+        pair = words.format(one=self._names[row], other=self._names[column])
         value = number_text(float(self._values_TT[row, column]), 4)
         place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
         QToolTip.showText(place, f"{pair}: {self._meaning} {value}", self.canvas)
@@ -240,13 +239,13 @@ def pair_text(value: float) -> str:
     text = f"{abs(value):.2f}"
     if text in ("0.00", "1.00"):
         return "0" if text == "0.00" else ("−1" if value < 0 else "1")
-    return local(f"{'−' if value < 0 else ''}{text[1:]}")
+    return f"{'−' if value < 0 else ''}{text[1:]}"
 
 
 def agreement(names: Sequence[str], values_TT: NDArray[np.float64]) -> str:
     """A sentence: which two experts have most in common, and which least."""
     pairs = [
-        (float(values_TT[a, b]), tr("{one} and {other}", one=names[a], other=names[b]))
+        (float(values_TT[a, b]), f"{names[a]} and {names[b]}")
         for a, b in combinations(range(len(names)), 2)
         if np.isfinite(values_TT[a, b])
     ]
@@ -255,10 +254,4 @@ def agreement(names: Sequence[str], values_TT: NDArray[np.float64]) -> str:
     (low, least), (high, most) = min(pairs), max(pairs)
     if len(pairs) == 1:
         return f"{most}: {number_text(high)}."
-    return tr(
-        "{most} agree most ({high}), {least} least ({low}).",
-        most=most,
-        high=number_text(high),
-        least=least,
-        low=number_text(low),
-    )
+    return f"{most} agree most ({number_text(high)}), {least} least ({number_text(low)})."

@@ -12,8 +12,6 @@ from PySide6.QtCore import QPointF, QRectF, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.words import local
-
 # isort: split
 import pyqtgraph as pg
 
@@ -21,9 +19,8 @@ from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Face, Tokens, face
-from ace_gui.gui.words import later, tr
 
-EMPTY: Final = later("Merge by several methods to see them side by side.")
+EMPTY: Final = "Merge by several methods to see them side by side."
 _SHARE: Final = 0.34  # of the width, for names
 _BAR: Final = 0.62
 _POINT: Final = 10  # px
@@ -51,8 +48,8 @@ class MergeBars(Plot):
         self._left = NameAxis(_SHARE)
         self._bottom = quantity_axis("bottom")
         super().__init__(
-            name=tr("Merges by one figure"),
-            empty=tr(EMPTY),
+            name="Merges by one figure",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -67,11 +64,11 @@ class MergeBars(Plot):
         """Show ``x`` of these, which is ``figure``, from the top."""
         self._points = tuple(points)
         if not self._points:
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self.title.set_whole(figure)
         self._draw()
-        said = ", ".join(f"{point.title} {local(f'{point.x:.3g}')}" for point in self._points)
+        said = ", ".join(f"{point.title} {f'{point.x:.3g}'}" for point in self._points)
         self.setAccessibleDescription(f"{figure}: {said}")
         self.show_canvas()
 
@@ -123,7 +120,7 @@ class MergeBars(Plot):
 
 def _end(point: MergePoint) -> str:
     """What stands at the end of its bar."""
-    return local(f" {point.x:.3g}")
+    return f" {point.x:.3g}"
 
 
 class MergeScatter(Plot):
@@ -137,8 +134,8 @@ class MergeScatter(Plot):
         self._bottom = quantity_axis("bottom")
         self._left = quantity_axis("left", grid=True)
         super().__init__(
-            name=tr("Norm of the change and result of every merge"),
-            empty=tr(EMPTY),
+            name="Norm of the change and result of every merge",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -155,7 +152,7 @@ class MergeScatter(Plot):
         """Show these; ``figure``: what ``y`` is; ``parameter``: what ``x`` is instead of a norm."""
         self._points, self._parameter = tuple(points), parameter
         if not self._points:
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self._left.set_titles(figure)
         values = [point.x for point in self._points]
@@ -163,14 +160,12 @@ class MergeScatter(Plot):
         self._bottom.logarithmic = wide
         if parameter:
             self._bottom.set_titles(parameter)
-            self.title.set_whole(tr("{figure} by {of}", figure=figure, of=parameter))
+            self.title.set_whole(f"{figure} by {parameter}")
         else:
-            self._bottom.set_titles(tr("norm of the change, by the experts' mean"), tr("norm"))
-            self.title.set_whole(tr("{figure} against norm", figure=figure))
+            self._bottom.set_titles("norm of the change, by the experts' mean", "norm")
+            self.title.set_whole(f"{figure} against norm")
         self._draw()
-        said = ", ".join(
-            tr("{title} {y:.3g} at {x:.3g}", title=p.title, y=p.y, x=p.x) for p in self._points
-        )
+        said = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in self._points)
         self.setAccessibleDescription(f"{self.title.whole}: {said}")
         self.show_canvas()
 

@@ -24,9 +24,8 @@ from ace_gui.gui.plots.frame.marks import Bands
 from ace_gui.gui.state.found.score_figures import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
-from ace_gui.gui.words import later, local, tr
 
-EMPTY: Final = later("Scores stand here once the models have been tried.")
+EMPTY: Final = "Scores stand here once the models have been tried."
 WIDTH: Final = 0.25  # of a group, one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")
@@ -52,12 +51,12 @@ class ScoreBarsPlot(Plot):
         self._bottom = NameColumnsAxis()
         self._left = quantity_axis("left", grid=True)
         self._groups: tuple[ScoreGroup, ...] = ()
-        self._merge = tr("merged")
+        self._merge = "merged"
         self._items: list[pg.GraphicsObject] = []
         self._numbers: list[pg.TextItem] = []
         super().__init__(
-            name=tr("Scores by task"),
-            empty=tr(EMPTY),
+            name="Scores by task",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             parent=parent,
@@ -70,28 +69,28 @@ class ScoreBarsPlot(Plot):
     def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
         """Draw these; ``merge``: what the merged model is called; ``quantity``: what is plotted."""
         self._groups, self._merge = tuple(groups), merge
-        self.title.set_whole(sentence_case(tr("{quantity} by task", quantity=quantity)))
+        self.title.set_whole(sentence_case(f"{quantity} by task"))
         self._draw()
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
         """Show a message in the place of the bars."""
         self._groups = ()
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def columns(self) -> Sequence[FigureColumn]:
         """The same figures as a table."""
-        found = [FigureColumn(title=tr("task"), values=[group.title for group in self._groups])]
+        found = [FigureColumn(title="task", values=[group.title for group in self._groups])]
         for place, name in enumerate(self._names):
             bars = [group.bars[place] for group in self._groups]
             found.append(FigureColumn(title=name, values=np.array([bar.value for bar in bars])))
             errors = np.array([bar.error for bar in bars])
-            found.append(FigureColumn(title=f"± {name}", values=errors, tip=tr("Standard error.")))
+            found.append(FigureColumn(title=f"± {name}", values=errors, tip="Standard error."))
         return found
 
     @property
     def _names(self) -> tuple[str, str, str]:
-        return tr("base"), self._merge, tr("expert")
+        return "base", self._merge, "expert"
 
     def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
@@ -110,7 +109,7 @@ class ScoreBarsPlot(Plot):
         top = max([*known, 0.0]) or 1.0
         low = min([*known, 0.0])
         view = self.canvas.getViewBox()
-        quarters = [[(at, local(f"{at:g}")) for at in _QUARTERS], []]
+        quarters = [[(at, f"{at:g}") for at in _QUARTERS], []]
         self._left.setTicks(quarters if top <= 1.15 and low >= 0.0 else None)
         view.setXRange(-0.55, len(self._groups) - 0.45, padding=0)
         number = 1.3 * QFontMetrics(face(Face.CAPTION_STRONG)).height() / max(view.height(), 1.0)
@@ -179,11 +178,11 @@ class ScoreBarsPlot(Plot):
     def _show_legend(self) -> None:
         theme = self.theme
         entries = [
-            LegendEntry(key="base", label=tr("base"), colour=theme.base, symbol="s", filled=False),
-            LegendEntry(key="merge", label=tr("merged"), colour=theme.merged, symbol="s"),
+            LegendEntry(key="base", label="base", colour=theme.base, symbol="s", filled=False),
+            LegendEntry(key="merge", label="merged", colour=theme.merged, symbol="s"),
             LegendEntry(
                 key="expert",
-                label=tr("its expert, in colour"),
+                label="its expert, in colour",
                 colour=theme.axis,
                 symbol="s",
                 filled=False,

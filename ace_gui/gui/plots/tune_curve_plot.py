@@ -13,14 +13,14 @@ from PySide6.QtWidgets import QToolTip, QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.scored.tuned import TunePoint
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text, value_text
+from ace_gui.gui.numbers import value_text
 from ace_gui.gui.plots.along_model.layer_plot import nearest_point
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, tr
 
-EMPTY = later("Choose a parameter and a range, and start: the curve grows merge by merge.")
+EMPTY = "Choose a parameter and a range, and start: the curve grows merge by merge."
 _NEAR = 30.0  # px
 
 
@@ -28,15 +28,15 @@ class TuneCurvePlot(Plot):
     """A dot a merge, joined where one parameter is tried; the best is filled."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._bottom = quantity_axis("bottom", tr("value"))
+        self._bottom = quantity_axis("bottom", "value")
         self._points: tuple[TunePoint, ...] = ()
         self._name, self._label = "", ""
         self._best: TunePoint | None = None
         super().__init__(
-            name=tr("Score by value of the parameter"),
-            empty=tr(EMPTY),
+            name="Score by value of the parameter",
+            empty=EMPTY,
             bottom=self._bottom,
-            left=quantity_axis("left", tr("score on the half that is searched with"), grid=True),
+            left=quantity_axis("left", "score on the half that is searched with", grid=True),
             parent=parent,
         )
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
@@ -60,9 +60,9 @@ class TuneCurvePlot(Plot):
         self._bottom.logarithmic = logarithmic
         self._bottom.set_titles(label)
         self._best = best
-        self.title.set_whole(tr("Score by {parameter}", parameter=label))
+        self.title.set_whole(f"Score by {label}")
         if not known:
-            self.show_message(tr("The first merge is on its way …"))
+            self.show_message("The first merge is on its way …")
             return
         self._draw()
         self.fit()
@@ -71,7 +71,7 @@ class TuneCurvePlot(Plot):
     def clear(self, message: str = "") -> None:
         """Show a message in the place of the curve."""
         self._points = ()
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def columns(self) -> Sequence[FigureColumn]:
         """Every parameter, the score, and the seconds it took."""
@@ -84,8 +84,8 @@ class TuneCurvePlot(Plot):
         ]
         scores = np.array([float(p.score or 0.0) for p in self._points])
         seconds = np.array([p.seconds for p in self._points])
-        columns.append(FigureColumn(title=tr("score"), values=scores))
-        columns.append(FigureColumn(title=tr("seconds"), values=seconds))
+        columns.append(FigureColumn(title="score", values=scores))
+        columns.append(FigureColumn(title="seconds", values=seconds))
         return columns
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (as every plot)
@@ -131,7 +131,7 @@ class TuneCurvePlot(Plot):
     def _words(self, point: TunePoint) -> str:
         values = ", ".join(f"{name} {value_text(v)}" for name, v in point.parameters.items())
         told = f"{values}: {number_text(point.score or 0.0, 4)}"
-        return tr("{merge}, chosen", merge=told) if point is self._best else told
+        return f"{told}, chosen" if point is self._best else told
 
     def _hovered(self, scene_position: QPointF) -> None:
         if not self._points or self.message() is not None:

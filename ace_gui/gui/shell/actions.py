@@ -10,7 +10,6 @@ from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.theme import icon
-from ace_gui.gui.words import tr
 
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"
@@ -31,56 +30,48 @@ class Actions:
     def _add_models(self) -> None:
         make = self._make
         self.open_base = make(
-            tr("Open &base model…"),
-            tr("Choose the folder of the base model"),
+            "Open &base model…",
+            "Choose the folder of the base model",
             key="Ctrl+O",
             picture="open",
         )
-        self.open_base_file = make(tr("Open base from a &file…"), tr("Choose a .safetensors file"))
+        self.open_base_file = make("Open base from a &file…", "Choose a .safetensors file")
         self.add_experts = make(
-            tr("Add &experts…"),
-            tr("Choose folders of fine-tuned models, several at once, or a folder of such folders"),
+            "Add &experts…",
+            "Choose folders of fine-tuned models, several at once, or a folder of such folders",
             key="Ctrl+E",
             picture="add",
         )
-        self.add_expert_files = make(
-            tr("Add experts from f&iles…"), tr("Choose .safetensors files")
-        )
+        self.add_expert_files = make("Add experts from f&iles…", "Choose .safetensors files")
         self.open_cached = make(
-            tr("From the &Hugging Face cache…"),
-            tr("Choose models that were downloaded before; nothing is downloaded now"),
+            "From the &Hugging Face cache…",
+            "Choose models that were downloaded before; nothing is downloaded now",
         )
-        self.open_recipe = make(
-            tr("Open &recipe…"), tr("Choose a recipe (.yaml)"), key="Ctrl+Shift+O"
-        )
-        self.scan = make(
-            tr("S&can a folder…"), tr("Look for models in a folder and those below it")
-        )
-        self.reopen = make(
-            tr("Reopen &last session"), tr("Open what was open in the window before")
-        )
+        self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
+        self.scan = make("S&can a folder…", "Look for models in a folder and those below it")
+        self.reopen = make("Reopen &last session", "Open what was open in the window before")
         self.save_recipe = make(
-            tr("&Save"), tr("Save what is loaded and chosen as a recipe"), key=_Key.Save
+            "&Save", "Save what is loaded and chosen as a recipe", key=_Key.Save
         )
         self.save_recipe_as = make(
-            tr("Save &as…"),
-            tr("Save it as another recipe, or as one for mergekit"),
+            "Save &as…",
+            "Save it as another recipe, or as one for mergekit",
             key="Ctrl+Shift+S",
         )
-        self.sample = make(tr("&Try the sample"), tr("Open a small trained model with its experts"))
+        self.sample = make("&Try the sample", "Open a small trained model with its experts")
         self.stop_opening = make(
-            tr("S&top opening"),
-            tr("Go back to what is loaded, whatever is being opened"),
+            "S&top opening",
+            "Go back to what is loaded, whatever is being opened",
             key="Esc",
         )
-        self.close_models = make(tr("&Close models"), tr("Unload everything"), key="Ctrl+W")
-        self.quit = make(tr("&Quit"), tr("Close the window"), key=_Key.Quit)
+        self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
+        self.quit = make("&Quit", "Close the window", key=_Key.Quit)
 
     def _add_editing(self, steps: QUndoStack) -> None:
-        self.undo = self._make(tr("&Undo"), tr("Take the last change back"), key=_Key.Undo)
-        self.redo = self._make(tr("&Redo"), tr("Change it again"), key=_Key.Redo)
-        undoing = tr("There is nothing to undo."), steps.canUndo, steps.canUndoChanged
-        redoing = tr("There is nothing to redo."), steps.canRedo, steps.canRedoChanged
+        self.undo = self._make("&Undo", "Take the last change back", key=_Key.Undo)
+        self.redo = self._make("&Redo", "Change it again", key=_Key.Redo)
+        undoing = "There is nothing to undo.", steps.canUndo, steps.canUndoChanged
+        redoing = "There is nothing to redo.", steps.canRedo, steps.canRedoChanged
         for action, (why, can, changed), named in (
             (self.undo, undoing, steps.undoTextChanged),
             (self.redo, redoing, steps.redoTextChanged),
@@ -91,91 +82,83 @@ class Actions:
         self.connect(self.undo, steps.undo)
         self.connect(self.redo, steps.redo)
         self.preferences = self._make(
-            tr("&Preferences…"), tr("Device, threads, folders, looks, messages"), key="Ctrl+,"
+            "&Preferences…", "Device, threads, folders, looks, messages", key="Ctrl+,"
         )
         self.clean_up = self._make(
-            tr("&Clean up kept merges…"), tr("Choose which kept merges to remove from the disk")
+            "&Clean up kept merges…", "Choose which kept merges to remove from the disk"
         )
 
     def _add_merging(self) -> None:
         make = self._make
         self.merge = make(
-            tr("&Merge"), tr("Merge the experts into the base"), key="Ctrl+Return", picture="merge"
+            "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
         )
-        self.cancel = make(
-            tr("&Cancel"), tr("Stop what is going on"), key="Ctrl+.", picture="cancel"
-        )
+        self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
         self.choose_method = make(
-            tr("&Method…"), tr("Choose the merge method, and read what it does"), key="Ctrl+M"
+            "&Method…", "Choose the merge method, and read what it does", key="Ctrl+M"
         )
         self.compare = make(
-            tr("C&ompare methods…"),
-            tr("Merge by several methods, or with several values, and compare them in a table"),
+            "C&ompare methods…",
+            "Merge by several methods, or with several values, and compare them in a table",
             key="Ctrl+Shift+M",
         )
         self.export = make(
-            tr("&Export…"),
-            tr("Write the merged model as a folder"),
+            "&Export…",
+            "Write the merged model as a folder",
             key="Ctrl+Shift+E",
             picture="export",
         )
         self.report = make(
-            tr("&Report…"), tr("Write what the merge did as one HTML file"), key="Ctrl+Shift+R"
+            "&Report…", "Write what the merge did as one HTML file", key="Ctrl+Shift+R"
         )
 
     def _add_view(self) -> None:
         make = self._make
-        self.find = make(tr("&Find layer"), tr("Filter the layers by name"), key=_Key.Find)
-        self.next_layer = make(tr("&Next layer"), tr("Select the next layer"), key="Alt+Down")
-        self.previous_layer = make(
-            tr("&Previous layer"), tr("Select the layer before"), key="Alt+Up"
-        )
+        self.find = make("&Find layer", "Filter the layers by name", key=_Key.Find)
+        self.next_layer = make("&Next layer", "Select the next layer", key="Alt+Down")
+        self.previous_layer = make("&Previous layer", "Select the layer before", key="Alt+Up")
         self.top_layer = make(
-            tr("&Most heterogeneous layer"), tr("Select the layer with the largest γ"), key="Ctrl+G"
+            "&Most heterogeneous layer", "Select the layer with the largest γ", key="Ctrl+G"
         )
-        self.inputs = make(tr("Show &inputs"), tr("Show or hide models and method"), key="Ctrl+B")
+        self.inputs = make("Show &inputs", "Show or hide models and method", key="Ctrl+B")
         self.inputs.setCheckable(True)
         self.inputs.setChecked(True)
         self.maximise = make(
-            tr("Ma&ximise panel"),
-            tr("Show the panel with the focus alone, or all again"),
+            "Ma&ximise panel",
+            "Show the panel with the focus alone, or all again",
             key="F11",
         )
         self.apart = make(
-            tr("Panel in its &own window"),
-            tr("Move the panel with the focus to a window of its own, or back"),
+            "Panel in its &own window",
+            "Move the panel with the focus to a window of its own, or back",
             key="Shift+F11",
         )
-        self.reset_layout = make(
-            tr("&Reset layout"), tr("Put the panels back as at the first start")
-        )
+        self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
         self.schemes = self._make_schemes()
 
     def _add_help(self) -> None:
         make = self._make
-        self.palette = make(tr("&Commands…"), tr("Find and do anything by its name"), key="Ctrl+K")
+        self.palette = make("&Commands…", "Find and do anything by its name", key="Ctrl+K")
         self.help = make(
-            tr("&Help pages"),
-            tr("How to begin, recipes, the method, limits, or the term of what has the focus"),
+            "&Help pages",
+            "How to begin, recipes, the method, limits, or the term of what has the focus",
             key=_Key.HelpContents,
         )
         self.tutorial = make(
-            tr("&Tutorial"), tr("From the sample to a merged model, step by step in the window")
+            "&Tutorial", "From the sample to a merged model, step by step in the window"
         )
-        self.glossary = make(tr("&Glossary"), tr("What γ, τ, ε, regime and the other terms mean"))
-        self.shortcuts = make(
-            tr("&Keyboard shortcuts"), tr("Every key of the window"), key="Ctrl+F1"
-        )
-        self.log = make(tr("&Log"), tr("What the engine and the window said"), key="Ctrl+Shift+L")
+        self.glossary = make("&Glossary", "What γ, τ, ε, regime and the other terms mean")
+        self.shortcuts = make("&Keyboard shortcuts", "Every key of the window", key="Ctrl+F1")
+        self.log = make("&Log", "What the engine and the window said", key="Ctrl+Shift+L")
         self.diagnostics = make(
-            tr("Copy &diagnostics"),
-            tr("Copy versions, device, memory and platform; nothing of your models"),
+            "Copy &diagnostics",
+            "Copy versions, device, memory and platform; nothing of your models",
         )
         self.problem = make(
-            tr("&Report a problem…"),
-            tr("Gather what helps to find a fault, as a text; nothing is sent"),
+            "&Report a problem…",
+            "Gather what helps to find a fault, as a text; nothing is sent",
         )
-        self.about = make(tr("&About"), tr("Version and licence"))
+        self.about = make("&About", "Version and licence")
 
     def _make(
         self, text: str, tip: str, *, key: str | _Key | None = None, picture: str = ""
@@ -193,9 +176,9 @@ class Actions:
     def _make_schemes(self) -> QActionGroup:
         group = QActionGroup(self._window)
         for scheme, text, tip in (
-            ("system", tr("As the &system"), tr("Colours: as the system")),
-            ("light", tr("&Light"), tr("Colours: light")),
-            ("dark", tr("&Dark"), tr("Colours: dark")),
+            ("system", "As the &system", "Colours: as the system"),
+            ("light", "&Light", "Colours: light"),
+            ("dark", "&Dark", "Colours: dark"),
         ):
             action = group.addAction(text)
             action.setCheckable(True)

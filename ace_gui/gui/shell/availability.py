@@ -10,7 +10,6 @@ from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.shell.actions import Actions, set_allowed
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import later, tr
 
 BUSY = (State.MERGING, State.EXPORTING)
 _CANCELLABLE = (
@@ -21,11 +20,11 @@ _CANCELLABLE = (
     State.COMPARING,
     State.TUNING,
 )
-NO_MODEL: Final = later("Open a base model first.")
-NO_EXPERT: Final = later("Add an expert first.")
-NO_MERGE: Final = later("Merge first.")
-WAIT: Final = later("Wait for the merge or the export to end, or cancel it.")
-_PLANNING: Final = later("The models are still being read.")
+NO_MODEL: Final = "Open a base model first."
+NO_EXPERT: Final = "Add an expert first."
+NO_MERGE: Final = "Merge first."
+WAIT: Final = "Wait for the merge or the export to end, or cancel it."
+_PLANNING: Final = "The models are still being read."
 
 
 def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
@@ -53,22 +52,22 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
     )
     for action in looks:
         _allow(action, no_model)
-    _allow(a.stop_opening, "" if running(State.PLANNING) else later("Nothing is being opened."))
+    _allow(a.stop_opening, "" if running(State.PLANNING) else "Nothing is being opened.")
     for action in (a.save_recipe, a.save_recipe_as):
         _allow(action, no_expert)
     _allow(a.merge, "" if session.can_merge else no_expert or waits or _PLANNING)
     done = session.merge_is_current and session.results.is_merged
     goes_on = loaded and not busy and not done and merge.can_continue
-    a.merge.setText(tr("Continue &merge") if goes_on else tr("&Merge"))
+    a.merge.setText("Continue &merge" if goes_on else "&Merge")
     comparable = plan is not None and bool(plan.experts)
     _allow(a.compare, "" if comparable else no_expert or _PLANNING)
-    _allow(a.cancel, "" if busy or running(*_CANCELLABLE) else later("Nothing is running."))
+    _allow(a.cancel, "" if busy or running(*_CANCELLABLE) else "Nothing is running.")
     _allow(a.export, "" if session.can_export else waits or NO_MERGE)
-    written = later("A report is being written.") if session.can_export else waits or NO_MERGE
+    written = "A report is being written." if session.can_export else waits or NO_MERGE
     _allow(a.report, "" if session.can_report else written)
-    starting = later("The engine is still starting.")
+    starting = "The engine is still starting."
     _allow(a.choose_method, "" if session.engine is not None else starting)
 
 
 def _allow(action: QAction, why: str) -> None:
-    set_allowed(action, tr(why) if why else "")
+    set_allowed(action, why if why else "")

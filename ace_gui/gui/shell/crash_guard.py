@@ -12,7 +12,6 @@ from types import TracebackType
 from PySide6.QtCore import QObject, QSocketNotifier, Signal
 
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.words import tr
 
 
 class Guard(QObject):
@@ -37,9 +36,7 @@ class Guard(QObject):
             self.broken.emit(error)
             return
         details = "".join(traceback.format_exception(kind, error, trace))
-        sentence = tr(
-            "Something unexpected went wrong: {name}: {error}.", name=kind.__name__, error=error
-        )
+        sentence = f"Something unexpected went wrong: {kind.__name__}: {error}."
         self.broken.emit(WorkbenchError(sentence, details=details))
 
 

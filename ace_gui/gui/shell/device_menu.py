@@ -9,12 +9,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu
 
 from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.formatting import counted
 from ace_gui.gui.shell.choice_menu import ChoiceMenu
 from ace_gui.gui.state.session import CLUSTER
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.words import counted, later, tr
 
-SAFETY: Final = later(
+SAFETY: Final = (
     "Whoever reaches a Ray cluster can run programs in it: keep it in a closed network. Workers on "
     "this machine are not reached from outside."
 )
@@ -28,9 +28,9 @@ class DeviceMenu(ChoiceMenu):
     explained = Signal(str)
 
     def __init__(self, window: QMainWindow) -> None:
-        super().__init__(tr("&Device"), window)
+        super().__init__("&Device", window)
         self._window = window
-        self._clusters = QMenu(tr("Workers of a &cluster"), self)
+        self._clusters = QMenu("Workers of a &cluster", self)
         self._clusters.setToolTipsVisible(True)
         self._chosen = "auto"
 
@@ -47,14 +47,14 @@ class DeviceMenu(ChoiceMenu):
         """
         self._chosen = chosen
         names = {device.name for device in devices}
-        automatic = ("auto", tr("Automatic"), tr("The fastest device there is"))
+        automatic = ("auto", "Automatic", "The fastest device there is")
         entries = [] if "auto" in names else [automatic]
         self.fill([*entries, *((each.name, each.title, each.title) for each in devices)])
         if threads:
             self._offer_clusters(max(2, threads))
         if not_used:
             self.addSeparator()
-            title = tr("&Why no GPU?") if len(devices) == 1 else tr("&Why not every GPU?")
+            title = "&Why no GPU?" if len(devices) == 1 else "&Why not every GPU?"
             why = self.addAction(title)
             why.setToolTip(tooltip("\n".join(not_used)))
             why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
@@ -62,22 +62,22 @@ class DeviceMenu(ChoiceMenu):
 
     def _offer_clusters(self, workers: int) -> None:
         here = counted(workers, "worker on this machine", "workers on this machine")
-        known = {f"{CLUSTER}local:{workers}": here, f"{CLUSTER}auto": tr("This machine's cluster")}
+        known = {f"{CLUSTER}local:{workers}": here, f"{CLUSTER}auto": "This machine's cluster"}
         if self._chosen.startswith(CLUSTER):
             known.setdefault(self._chosen, self._chosen.removeprefix(CLUSTER))
         self._clusters.clear()
         for name, title in known.items():
-            self.add_choice(self._clusters, name, title, tr(SAFETY))
-        other = self._clusters.addAction(tr("&Address…"))
-        other.setToolTip(tooltip(tr(SAFETY)))
+            self.add_choice(self._clusters, name, title, SAFETY)
+        other = self._clusters.addAction("&Address…")
+        other.setToolTip(tooltip(SAFETY))
         other.triggered.connect(self._ask)
         self.addMenu(self._clusters)
 
     def _ask(self) -> None:
         dialog = QInputDialog(self._window)
-        dialog.setWindowTitle(tr("Workers of a cluster"))
-        address = tr("Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here")
-        dialog.setLabelText(f"{address}\n\n{tooltip(tr(SAFETY))}")
+        dialog.setWindowTitle("Workers of a cluster")
+        address = "Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here"
+        dialog.setLabelText(f"{address}\n\n{tooltip(SAFETY)}")
         if self._chosen.startswith(CLUSTER):
             dialog.setTextValue(self._chosen.removeprefix(CLUSTER))
         dialog.textValueSelected.connect(self._take)

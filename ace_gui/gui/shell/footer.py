@@ -10,28 +10,26 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
 
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.choice_menu import ChoiceMenu
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import PartsLabel
-from ace_gui.gui.words import counted, later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
 COUNTING: Final = 200  # ms between two counts of the model's tensors
 _BAR: Final = 120  # px
 _WORDS: Final = {
-    State.PLANNING: later("Reading headers"),
-    State.ANALYSING: later("Comparing the experts"),
-    State.REPORTING: later("Writing the report"),
-    State.SCORING: later("Scoring"),
-    State.COMPARING: later("Comparing covariances"),
-    State.TUNING: later("Tuning"),
+    State.PLANNING: "Reading headers",
+    State.ANALYSING: "Comparing the experts",
+    State.REPORTING: "Writing the report",
+    State.SCORING: "Scoring",
+    State.COMPARING: "Comparing covariances",
+    State.TUNING: "Tuning",
 }
 
 
@@ -46,20 +44,20 @@ class Footer(QStatusBar):
     ) -> None:
         super().__init__(parent)
         self._session, self._devices = session, devices
-        self.setAccessibleName(tr("Status"))
+        self.setAccessibleName("Status")
         self.setSizeGripEnabled(False)
         self.setContentsMargins(8, 0, 12, 0)
         self.device = QToolButton(self)
         self.device.setFont(face(Face.CAPTION))
         self.device.setMenu(devices)
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.device.setToolTip(tr("Where to compute"))
+        self.device.setToolTip("Where to compute")
         self.text = PartsLabel(self, last=True)
         self.bar = QProgressBar(self)
         self.bar.setFixedSize(_BAR, 6)
         self.bar.setTextVisible(False)
-        self.bar.setAccessibleName(tr("Progress"))
-        self.stop = QPushButton(tr("Cancel"), self)
+        self.bar.setAccessibleName("Progress")
+        self.stop = QPushButton("Cancel", self)
         self.stop.setFont(face(Face.CAPTION))
         self.stop.setProperty("kind", "link")
         self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
@@ -72,9 +70,9 @@ class Footer(QStatusBar):
         self._links = [
             _link(action, text, self)
             for action, text in (
-                (actions.glossary, tr("Glossary")),
-                (actions.shortcuts, tr("Shortcuts")),
-                (actions.preferences, tr("Preferences…")),
+                (actions.glossary, "Glossary"),
+                (actions.shortcuts, "Shortcuts"),
+                (actions.preferences, "Preferences…"),
             )
         ]
         for shown in (self.tensors, *self._links):
@@ -100,7 +98,7 @@ class Footer(QStatusBar):
         """Show the session's state."""
         self._timer.stop()
         self.device.setText(self._device_text())
-        self.device.setAccessibleName(tr("Device: {device}", device=self.device.text()))
+        self.device.setAccessibleName(f"Device: {self.device.text()}")
         self.text.set_parts(self._parts())
         for link in self._links:  # on the first page, where nothing is counted
             link.setVisible(self._session.draft.inputs.base is None)
@@ -112,9 +110,9 @@ class Footer(QStatusBar):
     def _device_text(self) -> str:
         session = self._session
         if session.engine is None:
-            return tr("Starting the engine …")
+            return "Starting the engine …"
         if session.cluster:
-            return tr("Cluster: {chosen}", chosen=self._devices.title_chosen)
+            return f"Cluster: {self._devices.title_chosen}"
         chosen = self._devices.title_chosen or session.device
         count = session.engine.threads
         named = "CPU" if session.device == "auto" else chosen
@@ -124,18 +122,13 @@ class Footer(QStatusBar):
         session, progress = self._session, self._session.activity.progress
         parts = []
         if session.draft.plan is not None and session.draft.plan.experts:
-            parts.append(
-                tr(
-                    "Needs about {size} of memory",
-                    size=human_bytes(session.draft.plan.peak_bytes),
-                )
-            )
+            parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
         state = session.state
         if state in _WORDS:
             known = progress is not None and progress.state is state and progress.total > 0
-            word = (told(progress.title) if known and progress else "") or tr(_WORDS[state])
+            word = (progress.title if known and progress else "") or _WORDS[state]
             if known and progress:
-                share = tr("{done} of {total}", done=progress.done, total=progress.total)
+                share = f"{progress.done} of {progress.total}"
                 parts.append(f"{sentence_case(word)}, {share}")
             else:
                 parts.append(f"{sentence_case(word)} …")
@@ -148,13 +141,13 @@ class Footer(QStatusBar):
             return []
         found = Counter(row.disposition for row in rows)
         counts = [counted(len(rows), "tensor", "tensors")]
-        counts += [f"{found[kind]} {told(kind.value)}" for kind in Disposition if found[kind]]
+        counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
         gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
         tau = session.draft.tau  # once: it takes looking up
         above = sum(gamma is not None and gamma > tau for gamma in gammas)
         return [
             *counts,
-            *([tr("{count} heterogeneous", count=above)] if session.draft.has_gamma else []),
+            *([f"{above} heterogeneous"] if session.draft.has_gamma else []),
         ]
 
     def _show_bar(self) -> None:

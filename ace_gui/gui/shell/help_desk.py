@@ -12,14 +12,13 @@ from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.availability import NO_MODEL
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.widgets.labels.terms import term_of
-from ace_gui.gui.words import later, tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.models.command_search import Command
     from ace_gui.gui.shell.shell_window import ShellWindow
     from ace_gui.gui.shell.tours.tour import Tour
 
-_COPIED: Final = later(
+_COPIED: Final = (
     "Versions, device, memory and platform are copied, in English; nothing of your models."
 )
 _LEVELS: Final = {
@@ -65,7 +64,7 @@ class HelpDesk(QObject):
         from ace_gui.gui.shell.offered_commands import commands_of_menus, commands_of_panels
 
         loaded = self._session.draft.inputs.base is not None
-        panels = commands_of_panels(lambda: self._window.workspace, "" if loaded else tr(NO_MODEL))
+        panels = commands_of_panels(lambda: self._window.workspace, "" if loaded else NO_MODEL)
         return [*commands_of_menus(self._window.menuBar()), *panels]
 
     def begin_tutorial(self) -> Tour:
@@ -107,7 +106,7 @@ class HelpDesk(QObject):
         from ace_gui.gui.control.diagnostics import diagnostics
 
         QGuiApplication.clipboard().setText(diagnostics(self._session))
-        self._session.advice.emit(tr(_COPIED))
+        self._session.advice.emit(_COPIED)
 
     def report_problem(self) -> None:
         """A text to complete and to copy."""

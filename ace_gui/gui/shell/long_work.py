@@ -13,18 +13,16 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.told import told
-from ace_gui.gui.words import later, tr
 
 LONG: Final = 10.0  # seconds
 _SHOWN: Final = 10_000  # ms that the message of the desktop stays at most
 _ENDED: Final = {
-    State.MERGING: later("The merge has ended."),
-    State.EXPORTING: later("The export has ended."),
-    State.REPORTING: later("The report has ended."),
-    State.SCORING: later("Scoring has ended."),
-    State.COMPARING: later("The covariances are compared."),
-    State.TUNING: later("Tuning has ended."),
+    State.MERGING: "The merge has ended.",
+    State.EXPORTING: "The export has ended.",
+    State.REPORTING: "The report has ended.",
+    State.SCORING: "Scoring has ended.",
+    State.COMPARING: "The covariances are compared.",
+    State.TUNING: "Tuning has ended.",
 }
 
 
@@ -49,7 +47,7 @@ class LongWork(QObject):
         session.problem.connect(self._note)
 
     def _note(self, error: Exception) -> None:
-        self._problem = told(str(error))
+        self._problem = str(error)
 
     def _follow(self) -> None:
         """Note what begins; tell of what ended after a long time."""
@@ -60,7 +58,7 @@ class LongWork(QObject):
                     self._began[state], self._problem = now, ""
             elif now - self._began.pop(state, now) > LONG:
                 # The job's error, if any, is told in this turn as well, after its state ended.
-                QTimer.singleShot(0, self, partial(self._tell, tr(sentence)))
+                QTimer.singleShot(0, self, partial(self._tell, sentence))
         self._count()
 
     def _count(self) -> None:

@@ -56,7 +56,6 @@ from ace_gui.gui.theme import Tokens, current_theme, icon, set_letters
 from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.step_queue import Turns
-from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
@@ -219,10 +218,10 @@ class MainWindow(ShellWindow):
     def _starts(self) -> list[Start]:
         a = self.actions_
         return [
-            Start(a.open_base, "open", tr("A folder; its experts are added next")),
-            Start(a.scan, "scan", tr("Find what in it fits together")),
-            Start(a.open_recipe, "file", tr("YAML, of this program or mergekit")),
-            Start(a.reopen, "clock", tr("What was open in the window before")),
+            Start(a.open_base, "open", "A folder; its experts are added next"),
+            Start(a.scan, "scan", "Find what in it fits together"),
+            Start(a.open_recipe, "file", "YAML, of this program or mergekit"),
+            Start(a.reopen, "clock", "What was open in the window before"),
         ]
 
     def _restore(self) -> None:
@@ -350,7 +349,7 @@ class MainWindow(ShellWindow):
     def _show_project(self) -> None:
         """The title, with a mark where something is not saved."""
         name = self.project.name
-        title = tr("{name}[*] – ACE Workbench", name=name) if name else "ACE Workbench"
+        title = f"{name}[*] – ACE Workbench" if name else "ACE Workbench"
         share = self.long_work.share
         self.setWindowTitle(title if share is None else f"{share} % – {title}")
         self.setWindowModified(self.project.is_modified)
@@ -406,7 +405,7 @@ class MainWindow(ShellWindow):
     def _choose_device(self, name: str) -> None:
         self.preferences.choose_device(name)
         if self.session.cluster:
-            self.session.advice.emit(tr(SAFETY))
+            self.session.advice.emit(SAFETY)
 
     def _reset_layout(self) -> None:
         self.settings.forget_layout()

@@ -10,12 +10,11 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.choice_menu import ChoiceMenu
 from ace_gui.gui.shell.device_menu import DeviceMenu
 from ace_gui.gui.text import plain, short_name, tooltip
-from ace_gui.gui.words import later, tr
 
 GIGABYTE: Final = 1_000_000_000
 
@@ -23,9 +22,7 @@ Entry = QAction | QMenu | None
 
 _GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _FREE, _OTHER = "free", "other"
-_LIMIT_TIP: Final = later(
-    "Where one tensor needs more, the checks say so before anything is merged."
-)
+_LIMIT_TIP: Final = "Where one tensor needs more, the checks say so before anything is merged."
 
 
 class MemoryMenu(ChoiceMenu):
@@ -34,7 +31,7 @@ class MemoryMenu(ChoiceMenu):
     limited = Signal(object)
 
     def __init__(self, window: QMainWindow) -> None:
-        super().__init__(tr("Me&mory for merging"), window)
+        super().__init__("Me&mory for merging", window)
         self._window = window
         self._total = 0
         self._limit: int | None = None
@@ -45,11 +42,9 @@ class MemoryMenu(ChoiceMenu):
         self._total, self._limit = total, limit
         sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
         sizes |= {limit} if limit else set()
-        entries = [
-            (_FREE, tr("What is &free"), tr("A merge that needs more is refused before it starts."))
-        ]
-        entries += [(str(size), human_bytes(size), tr(_LIMIT_TIP)) for size in sorted(sizes)]
-        self.fill([*entries, (_OTHER, tr("&Other…"), tr(_LIMIT_TIP))])
+        entries = [(_FREE, "What is &free", "A merge that needs more is refused before it starts.")]
+        entries += [(str(size), human_bytes(size), _LIMIT_TIP) for size in sorted(sizes)]
+        self.fill([*entries, (_OTHER, "&Other…", _LIMIT_TIP)])
         self.setEnabled(total > 0)
         self.choose(str(limit) if limit else _FREE)
 
@@ -62,8 +57,8 @@ class MemoryMenu(ChoiceMenu):
 
     def _ask(self) -> None:
         dialog = QInputDialog(self._window)
-        dialog.setWindowTitle(tr("Memory for merging"))
-        dialog.setLabelText(tr("Memory that a merge may use, in GB:"))
+        dialog.setWindowTitle("Memory for merging")
+        dialog.setLabelText("Memory that a merge may use, in GB:")
         dialog.setInputMode(QInputDialog.InputMode.DoubleInput)
         dialog.setDoubleRange(0.1, self._total / GIGABYTE)
         dialog.setDoubleDecimals(1)
@@ -86,7 +81,7 @@ class Menus(QObject):
         self.actions = actions
         self.devices = DeviceMenu(window)
         self.memory = MemoryMenu(window)
-        self.recent = QMenu(tr("Open &recent"), window)
+        self.recent = QMenu("Open &recent", window)
         self.recent.setEnabled(False)
         self._fill_bar(window, bar)
 
@@ -121,20 +116,20 @@ class Menus(QObject):
         written = (a.save_recipe, a.save_recipe_as, None, a.export, a.report)
         files = [*self._open_entries(), None, *written, None]
         files += [a.stop_opening, a.close_models, a.quit]
-        bar.addMenu(self._menu(window, tr("&File"), files))
+        bar.addMenu(self._menu(window, "&File", files))
         bar.addMenu(
-            self._menu(window, tr("&Edit"), [a.undo, a.redo, None, a.clean_up, None, a.preferences])
+            self._menu(window, "&Edit", [a.undo, a.redo, None, a.clean_up, None, a.preferences])
         )
         methods = [a.choose_method, a.compare]
         merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
-        bar.addMenu(self._menu(window, tr("&Merge"), merge))
-        colours = self._menu(window, tr("&Colours"), a.schemes.actions())
+        bar.addMenu(self._menu(window, "&Merge", merge))
+        colours = self._menu(window, "&Colours", a.schemes.actions())
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
         view = [*layers, None, a.inputs, a.maximise, a.apart, colours, a.reset_layout]
-        bar.addMenu(self._menu(window, tr("&View"), view))
+        bar.addMenu(self._menu(window, "&View", view))
         pages = [a.palette, None, a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
         wrong = [a.log, a.diagnostics, a.problem]
-        bar.addMenu(self._menu(window, tr("&Help"), [*pages, None, *wrong, None, a.about]))
+        bar.addMenu(self._menu(window, "&Help", [*pages, None, *wrong, None, a.about]))
 
     def _menu(self, window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
         menu = QMenu(title, window)

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QMenu, QMenuBar
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.window_header import WORKSPACES
-from ace_gui.gui.words import tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.layout.workspace import Workspace
@@ -36,7 +35,7 @@ def _of_action(action: QAction, place: str, seen: set[QAction]) -> Iterator[Comm
             yield from _of_action(entry, inside, seen)
     elif title and not action.isSeparator() and action not in seen:
         seen.add(action)
-        why = str(action.property(WHY) or tr("Not available now."))
+        why = str(action.property(WHY) or "Not available now.")
         tip = action.toolTip().partition("\n")[0]
         yield Command(
             title=title,
@@ -55,22 +54,20 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
 
     def show(title: str, place: str, tip: str, run: Callable[[], object]) -> Command:
-        return Command(
-            title=tr("Show {panel}", panel=title), place=place, run=run, tip=tip, why=why
-        )
+        return Command(title=f"Show {title}", place=place, run=run, tip=tip, why=why)
 
     made = [
-        show(tr(title), tr("Workspace"), tr(tip), partial(_show_space, workspace, place))
+        show(title, "Workspace", tip, partial(_show_space, workspace, place))
         for place, (title, tip) in enumerate(WORKSPACES)
     ]
     if not why:
         made += _of_tabs(workspace(), show)
     for place, (title, tip) in enumerate(PLACES):
         run = partial(_turn_to, workspace, place)
-        made.append(show(tr(title), tr(WORKSPACES[SCORES][0]), tr(tip), run))
+        made.append(show(title, WORKSPACES[SCORES][0], tip, run))
     for place, (title, tip) in enumerate(LOOKS):
         run = partial(_compare, workspace, place)
-        made.append(show(tr(title), tr(WORKSPACES[COMPARE][0]), tr(tip), run))
+        made.append(show(title, WORKSPACES[COMPARE][0], tip, run))
     return made
 
 

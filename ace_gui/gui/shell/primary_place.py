@@ -8,25 +8,22 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAction, QFontMetrics, QIcon
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
-from ace_gui.formatting import duration
-from ace_gui.gui.numbers import human_bytes
+from ace_gui.formatting import duration, human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.theme.drawn_marks import scale
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
-from ace_gui.gui.words import later, tr
 
 REFRESH: Final = 60  # ms between two looks at the progress
-CHANGED: Final = later("Settings changed since this merge")
+CHANGED: Final = "Settings changed since this merge"
 _TICK: Final = 16  # px
 _PADDING: Final = 94  # px: of two buttons, and what is between them
-_WORDS: Final = {State.MERGING: later("Merging …"), State.EXPORTING: later("Exporting …")}
+_WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
 
 
 class PrimaryPlace(QWidget):
@@ -38,7 +35,7 @@ class PrimaryPlace(QWidget):
         self._tick = IconLabel(_TICK, icon("check"), self)
         self.said = secondary_label("", self)
         self.said.setWordWrap(False)
-        self.outdated = plain_label(tr(CHANGED), self, wrap=False)
+        self.outdated = plain_label(CHANGED, self, wrap=False)
         self.outdated.setProperty("kind", "warn-pill")
         self.outdated.setFont(face(Face.CAPTION))
         self.again = self._button("ghost")
@@ -86,11 +83,11 @@ class PrimaryPlace(QWidget):
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
         sign = round(_TICK * scale())
         if brief > 1:
-            return max(write(tr("Export…")) + _PADDING // 2, PROGRESS_WIDTH) + 2 * sign
-        merged = write(tr("Merge again")) + write(tr("Export…")) + _PADDING + sign
-        merging = max(write(tr("Cancel")), write(tr("Stopping…"))) + PROGRESS_WIDTH + _PADDING // 2
+            return max(write("Export…") + _PADDING // 2, PROGRESS_WIDTH) + 2 * sign
+        merged = write("Merge again") + write("Export…") + _PADDING + sign
+        merging = max(write("Cancel"), write("Stopping…")) + PROGRESS_WIDTH + _PADDING // 2
         buttons = max(merged, merging)
-        said = QFontMetrics(face(Face.BODY)).horizontalAdvance(tr(CHANGED))
+        said = QFontMetrics(face(Face.BODY)).horizontalAdvance(CHANGED)
         return buttons + (sign if brief else said + 2 * sign)
 
     def refresh(self) -> None:
@@ -101,7 +98,7 @@ class PrimaryPlace(QWidget):
         self.setVisible(session.draft.inputs.base is not None)
         self._stopping &= running in _WORDS
         self.cancel.setVisible(running in _WORDS)
-        self._name_cancel(tr("Stopping…") if self._stopping else tr("Cancel"))
+        self._name_cancel("Stopping…" if self._stopping else "Cancel")
         self.cancel.setEnabled(not self._stopping)
         self.outdated.hide()
         if running in _WORDS:
@@ -123,13 +120,13 @@ class PrimaryPlace(QWidget):
     def _show_progress(self, state: State) -> None:
         progress = self._session.activity.progress
         title = progress.title if progress is not None and progress.state is state else ""
-        self._say(sentence_case(told(title)))
+        self._say(sentence_case(title))
         self.again.hide()
         self._next = None
         self._dress("progress", QIcon())
         self._allow(True)
         if progress is None or progress.state is not state or progress.total <= 0:
-            self.main.show_progress(0.0, tr(_WORDS[state]))
+            self.main.show_progress(0.0, _WORDS[state])
         else:
             words = progress_text(progress)
             shown = words.partition(" · ")[0] if self._brief else words
@@ -139,14 +136,14 @@ class PrimaryPlace(QWidget):
         session, a = self._session, self._actions
         finished = session.results.merge.finished if session.results.merge else None
         if session.merge_is_current and finished is not None:
-            self._say(tr("Merged in {time}", time=duration(finished.seconds)), done=True)
+            self._say(f"Merged in {duration(finished.seconds)}", done=True)
             self._offer(a.export, "primary", "export")
-            self.again.setText(tr("Merge again"))
+            self.again.setText("Merge again")
         else:
             self._say("")
             self.outdated.setVisible(not self._brief)
             self._offer(a.merge, "again")
-            self.again.setText(tr("Export…"))
+            self.again.setText("Export…")
         again = a.merge if session.merge_is_current else a.export
         self.again.setVisible(self._brief < 2)
         self.again.setEnabled(again.isEnabled())
@@ -157,10 +154,10 @@ class PrimaryPlace(QWidget):
         self._next = action
         text = action.text().replace("&", "")
         if kind == "again":
-            text = tr("Merge again")
+            text = "Merge again"
         token = "on_accent" if action.isEnabled() else "text3"
         self._dress(kind, icon(picture, token) if picture else QIcon())
-        self.main.show_action(text, tr(CHANGED) if kind == "again" else action.toolTip())
+        self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
         self._allow(action.isEnabled())
 
     def _allow(self, allowed: bool) -> None:
@@ -208,10 +205,8 @@ class PrimaryPlace(QWidget):
 def progress_text(progress: Progress) -> str:
     """``12 of 24 · 0:04 left``; of an export ``3.1 MB of 9.6 MB``."""
     if progress.state is State.EXPORTING:
-        return tr(
-            "{done} of {total}", done=human_bytes(progress.done), total=human_bytes(progress.total)
-        )
-    parts = [tr("{done} of {total}", done=progress.done, total=progress.total)]
+        return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
+    parts = [f"{progress.done} of {progress.total}"]
     if progress.seconds_left is not None:
-        parts.append(tr("{time} left", time=duration(progress.seconds_left)))
+        parts.append(f"{duration(progress.seconds_left)} left")
     return " · ".join(parts)

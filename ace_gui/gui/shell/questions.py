@@ -15,8 +15,6 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 from ace_gui.recipe.values import NonFinite
 
 
@@ -43,12 +41,10 @@ class Questions:
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
         if errors:
-            again = {tr("Check again"): self._conductor.check_again}
+            again = {"Check again": self._conductor.check_again}
             self._ask_about_checks(Severity.ERROR, errors, again)
         elif warnings:
-            self._ask_about_checks(
-                Severity.WARNING, warnings, {tr("Merge anyway"): self._merge_anyway}
-            )
+            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
         else:
             self._notice.hide()
             self._merge.start()
@@ -56,8 +52,8 @@ class Questions:
     def asks_about(self, error: WorkbenchError) -> bool:
         """Ask what to do about an error that leaves a choice; False where it leaves none."""
         if isinstance(error, PickleConsentError) and error.path is not None:
-            answers = {tr("Convert and open"): partial(self._conductor.convert, error.path)}
-            self._notice.ask(Severity.WARNING, told(error.sentence), error.details, answers)
+            answers = {"Convert and open": partial(self._conductor.convert, error.path)}
+            self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)
             return True
         if isinstance(error, NonFiniteError) and error.key == "non_finite":
             self._ask_about_non_finite(error)
@@ -69,10 +65,10 @@ class Questions:
             self._conductor.change(replace(self._session.draft.inputs, non_finite=choice))
 
         answers = {
-            tr("Keep the base's tensor"): partial(choose, NonFinite.KEEP_BASE),
-            tr("Leave the expert out of it"): partial(choose, NonFinite.SKIP_EXPERT),
+            "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),
+            "Leave the expert out of it": partial(choose, NonFinite.SKIP_EXPERT),
         }
-        self._notice.ask(Severity.ERROR, told(error.sentence), error_details(error), answers)
+        self._notice.ask(Severity.ERROR, error.sentence, error_details(error), answers)
 
     def _ask_about_checks(
         self,

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QMessageBox, QWidget
 
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import counted, tr
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
@@ -57,7 +56,7 @@ class Dialogs(QObject):
         experts, plan, cost = len(draft.inputs.experts), draft.plan, ""
         if plan is not None and plan.experts:
             size = human_bytes(plan.peak_bytes)
-            cost = tr("Needs about {size} of memory for these experts", size=size)
+            cost = f"Needs about {size} of memory for these experts"
         method = draft.inputs.method
         dialog = ChooseMethodDialog(draft.methods, method, experts, self._window, cost)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -110,8 +109,8 @@ class Dialogs(QObject):
             f"{ask} {warn}",
             parent=self._window,
         )
-        delete = box.addButton(tr("&Delete"), QMessageBox.ButtonRole.DestructiveRole)
-        keep = box.addButton(tr("&Keep"), QMessageBox.ButtonRole.RejectRole)
+        delete = box.addButton("&Delete", QMessageBox.ButtonRole.DestructiveRole)
+        keep = box.addButton("&Keep", QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(keep)
         box.finished.connect(
             lambda _: self._runs.delete(runs) if box.clickedButton() is delete else None

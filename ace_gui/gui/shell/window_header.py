@@ -11,14 +11,13 @@ from ace_gui.gui.shell.primary_place import PrimaryPlace
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
-from ace_gui.gui.words import later, tr
 
 HEIGHT: Final = 48
 WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace``
-    (later("Layers"), later("The model's tensors, and a close look at each")),
-    (later("Scores"), later("How good the models are at tasks of your own")),
-    (later("Compare"), later("Finished merges side by side, and methods against each other")),
-    (later("Report"), later("What the merge did, as one HTML file")),
+    ("Layers", "The model's tensors, and a close look at each"),
+    ("Scores", "How good the models are at tasks of your own"),
+    ("Compare", "Finished merges side by side, and methods against each other"),
+    ("Report", "What the merge did, as one HTML file"),
 )
 _BRAND: Final = 22  # px
 _BETWEEN: Final = 58  # px: the margins and the gaps
@@ -31,9 +30,9 @@ class Header(QWidget):
         super().__init__(parent)
         self.place = place
         self.menu_bar = QMenuBar(self)
-        self.workspaces = Segments(tr("Workspaces"), self)
+        self.workspaces = Segments("Workspaces", self)
         for title, tip in WORKSPACES:
-            self.workspaces.add(tr(title), tr(tip))
+            self.workspaces.add(title, tip)
         self._brand = IconLabel(_BRAND, icon("brand", "accent"), self)
         left = QHBoxLayout()
         left.setSpacing(8)

@@ -12,7 +12,6 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.gui.words import later
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -20,17 +19,17 @@ from ace_gui.recipe.values import ParameterValue
 class State(StrEnum):
     """What the window is doing; the value is what people read."""
 
-    EMPTY = later("nothing loaded")
-    PLANNING = later("reading headers")
-    READY = later("ready")
-    ANALYSING = later("comparing the experts")
-    MERGING = later("merging")
-    MERGED = later("merged")
-    EXPORTING = later("exporting")
-    REPORTING = later("writing the report")
-    SCORING = later("scoring")
-    COMPARING = later("comparing covariances")
-    TUNING = later("tuning")
+    EMPTY = "nothing loaded"
+    PLANNING = "reading headers"
+    READY = "ready"
+    ANALYSING = "comparing the experts"
+    MERGING = "merging"
+    MERGED = "merged"
+    EXPORTING = "exporting"
+    REPORTING = "writing the report"
+    SCORING = "scoring"
+    COMPARING = "comparing covariances"
+    TUNING = "tuning"
 
 
 RecipeKey = tuple[object, ...]

@@ -10,14 +10,13 @@ from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, replaced,
 from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.gui.told import told
 
 
 def check_line(check: Check) -> str:
     """The sentence after what it is about, for a list without columns."""
-    title = told(check.title)
+    title = check.title
     about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
-    return f"{about}: {told(check.sentence)}"
+    return f"{about}: {check.sentence}"
 
 
 class Checks(QObject):

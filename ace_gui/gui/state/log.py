@@ -10,8 +10,6 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.gui.words import later, tr
-
 KEPT: Final = 2000
 """Entries; older ones go."""
 
@@ -27,17 +25,17 @@ class Level(IntEnum):
     @property
     def title(self) -> str:
         """As people read it."""
-        return tr(_TITLES[self])
+        return _TITLES[self]
 
 
-_TITLES: Final = (later("Detail"), later("Info"), later("Warning"), later("Error"))
+_TITLES: Final = ("Detail", "Info", "Warning", "Error")
 
 
 class Source(StrEnum):
-    """Who said it; the value goes through ``tr``."""
+    """Who said it."""
 
-    ENGINE = later("Engine")
-    WINDOW = later("Window")
+    ENGINE = "Engine"
+    WINDOW = "Window"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,7 @@ class Entry:
     def line(self) -> str:
         """``18:20:05 Error Window: The file is gone.``, with the details below it."""
         clock = time.strftime("%H:%M:%S", time.localtime(self.when))
-        said = f"{clock} {self.level.title} {tr(self.source)}: {self.text}"
+        said = f"{clock} {self.level.title} {self.source}: {self.text}"
         return f"{said}\n{self.details}" if self.details else said
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from ace_gui.engine.contract.plan import Plan, bytes_in_output
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.numbers import human_bytes
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
+from ace_gui.formatting import human_bytes
 from ace_gui.output_files import check_output_folder
 
 
@@ -44,14 +42,14 @@ def check_folder(text: str, needed: int = 0, folders: Sequence[Path] = ()) -> Fo
     ``needed``: bytes of what will be written. ``folders``: of the models that were merged.
     """
     if not text.strip():
-        return FolderVerdict(False, tr("Choose a folder for the merged model."))
+        return FolderVerdict(False, "Choose a folder for the merged model.")
     path = Path(text.strip()).expanduser()
     if not path.is_absolute():
-        return FolderVerdict(False, tr("Give the full path of a folder."))
+        return FolderVerdict(False, "Give the full path of a folder.")
     try:
         check_output_folder(path, folders)
     except WorkbenchError as error:
-        return FolderVerdict(False, told(error.sentence))
+        return FolderVerdict(False, error.sentence)
     return _room(path, needed)
 
 
@@ -60,16 +58,10 @@ def _room(path: Path, needed: int) -> FolderVerdict:
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
-        return FolderVerdict(
-            False, tr("This folder cannot be used: {reason}.", reason=error.strerror)
-        )
+        return FolderVerdict(False, f"This folder cannot be used: {error.strerror}.")
     if needed > free:
-        sentence = tr(
-            "{needed} are needed; {free} are free on that disk.",
-            needed=human_bytes(needed),
-            free=human_bytes(free),
-        )
-        return FolderVerdict(False, f"{sentence} {tr('Choose another disk, or free some space.')}")
+        sentence = f"{human_bytes(needed)} are needed; {human_bytes(free)} are free on that disk."
+        return FolderVerdict(False, f"{sentence} {'Choose another disk, or free some space.'}")
     if path.exists():
-        return FolderVerdict(True, tr("The folder is empty and will be filled."))
-    return FolderVerdict(True, tr("The folder will be made."))
+        return FolderVerdict(True, "The folder is empty and will be filled.")
+    return FolderVerdict(True, "The folder will be made.")

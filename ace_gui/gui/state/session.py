@@ -14,12 +14,10 @@ from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.checks import Checks, checks_of
 from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.engine_words import in_words
 from ace_gui.gui.state.found.planned_layers import PlannedLayers
 from ace_gui.gui.state.found.results import Results
 from ace_gui.gui.state.log import Level, Log, Source
 from ace_gui.gui.text import error_details
-from ace_gui.gui.told import told
 
 CLUSTER: Final = "cluster:"
 """Before the address of a cluster, where a device is named."""
@@ -118,7 +116,7 @@ class Session(QObject):
 
     def set_engine(self, engine: EngineReady) -> None:
         """The engine is up and has said what it can do."""
-        self.engine = in_words(engine)
+        self.engine = engine
         self.draft.set_methods(self.engine.methods)
         self.engine_changed.emit()
 
@@ -177,7 +175,7 @@ class Session(QObject):
 
     def fail(self, error: WorkbenchError) -> None:
         """Tell the person; what is loaded stays loaded."""
-        self.log.add(Level.ERROR, Source.WINDOW, told(error.sentence), error_details(error))
+        self.log.add(Level.ERROR, Source.WINDOW, error.sentence, error_details(error))
         self.problem.emit(error)
 
     def _gather_checks(self) -> None:

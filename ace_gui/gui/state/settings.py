@@ -15,7 +15,7 @@ RECENT = 9
 
 
 class Settings:
-    """Layout, recent files, language, colours, device and more, under the application's name."""
+    """Layout, recent files, colours, device and more, under the application's name."""
 
     def __init__(self) -> None:
         self._store = QSettings()
@@ -100,15 +100,6 @@ class Settings:
     @scheme.setter
     def scheme(self, scheme: Scheme) -> None:
         self._store.setValue("window/scheme", scheme)
-
-    @property
-    def language(self) -> str:
-        """The code of the language of the window, ``de``; empty: the system's."""
-        return str(self._store.value("window/language", ""))
-
-    @language.setter
-    def language(self, code: str) -> None:
-        self._store.setValue("window/language", code)
 
     @property
     def device(self) -> str:

@@ -11,7 +11,6 @@ from shiboken6 import isValid
 
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.words import tr
 
 _WIDTH: Final = 22  # lines of text
 _GAP: Final = 10  # px between the bubble and what it points to
@@ -43,8 +42,8 @@ class CoachMark(QFrame):
         self.sentence.setProperty("kind", "on-toast")
         self.end = QToolButton(self)
         self.end.setIcon(icon("cancel", "toast_text"))
-        self.end.setToolTip(tr("End the tour"))
-        self.end.setAccessibleName(tr("End the tour"))
+        self.end.setToolTip("End the tour")
+        self.end.setAccessibleName("End the tour")
         self.next = QPushButton(self)
         self.next.setProperty("kind", "link")
         self.end.clicked.connect(lambda _=False: self.end_wanted.emit())

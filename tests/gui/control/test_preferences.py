@@ -22,13 +22,11 @@ from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.gui.control.operations.run_operations import read_all
 from ace_gui.gui.dialogs.export_dialog import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
-from ace_gui.gui.languages import speak
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.shell.layout.cards import VIEWS
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.words import tr
 from ace_gui.paths import cache_root, merges_folder, use_scratch
 from tests.gui.fakes import ENGINE, FakeWorker
 
@@ -37,7 +35,6 @@ from tests.gui.fakes import ENGINE, FakeWorker
 def _as_before(qapp: QApplication):
     yield
     use_scratch(None)
-    speak("en")
 
 
 @pytest.fixture
@@ -128,15 +125,6 @@ def test_colours_and_memory_are_those_of_the_menus(
     assert Settings().memory_bytes == window.session.memory_bytes == 2_000_000_000
     texts = [each.text() for each in window.menus.memory.actions() if each.isChecked()]
     assert texts == ["2.0 GB"]
-
-
-def test_a_language_is_that_of_the_next_start(dialog: PreferencesDialog, qapp) -> None:
-    assert dialog.language.currentData() == ""
-    dialog.language.setCurrentIndex(dialog.language.findText("Deutsch"))
-    dialog.language.activated.emit(dialog.language.currentIndex())
-    assert Settings().language == "de"
-    speak(Settings().language)
-    assert tr("Language") == "Sprache"
 
 
 def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:

@@ -12,7 +12,6 @@ from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.files.written_files import offers
-from ace_gui.gui.words import tr
 from ace_gui.recipe import Override
 from tests.walk.states.doing import Step, newest_dialog, opened
 
@@ -83,7 +82,7 @@ def _messages(studio: Studio) -> Iterator[Step]:
     window.help.copy_diagnostics()
     yield "news", window
     report = Path("sample-merge.html")
-    window.notice.offer(tr("The report is in {file}.", file=report), offers(report))
+    window.notice.offer(f"The report is in {report}.", offers(report))
     yield "a file written", window
     window.help.crash = "Fatal Python error: Segmentation fault\n\nCurrent thread …"
     window.before.tell_of_crash(window.help.crash)

@@ -28,13 +28,11 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.errors import EngineError
-from ace_gui.formatting import duration
+from ace_gui.formatting import counted, duration
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
-from ace_gui.gui.told import told
-from ace_gui.gui.words import counted, later, tr
 
 _STATES: Final[dict[type, State]] = {
     PlanJob: State.PLANNING,
@@ -54,8 +52,8 @@ _STATES: Final[dict[type, State]] = {
 
 
 _GOES_ON: Final = {
-    True: later("Merge again to resume from the last finished tensor."),
-    False: later("Another one was started; what is finished is kept."),
+    True: "Merge again to resume from the last finished tensor.",
+    False: "Another one was started; what is finished is kept.",
 }
 """What a person is told to do about a lost engine, by whether it was merging."""
 
@@ -108,7 +106,7 @@ class Operation:
     @property
     def title(self) -> str:
         """What it is called in the log."""
-        return told(job_title(type(self.job)))
+        return job_title(type(self.job))
 
     def cancel(self) -> None:
         """See to it that the job stops; ``on_end`` hears when it does."""
@@ -158,7 +156,7 @@ class EngineClient(QObject):
         """Ask the engine. The session tells the person of an error, unless ``quiet``."""
         number = self._worker.submit(job)
         self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
-        self._session.log.add(Level.DETAIL, Source.ENGINE, tr("{job}: begun.", job=operation.title))
+        self._session.log.add(Level.DETAIL, Source.ENGINE, f"{operation.title}: begun.")
         if (state := _STATES.get(type(job))) is not None:
             self._session.activity.begin(state)
         return operation
@@ -203,9 +201,7 @@ class EngineClient(QObject):
         if isinstance(event, EngineReady):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
-            said = tr(
-                "The engine is ready: {devices}, {threads}.", devices=devices, threads=threads
-            )
+            said = f"The engine is ready: {devices}, {threads}."
             self._session.log.add(Level.INFO, Source.ENGINE, said)
             self._session.set_engine(event)
         elif number not in self._operations:
@@ -228,14 +224,14 @@ class EngineClient(QObject):
         if isinstance(end, JobFailed):
             level = Level.WARNING if operation.quiet else Level.ERROR
             self._session.log.add(
-                level, Source.ENGINE, told(end.error.sentence), error_details(end.error)
+                level, Source.ENGINE, end.error.sentence, error_details(end.error)
             )
             return
         level = Level.INFO if type(operation.job) in _STATES else Level.DETAIL
-        words = later("{job}: done after {time}.")
+        words = "{job}: done after {time}."
         if isinstance(end, JobCancelled):
-            words = later("{job}: cancelled after {time}.")
-        said = tr(words, job=operation.title, time=took)
+            words = "{job}: cancelled after {time}."
+        said = words.format(job=operation.title, time=took)
         self._session.log.add(level, Source.ENGINE, said)
 
     def _lose(self, error: EngineError) -> None:
@@ -243,7 +239,7 @@ class EngineClient(QObject):
         for number in tuple(self._operations):
             self._forget(number).on_end(EngineLost(error))
         self._session.fail(
-            EngineError(f"{told(error.sentence)} {tr(_GOES_ON[merging])}", details=error.details)
+            EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
         )
         self._check_idle()
 

@@ -17,7 +17,6 @@ from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EnginePr
 from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.words import tr
 
 TERMINATE_SECONDS: Final = 2.0
 """How long a terminated engine may take before it is killed."""
@@ -103,11 +102,7 @@ class EngineWorker(QThread):
             except EngineError as error:
                 self._lose(error)
             except Exception as error:  # a thread that dies unheard leaves a window that hangs
-                sentence = tr(
-                    "The engine said something strange: {name}: {error}.",
-                    name=type(error).__name__,
-                    error=error,
-                )
+                sentence = f"The engine said something strange: {type(error).__name__}: {error}."
                 self._lose(EngineError(sentence, details=traceback.format_exc()))
         self._close()
 
@@ -196,7 +191,7 @@ class EngineWorker(QThread):
             self._engine = None
             self.engine_lost.emit(
                 EngineError(
-                    tr("The engine process cannot be started; close other programs and try again."),
+                    "The engine process cannot be started; close other programs and try again.",
                     details=str(error),
                 )
             )

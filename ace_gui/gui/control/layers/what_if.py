@@ -18,8 +18,6 @@ from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
@@ -129,8 +127,8 @@ class WhatIf(QObject):
         """What ``old`` and ``new`` are called."""
         other = self.other_variant
         if self.is_on or other is None:
-            return tr("recipe"), tr("tried")
-        return told(str(self._own("variant"))), told(other)
+            return "recipe", "tried"
+        return str(self._own("variant")), other
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
         inputs, place = replace(self._session.draft.inputs, scope=self.scope), self.override

@@ -11,8 +11,6 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import Progress, RecipeKey, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 
 
 class CovarianceOperation(OneOperation):
@@ -47,11 +45,11 @@ class CovarianceOperation(OneOperation):
         """How far it is, or one matrix more."""
         match event:
             case PassProgress(title=title, done=done, total=total):
-                self._tell(told(title), done, total)
+                self._tell(title, done, total)
             case CovariancesCompared(layer=layer, done=done, total=total):
                 if layer is not None:
                     self._session.results.findings.record(self._key, layer)
-                self._tell(tr("comparing covariances"), done, total)
+                self._tell("comparing covariances", done, total)
                 self.finished = self._key if done == total else None
 
     def _tell(self, said: str, done: int, total: int) -> None:

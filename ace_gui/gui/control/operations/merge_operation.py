@@ -20,8 +20,6 @@ from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace, StepPace
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 
 
 class MergeOperation:
@@ -97,7 +95,7 @@ class MergeOperation:
                 if self._session.results.merge is not None:
                     self._runs.add(self._session.results.merge)
                 if event.notes:
-                    self._session.advice.emit(" ".join(map(told, event.notes)))
+                    self._session.advice.emit(" ".join(event.notes))
 
     def _show(
         self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""
@@ -121,7 +119,7 @@ class MergeOperation:
             self._give_up()
         elif isinstance(end, JobCancelled):
             session.advice.emit(
-                tr("Merge cancelled. What is finished is kept: Merge continues from there.")
+                "Merge cancelled. What is finished is kept: Merge continues from there."
             )
 
     def _give_up(self) -> None:

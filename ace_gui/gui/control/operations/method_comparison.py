@@ -23,7 +23,6 @@ from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told, told_list
 from ace_gui.recipe import Recipe
 
 
@@ -86,12 +85,12 @@ class MethodComparison(OneOperation):
         """A step, or a row."""
         match event:
             case CompareProgress():
-                self.progress = replace(event, title=told_list(event.title))
+                self.progress = replace(event, title=event.title)
                 self._session.activity.set_progress(
                     Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
                 )
             case MethodCompared():
-                self._add(replace(event, title=told_list(event.title), error=told(event.error)))
+                self._add(replace(event, title=event.title, error=event.error))
 
     def _add(self, row: MethodCompared) -> None:
         same = row.variant.recipe

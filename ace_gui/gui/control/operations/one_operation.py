@@ -8,7 +8,6 @@ from ace_gui.engine.contract.events import Event, JobFailed
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost, Operation
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 
 
 class OneOperation(QObject):
@@ -59,6 +58,6 @@ class OneOperation(QObject):
     def _end(self, end: End) -> None:
         self._operation = None
         if isinstance(end, JobFailed | EngineLost):
-            self.error = told(end.error.sentence)
+            self.error = end.error.sentence
         self.end()
         self.changed.emit()

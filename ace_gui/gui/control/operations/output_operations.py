@@ -19,7 +19,6 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
 
 
 class OutputOperations(QObject):
@@ -75,4 +74,4 @@ class OutputOperations(QObject):
                     self._runs.note(session.results.merge)
                 self.exported.emit(event)
             case Reported(file=file):
-                session.written.emit(tr("The report is in {file}.", file=file), file)
+                session.written.emit(f"The report is in {file}.", file)

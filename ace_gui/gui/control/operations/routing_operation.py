@@ -13,7 +13,6 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import MergeRun, Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
 
 
 class RoutingOperation(OneOperation):
@@ -30,14 +29,12 @@ class RoutingOperation(OneOperation):
     def obstacle(self) -> str:
         """Why nothing can be looked at; empty if nothing is in the way."""
         if not self._session.draft.inputs.tasks:
-            return tr("Add a task first.")
+            return "Add a task first."
         routing = [method.title for method in self._session.draft.methods if method.routes]
         if self.merges or not routing:
             return ""
-        return tr(
-            "No merge here sends examples to experts. Merge by one of these methods: {methods}.",
-            methods=", ".join(routing),
-        )
+        methods = ", ".join(routing)
+        return f"No merge here sends examples to experts. Merge by one of these methods: {methods}."
 
     @property
     def merges(self) -> list[MergeRun]:
@@ -63,7 +60,7 @@ class RoutingOperation(OneOperation):
         """How far it is, or the routes."""
         match event:
             case EvaluationProgress(done=done, total=total, task=task):
-                title = tr("looking at the routes of {task}", task=task)
+                title = f"looking at the routes of {task}"
                 progress = Progress(state=State.SCORING, done=done, total=total, title=title)
                 self._session.activity.set_progress(progress)
             case RoutesFound(routes=routes):

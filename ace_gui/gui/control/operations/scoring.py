@@ -26,7 +26,6 @@ from ace_gui.gui.control.operations.try_operation import TryOperation
 from ace_gui.gui.control.operations.tune_operation import TuneOperation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
@@ -117,10 +116,10 @@ class Scoring(QObject):
         """Why models cannot be tried now; empty if nothing is in the way."""
         session = self._session
         if session.draft.plan is None:
-            return tr("Open a base model first.")
+            return "Open a base model first."
         if not session.draft.inputs.tasks:
-            return tr("Add a task first.")
-        return tr("Models are being tried.") if self.is_running else ""
+            return "Add a task first."
+        return "Models are being tried." if self.is_running else ""
 
     def evaluate(self) -> None:
         """Try base, experts and every finished merge on the tasks; what is known costs nothing."""
@@ -165,9 +164,7 @@ class Scoring(QObject):
         session = self._session
         match event:
             case EvaluationProgress(done=done, total=total):
-                title = tr(
-                    "scoring {title} on {task}", title=self._title(event.model), task=event.task
-                )
+                title = f"scoring {self._title(event.model)} on {event.task}"
                 progress = Progress(state=State.SCORING, done=done, total=total, title=title)
                 session.activity.set_progress(progress)
             case TaskScore():
@@ -185,7 +182,7 @@ class Scoring(QObject):
     def _title(self, model: str) -> str:
         """Stores have names that say nothing."""
         known = {str(run.store) for run in self._session.results.runs.all}
-        return tr("the merge") if model in known else model
+        return "the merge" if model in known else model
 
     def _end(self, _: End) -> None:
         self._session.results.changed.emit()

@@ -13,7 +13,6 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
 from ace_gui.recipe.values import Recipe
 
 REPORTED = 2
@@ -37,8 +36,8 @@ class TuneOperation(OneOperation):
         """Why nothing can be tried; empty if nothing is in the way."""
         session = self._session
         if not session.draft.inputs.tasks:
-            return tr("Add a task first.")
-        return "" if session.can_merge else tr("Open a base model and its experts first.")
+            return "Add a task first."
+        return "" if session.can_merge else "Open a base model and its experts first."
 
     def start(
         self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
@@ -64,7 +63,7 @@ class TuneOperation(OneOperation):
             case TunePoint(place=place, of=of):
                 self.points = (*self.points, event)
                 progress = Progress(
-                    state=State.TUNING, done=place + 1, total=of + REPORTED, title=tr("tuning")
+                    state=State.TUNING, done=place + 1, total=of + REPORTED, title="tuning"
                 )
                 self._session.activity.set_progress(progress)
             case Tuned():

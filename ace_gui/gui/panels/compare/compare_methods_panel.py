@@ -32,11 +32,10 @@ from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, FlowLayout, sc
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
-from ace_gui.gui.words import later, tr
 
 _TABLE, _PLOT = 6, 12  # lines of text that they are high at least
 _BESIDE = 34  # lines of text, in less width one plot is below the other
-_NOTHING = later(
+_NOTHING = (
     "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
     "distances and scores stand here side by side. The window's merge stays."
 )
@@ -58,23 +57,21 @@ class CompareMethodsPanel(QWidget):
         self._spotted: list[MethodCompared] = []
         self.choices = MergeChoices(session, self)
         self.start = plain_button(
-            tr("&Compare"), tr("Merge by each method ticked, one after another"), self
+            "&Compare", "Merge by each method ticked, one after another", self
         )
         self.start.setProperty("kind", "tinted")
         self.stop = plain_button(
-            tr("&Stop"), tr("Stop after the present tensor; rows that are there stay"), self
+            "&Stop", "Stop after the present tensor; rows that are there stay", self
         )
         self.status = muted_label("", self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
-        self.use = plain_button(
-            tr("&Use this"), tr("Take the selected merge for the window's"), self
-        )
+        self.use = plain_button("&Use this", "Take the selected merge for the window's", self)
         self.pair = plain_button(
-            tr("Compare &layers"), tr("Compare the two selected merges layer by layer"), self
+            "Compare &layers", "Compare the two selected merges layer by layer", self
         )
-        self.save = plain_button(tr("Save as CS&V…"), tr("Write the table to a file"), self)
+        self.save = plain_button("Save as CS&V…", "Write the table to a file", self)
         self._lay_out()
         self._connect()
         self.refresh()
@@ -96,13 +93,8 @@ class CompareMethodsPanel(QWidget):
         self._draw()
         progress = self._comparison.progress
         if progress is not None:
-            share = tr("{done} of {total} tensors", done=progress.done, total=progress.total)
-            title = tr(
-                "Merging {place} of {of}: {title}",
-                place=progress.place + 1,
-                of=progress.of,
-                title=progress.title,
-            )
+            share = f"{progress.done} of {progress.total} tensors"
+            title = f"Merging {progress.place + 1} of {progress.of}: {progress.title}"
             self.status.setText(f"{title}, {share} …" if progress.total else f"{title} …")
         else:
             failed = [row for row in self._shown if row.error]
@@ -110,7 +102,7 @@ class CompareMethodsPanel(QWidget):
             text = self._comparison.obstacle or " ".join(said)
             self.status.setText(text)
         waiting = progress is not None and not self._shown
-        self._nothing.setText(self.status.text() if waiting else tr(_NOTHING))
+        self._nothing.setText(self.status.text() if waiting else _NOTHING)
         self.status.setVisible(not waiting and bool(self.status.text()))
         self._allow()
 
@@ -154,7 +146,7 @@ class CompareMethodsPanel(QWidget):
     def _make_table(self) -> FittedTable:
         table = FittedTable(self)
         table.setObjectName("compared")
-        table.setAccessibleName(tr("Merges compared"))
+        table.setAccessibleName("Merges compared")
         table.setModel(self.model)
         plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -173,7 +165,7 @@ class CompareMethodsPanel(QWidget):
         run.addWidget(self.stop)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(heading(tr("Methods"), self))
+        column.addWidget(heading("Methods", self))
         column.addWidget(self.choices, 1)
         column.addLayout(run)
         actions = FlowLayout(spacing=8)
@@ -181,7 +173,7 @@ class CompareMethodsPanel(QWidget):
             actions.addWidget(button)
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
-        result.addWidget(heading(tr("Results"), self))
+        result.addWidget(heading("Results", self))
         plots = BesideOrBelow(_BESIDE, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
@@ -192,10 +184,10 @@ class CompareMethodsPanel(QWidget):
         both.setSizes([300, 320])
         both.setStretchFactor(1, 1)
         by_letters(self, self._measure)
-        area = scroll_area(tr("Results"), self)
+        area = scroll_area("Results", self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(both)
-        self._nothing = secondary_label(tr(_NOTHING), self)
+        self._nothing = secondary_label(_NOTHING, self)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing.setMargin(48)
         self._results = QStackedWidget(self)
@@ -248,7 +240,7 @@ class CompareMethodsPanel(QWidget):
     def _allow(self) -> None:
         running, chosen = self._comparison.is_running, self.selected()
         count = self.choices.count
-        self.start.setText(tr("&Compare {count}", count=count) if count else tr("&Compare"))
+        self.start.setText(f"&Compare {count}" if count else "&Compare")
         free = self._session.can_merge and not running and not self._comparison.obstacle
         self.start.setEnabled(bool(count) and free)
         self.stop.setVisible(running)
@@ -261,9 +253,9 @@ class CompareMethodsPanel(QWidget):
         def write(paths: list[Path]) -> None:
             self.write_csv(paths[0])
 
-        kinds = tr("Tables (*.csv)")
+        kinds = "Tables (*.csv)"
         ask_target(
-            self, tr("Save the table"), "comparison.csv", kinds, "tables", write
+            self, "Save the table", "comparison.csv", kinds, "tables", write
         ).setDefaultSuffix("csv")
 
     def write_csv(self, path: Path) -> None:

@@ -14,12 +14,11 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.layout.card import card
-from ace_gui.gui.words import later, tr
 
 METHODS, TWO_MERGES = range(2)
 LOOKS: Final = (
-    (later("Methods"), later("Merge by several methods, or with several values, and compare them")),
-    (later("Two merges"), later("Two finished merges layer by layer")),
+    ("Methods", "Merge by several methods, or with several values, and compare them"),
+    ("Two merges", "Two finished merges layer by layer"),
 )
 
 
@@ -36,9 +35,9 @@ class ComparePage(QWidget):
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
         self._panel: ComparePanel | None = None
-        self.looks = Segments(tr("What to compare"), self)
+        self.looks = Segments("What to compare", self)
         for title, tip in LOOKS:
-            self.looks.add(tr(title), tr(tip))
+            self.looks.add(title, tip)
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.methods)

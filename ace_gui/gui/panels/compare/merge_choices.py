@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from PySide6.QtCore import QLocale, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -20,11 +19,9 @@ from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
-from ace_gui.gui.words import tr
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -39,12 +36,12 @@ class MergeChoices(QWidget):
         self._session = session
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
         """By method and variant; None: the method's default one, or the only one."""
-        self.methods = scroll_area(tr("Methods to compare"), self)
+        self.methods = scroll_area("Methods to compare", self)
         self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
-        self.all = plain_button(tr("Tick a&ll"), tr("Tick every method"), self)
-        self.none = plain_button(tr("&None"), tr("Tick no method"), self)
+        self.all = plain_button("Tick a&ll", "Tick every method", self)
+        self.none = plain_button("&None", "Tick no method", self)
         self._lay_out()
         self._fill_methods()
         self._fill_parameters()
@@ -82,7 +79,7 @@ class MergeChoices(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.methods, 1)
         column.addLayout(ticks)
-        column.addWidget(muted_label(tr("or values of one parameter"), self))
+        column.addWidget(muted_label("or values of one parameter", self))
         column.addWidget(self.parameter)
         column.addWidget(self.values)
 
@@ -100,7 +97,7 @@ class MergeChoices(QWidget):
         for family, members in by_family(self._session.draft.methods):
             layout.addWidget(muted_label(family, column))
             for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
-                title = method.title if variant is None else f"{method.title}, {told(variant)}"
+                title = method.title if variant is None else f"{method.title}, {variant}"
                 box = QCheckBox(title, column)
                 box.setToolTip(tooltip(method.summary))
                 box.setChecked(self._is_current(method, variant))
@@ -130,21 +127,18 @@ class MergeChoices(QWidget):
     def _fill_parameters(self) -> None:
         """The numbers of the window's method, of which one can be tried with several values."""
         chosen = self.parameter.currentText()
-        self.parameter.setAccessibleName(tr("Parameter to vary"))
+        self.parameter.setAccessibleName("Parameter to vary")
         self.parameter.clear()
-        self.parameter.addItem(tr("no parameter"), None)
+        self.parameter.addItem("no parameter", None)
         method = self._session.draft.method
         for item in method.fields if method is not None else ():
             if item.kind in ("float", "int"):
                 self.parameter.addItem(item.label, item)
         self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
-        self.values.setAccessibleName(tr("Values to try"))
-        self.values.setPlaceholderText(tr("0.1, 0.2, 0.5"))
-        title = method.title if method is not None else tr("the method")
-        tip = tr(
-            "Values of one parameter of {title}, with commas between, instead of other methods",
-            title=title,
-        )
+        self.values.setAccessibleName("Values to try")
+        self.values.setPlaceholderText("0.1, 0.2, 0.5")
+        title = method.title if method is not None else "the method"
+        tip = f"Values of one parameter of {title}, with commas between, instead of other methods"
         self.parameter.setToolTip(tip)
         self.values.setToolTip(tip)
 
@@ -154,7 +148,7 @@ class MergeChoices(QWidget):
         if item is None:
             return []
         found = []
-        for text in _apart(self.values.text()):
+        for text in self.values.text().replace(";", ",").split(","):
             try:
                 value = int(text) if item.kind == "int" else float(text)
             except ValueError:
@@ -170,13 +164,6 @@ class MergeChoices(QWidget):
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():
             box.setChecked(ticked and not box.isHidden())
-
-
-def _apart(written: str) -> list[str]:
-    """The numbers of a line, with points; between those with commas stand semicolons or blanks."""
-    if QLocale().decimalPoint() == "," and "." not in written:
-        return re.sub(r",(?=\s)", ";", written).replace(",", ".").split(";")
-    return written.replace(";", ",").split(",")
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:

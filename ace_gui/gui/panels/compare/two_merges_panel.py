@@ -10,7 +10,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
-from ace_gui.gui.numbers import number_text
+from ace_gui.formatting import number_text
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -22,12 +22,11 @@ from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import later, tr
 
 _BESIDE: Final = 40  # lines of text, in less width one plot is below the other
 _PLOT: Final = 10  # lines of text that a plot is high at least
 REFRESH: Final = 100  # ms between repaints while differences stream in
-NEEDS_TWO: Final = later(
+NEEDS_TWO: Final = (
     "Two finished merges are needed: merge, change the method or a parameter, and merge again."
 )
 
@@ -39,12 +38,12 @@ class ComparePanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        self.first = _chooser(tr("First merge"), self._choose)
-        self.second = _chooser(tr("Second merge"), self._choose)
+        self.first = _chooser("First merge", self._choose)
+        self.second = _chooser("Second merge", self._choose)
         self.scores = muted_label("", self)
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
-        self.spectra.setAccessibleName(tr("Spectra of both merges"))
+        self.spectra.setAccessibleName("Spectra of both merges")
         self.view = PlotWithTable(self.differences, self.differences.columns)
         self._lay_out()
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
@@ -109,9 +108,9 @@ class ComparePanel(LayerPanel):
         comparison = self.session.results.comparison
         if comparison.pair is None:
             few = len(self.session.results.runs.all) < 2
-            self.differences.clear(tr(NEEDS_TWO) if few else tr("Choose two different merges."))
+            self.differences.clear(NEEDS_TWO if few else "Choose two different merges.")
         elif not comparison.differences:
-            self.differences.clear(tr("Comparing …"))
+            self.differences.clear("Comparing …")
         else:
             names = [row.name for row in self.session.layers.rows]
             self.differences.show_differences(names, comparison.differences)
@@ -121,7 +120,7 @@ class ComparePanel(LayerPanel):
     def _show_spectra(self) -> None:
         pair, row = self.session.results.comparison.pair, self.row
         if pair is None or row is None:
-            self.spectra.clear(tr("Choose a layer to see both spectra."))
+            self.spectra.clear("Choose a layer to see both spectra.")
             return
         found = self.session.results.comparison.spectra.get(row.name)
         if found is not None and found.first is not None and found.second is not None:
@@ -132,9 +131,9 @@ class ComparePanel(LayerPanel):
                 row.name, _caption(found), {first: found.first, second: found.second}
             )
         elif len(row.shape) != 2:
-            self.spectra.clear(tr("Only a matrix has singular values."))
+            self.spectra.clear("Only a matrix has singular values.")
         else:
-            self.spectra.clear(tr("Computing both spectra …"))
+            self.spectra.clear("Computing both spectra …")
 
     def _show_scores(self) -> None:
         """The mean scores on the tasks, where the merges were tried."""
@@ -145,13 +144,13 @@ class ComparePanel(LayerPanel):
             if mean is not None:
                 parts.append(f"{box.currentText()} {number_text(mean, 3)}")
         self.scores.setVisible(bool(parts))
-        self.scores.setText(tr("Mean score: {parts}", parts=", ".join(parts)))
+        self.scores.setText("Mean score: {parts}".format(parts=", ".join(parts)))
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
         head.setContentsMargins(8, 4, 8, 2)
         head.setSpacing(8)
-        for text, box in ((tr("&First"), self.first), (tr("&Second"), self.second)):
+        for text, box in (("&First", self.first), ("&Second", self.second)):
             label = QLabel(text, self)
             label.setBuddy(box)
             head.addWidget(label)
@@ -173,7 +172,7 @@ class ComparePanel(LayerPanel):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(head)
-        area = scroll_area(tr("Results"), self)
+        area = scroll_area("Results", self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(splitter)
         layout.addWidget(area, 1)
@@ -189,11 +188,8 @@ def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:
 
 
 def _caption(found: LayerDifference) -> str:
-    return tr(
-        "relative difference {relative} · cosine {cosine} · ‖W − W₀‖ {first_norm} and "
-        "{second_norm}",
-        relative=number_text(relative(found), 3),
-        cosine=number_text(found.cosine, 3),
-        first_norm=number_text(found.first_norm, 3),
-        second_norm=number_text(found.second_norm, 3),
+    first, second = number_text(found.first_norm, 3), number_text(found.second_norm, 3)
+    return (
+        f"relative difference {number_text(relative(found), 3)} · "
+        f"cosine {number_text(found.cosine, 3)} · ‖W − W₀‖ {first} and {second}"
     )

@@ -33,23 +33,22 @@ from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.words import later, tr
 
 _SIZES: Final = [370, 150]
-_CHOOSE: Final = later("Choose a layer to compare its covariances.")
-_NO_DATA: Final = later(
+_CHOOSE: Final = "Choose a layer to compare its covariances."
+_NO_DATA: Final = (
     "ACE estimates the covariance of an expert's inputs from its changes alone. Give each expert's "
     "task calibration inputs to see how good the estimate is for your models."
 )
-_NOT_YET: Final = later(
+_NOT_YET: Final = (
     "Each expert runs once over its calibration inputs; then every layer is compared. What is "
     "measured is kept, and you can stop and go on."
 )
-_UNSEEN: Final = later(
+_UNSEEN: Final = (
     "Nothing went through this layer with the calibration inputs of one of the experts, or none "
     "changes it."
 )
-_NONE: Final = later("ACE estimates covariances only for the matrices that it merges.")
+_NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
 class Look(Enum):
@@ -61,12 +60,12 @@ class Look(Enum):
 
 _LOOKS: Final = {
     Look.EXPERTS: (
-        later("Whose inputs"),
-        later("Centred cosine of each expert's estimate (row) with each expert's inputs (column)"),
+        "Whose inputs",
+        "Centred cosine of each expert's estimate (row) with each expert's inputs (column)",
     ),
     Look.EIGENVALUES: (
-        later("Eigenvalues"),
-        later("How steeply both fall, and what the estimate gives to the inputs' directions"),
+        "Eigenvalues",
+        "How steeply both fall, and what the estimate gives to the inputs' directions",
     ),
 }
 
@@ -86,26 +85,24 @@ class CovariancesPanel(LayerPanel):
         self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
     ) -> None:
         super().__init__(session, parent)
-        explain(self, tr("Covariance"))
+        explain(self, "Covariance")
         self._measuring = measuring
         self._work = measuring.is_running, measuring.error
-        self.button = QPushButton(tr("Choose data…"), self)
+        self.button = QPushButton("Choose data…", self)
         self.button.setFont(face(Face.BUTTON))
         self.button.clicked.connect(lambda _=False: self._press())
-        self.empty = EmptyState(tr(_CHOOSE), self.button)
-        self.look = Choice(
-            tr("What is compared"), {key: (tr(t), tr(tip)) for key, (t, tip) in _LOOKS.items()}
-        )
-        self.expert = Choice(tr("Expert whose eigenvalues are shown"), {"": ("–", "")})
-        self.matrix = ExpertMatrixPlot(tr("Whose inputs ACE's covariances show"))
+        self.empty = EmptyState(_CHOOSE, self.button)
+        self.look = Choice("What is compared", {key: (t, tip) for key, (t, tip) in _LOOKS.items()})
+        self.expert = Choice("Expert whose eigenvalues are shown", {"": ("–", "")})
+        self.matrix = ExpertMatrixPlot("Whose inputs ACE's covariances show")
         self.eigenvalues = EigenvaluePlot()
-        self.sheet = FigureSheet(tr("Figures of the covariances"))
+        self.sheet = FigureSheet("Figures of the covariances")
         self.said = muted_label("", self)
-        self.all = QPushButton(tr("Compare all layers"), self)
+        self.all = QPushButton("Compare all layers", self)
         self.all.setProperty("kind", "ghost")
         self.all.clicked.connect(lambda _=False: self._press())
-        self.use = QPushButton(tr("Use in ACE"), self)
-        self.use.setAccessibleName(tr("Merge by ACE with the measured covariances"))
+        self.use = QPushButton("Use in ACE", self)
+        self.use.setAccessibleName("Merge by ACE with the measured covariances")
         self.use.clicked.connect(
             lambda _=False: self.inputs_edited.emit(with_measured(session.draft.inputs))
         )
@@ -175,9 +172,9 @@ class CovariancesPanel(LayerPanel):
                 found.name,
                 found.experts,
                 found.centred_TT,
-                meaning=tr("centred cosine"),
+                meaning="centred cosine",
                 caption=whose_inputs(found),
-                directed=later("estimate of {one}, inputs of {other}"),
+                directed="estimate of {one}, inputs of {other}",
             )
         else:
             self._show_eigenvalues(found)
@@ -203,19 +200,19 @@ class CovariancesPanel(LayerPanel):
         """What is missing, with the one thing to do about it."""
         row, text = self.row, ""
         if row is None:
-            sentence = tr(_CHOOSE)
+            sentence = _CHOOSE
         elif not self.session.layers.has_spectrum(row):
-            sentence = tr(_NONE)
+            sentence = _NONE
         elif self.session.draft.inputs.recipe().without_calibration:
-            sentence, text = tr(_NO_DATA), tr("Choose data…")
+            sentence, text = _NO_DATA, "Choose data…"
         elif self._measuring.is_running:
-            sentence, text = self._progress() or tr(_NOT_YET), tr("Stop")
+            sentence, text = self._progress() or _NOT_YET, "Stop"
         elif self._measuring.error:
-            sentence, text = self._measuring.error, tr("Measure again")
+            sentence, text = self._measuring.error, "Measure again"
         elif self._is_unseen(row.name):
-            sentence = tr(_UNSEEN)
+            sentence = _UNSEEN
         else:
-            sentence, text = tr(_NOT_YET), tr("Measure and compare")
+            sentence, text = _NOT_YET, "Measure and compare"
         self.empty.say(sentence)
         self.button.setVisible(bool(text))
         self.button.setText(text)
@@ -232,12 +229,12 @@ class CovariancesPanel(LayerPanel):
         used = uses_measured(self.session.draft.inputs)
         self.said.setText(self._progress() if running else self._measuring.error)
         self._foot.setVisible(running or not whole)
-        self.all.setText(tr("Stop") if running else tr("Compare all layers"))
+        self.all.setText("Stop" if running else "Compare all layers")
         self.use.setEnabled(not used)
         tip = (
-            tr("ACE with the measured covariances is chosen.")
+            "ACE with the measured covariances is chosen."
             if used
-            else tr("Choose the variant of ACE that takes the measured covariances, not estimates.")
+            else "Choose the variant of ACE that takes the measured covariances, not estimates."
         )
         self.use.setToolTip(tooltip(tip))
 
@@ -253,7 +250,7 @@ class CovariancesPanel(LayerPanel):
         if progress is None or progress.state is not State.COMPARING:
             return ""
         said = sentence_case(progress.title)
-        return tr("{said}: {done} of {total}", said=said, done=progress.done, total=progress.total)
+        return f"{said}: {progress.done} of {progress.total}"
 
     def _press(self) -> None:
         if self._measuring.is_running:
@@ -267,27 +264,21 @@ class CovariancesPanel(LayerPanel):
 def whose_inputs(found: LayerCovariances) -> str:
     """Whether the estimates know their own experts' inputs, and how to read the matrix."""
     own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
-    said = tr("Rows: whose estimate; columns: whose inputs.")
+    said = "Rows: whose estimate; columns: whose inputs."
     if len(found.experts) < 2:
         return said
-    knows = tr(
-        "{own} of {all} estimates agree most with their own expert's inputs.",
-        own=own,
-        all=len(found.experts),
-    )
+    knows = f"{own} of {len(found.experts)} estimates agree most with their own expert's inputs."
     return f"{knows} {said}"
 
 
 def directions_found(found: LayerCovariances, place: int) -> str:
     """How much of the inputs' leading directions the estimate of an expert finds."""
     match, count = found.matches[place], found.measured_TI.shape[1]
-    return tr(
-        "The estimate finds {share:.0f} % of the inputs' {leading} leading directions of {count}; "
-        "chance finds {chance:.0f} %",
-        share=100 * match.overlap,
-        leading=round(match.chance * count),
-        count=count,
-        chance=100 * match.chance,
+    leading = round(match.chance * count)
+    return (
+        f"The estimate finds {100 * match.overlap:.0f} % of the inputs' {leading} leading "
+        f"directions of {count}; "
+        f"chance finds {100 * match.chance:.0f} %"
     )
 
 
@@ -300,33 +291,27 @@ def figure_rows(found: LayerCovariances) -> list[FigureRow]:
 
     return [
         row(
-            tr("directions"),
-            tr(
-                "Overlap of the leading eighth of directions of ACE's estimate and of the inputs: "
-                "1 where they span the same subspace, 0 where they are orthogonal."
-            ),
+            "directions",
+            "Overlap of the leading eighth of directions of ACE's estimate and of the inputs: "
+            "1 where they span the same subspace, 0 where they are orthogonal.",
             "overlap",
         ),
-        row(tr("by chance"), tr("The overlap of subspaces without any relation."), "chance"),
+        row("by chance", "The overlap of subspaces without any relation.", "chance"),
         row(
-            tr("own inputs"),
-            tr(
-                "Cosine of ACE's estimate with the covariance of the expert's own inputs, both "
-                "without what they share with the identity; 0 where there is no relation."
-            ),
+            "own inputs",
+            "Cosine of ACE's estimate with the covariance of the expert's own inputs, both "
+            "without what they share with the identity; 0 where there is no relation.",
             "centred",
         ),
         row(
-            tr("others' inputs"),
-            tr(
-                "The same with the other experts' inputs, in the mean: where it is as large, the "
-                "estimate shows what all inputs share, and nothing of this expert's own."
-            ),
+            "others' inputs",
+            "The same with the other experts' inputs, in the mean: where it is as large, the "
+            "estimate shows what all inputs share, and nothing of this expert's own.",
             "others",
         ),
         row(
-            tr("plain cosine"),
-            tr("Cosine of both covariances, with what they share with the identity."),
+            "plain cosine",
+            "Cosine of both covariances, with what they share with the identity.",
             "cosine",
         ),
     ]

@@ -14,7 +14,6 @@ from ace_gui.gui.plots.one_layer.histogram_plot import HistogramPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.words import tr
 
 _SIZES: Final = [365, 130]
 
@@ -29,7 +28,7 @@ class DistributionPanel(LayerPanel):
         self.plot = HistogramPlot()
         self.plot.name_outside()
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet(tr("Figures of the distributions"), turned=True)
+        self.sheet = FigureSheet("Figures of the distributions", turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()
@@ -37,8 +36,8 @@ class DistributionPanel(LayerPanel):
     def refresh(self) -> None:
         row, session = self.row, self.session
         if row is None or not row.experts:
-            message = tr("Select a layer to see how its changes are distributed.")
-            self.plot.clear(message if row is None else tr("No expert has this tensor."))
+            message = "Select a layer to see how its changes are distributed."
+            self.plot.clear(message if row is None else "No expert has this tensor.")
             return
         key = session.draft.models_key()
         found = session.results.findings.get(LayerDistribution, row.name, key)
@@ -67,29 +66,26 @@ def figure_rows(found: LayerDistribution) -> list[FigureRow]:
     ]
     return [
         FigureRow(
-            title=tr("mean"),
-            tip=tr("Mean of the entries of ΔW."),
+            title="mean",
+            tip="Mean of the entries of ΔW.",
             values=list(found.means.values()),
         ),
         FigureRow(
-            title=tr("deviation"),
-            tip=tr("Standard deviation of the entries of ΔW."),
+            title="deviation",
+            tip="Standard deviation of the entries of ΔW.",
             values=list(found.deviations.values()),
         ),
         FigureRow(
-            title=tr("excess kurtosis"),
-            tip=tr(
-                "Mean of ((x − mean) / deviation)⁴, less 3: 0 for a Gaussian; larger: a sharper "
-                "peak and heavier tails."
-            ),
+            title="excess kurtosis",
+            tip="Mean of ((x − mean) / deviation)⁴, less 3: 0 for a Gaussian; larger: a sharper "
+            "peak and heavier tails.",
             values=list(found.excess.values()),
         ),
         FigureRow(
-            title=tr("beyond {tail:.0f} deviations", tail=TAIL),
-            tip=tr(
+            title=f"beyond {TAIL:.0f} deviations",
+            tip=(
                 "Share of the entries further than three deviations from the mean; of a Gaussian "
-                "{gaussian_tail:.2%}. More: a few entries changed far more than the rest.",
-                gaussian_tail=GAUSSIAN_TAIL,
+                f"{GAUSSIAN_TAIL:.2%}. More: a few entries changed far more than the rest."
             ),
             values=tails,
             percent=True,

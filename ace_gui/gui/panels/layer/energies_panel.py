@@ -7,18 +7,17 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.words import later, tr
 
-_ENERGY_TIP = later("Squared Frobenius norm of the expert's change: the sum of its squared entries")
-_NORM_TIP = later("Frobenius norm of the expert's change")
+_ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
+_NORM_TIP = "Frobenius norm of the expert's change"
 
 
 class EnergiesPanel(LayerPanel):
@@ -26,10 +25,10 @@ class EnergiesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, tr("Energy"))
+        explain(self, "Energy")
         self.plot = EnergiesPlot()
         self.plot.name_outside()
-        self.plot.setAccessibleName(tr("Energies of the selected layer"))
+        self.plot.setAccessibleName("Energies of the selected layer")
         self.view = PlotWithTable(self.plot, self._columns)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -41,7 +40,7 @@ class EnergiesPanel(LayerPanel):
         row = self.row
         self.figures.setVisible(False)
         if row is None:
-            self.plot.clear(tr("Select a layer to see the experts' energies."))
+            self.plot.clear("Select a layer to see the experts' energies.")
             return
         statistics = self.session.layers.statistics.get(row.name)
         if statistics is None:
@@ -57,9 +56,9 @@ class EnergiesPanel(LayerPanel):
         energies = statistics.energies if statistics is not None else {}
         values = np.array(list(energies.values()), dtype=np.float64)
         return (
-            FigureColumn(title=tr("expert"), values=tuple(energies)),
-            FigureColumn(title=tr("energy ‖ΔW‖²"), values=values, tip=tr(_ENERGY_TIP)),
-            FigureColumn(title=tr("norm ‖ΔW‖"), values=np.sqrt(values), tip=tr(_NORM_TIP)),
+            FigureColumn(title="expert", values=tuple(energies)),
+            FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
+            FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
         )
 
 
@@ -67,13 +66,13 @@ def _scale_text(found: LayerStatistics) -> str:
     """Heterogeneity with and without the scale of the weights."""
     figures = (
         ("γ", found.gamma),
-        (tr("Var ln E"), found.log_variance),
-        (tr("mean ln E"), found.mean_log_energy),
+        ("Var ln E", found.log_variance),
+        ("mean ln E", found.mean_log_energy),
     )
     return "   ".join(f"{name} {number_text(v, 3)}" for name, v in figures if v is not None)
 
 
 def _no_figures(row: PlanRow) -> str:
     if not row.experts:
-        return tr("No expert has this tensor.")
-    return tr("The experts' energies appear here once they are compared.")
+        return "No expert has this tensor."
+    return "The experts' energies appear here once they are compared."

@@ -21,31 +21,30 @@ from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.words import later, tr
 
 _PANELS = (  # title, title in little room, what is there
     (
-        later("Spectrum"),
-        later("Spectra"),
-        later("Singular values of the experts' changes and of the merge"),
+        "Spectrum",
+        "Spectra",
+        "Singular values of the experts' changes and of the merge",
         SpectraPanel,
     ),
     (
-        later("Subspaces"),
-        later("Spaces"),
-        later("Which directions refinement kept, and which experts share"),
+        "Subspaces",
+        "Spaces",
+        "Which directions refinement kept, and which experts share",
         SubspacesPanel,
     ),
     (
-        later("Entries"),
-        later("Entries"),
-        later("How the entries of the experts' changes are distributed"),
+        "Entries",
+        "Entries",
+        "How the entries of the experts' changes are distributed",
         DistributionPanel,
     ),
     (
-        later("Energies"),
-        later("Energy"),
-        later("How far every expert moved this layer from the base: ‖ΔW‖²"),
+        "Energies",
+        "Energy",
+        "How far every expert moved this layer from the base: ‖ΔW‖²",
         EnergiesPanel,
     ),
 )
@@ -68,20 +67,20 @@ class InspectorPanel(QWidget):
         super().__init__(parent)
         self._session = session
         self.head = LayerHead(session, self)
-        self.tabs = LazyTabs(tr("Inspector"), self)
+        self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
         self.tabs.made.connect(self._connect_panel)
         for title, short, tip, kind in _PANELS:
-            self.tabs.add(tr(title), tr(tip), partial(kind, session), short=tr(short))
+            self.tabs.add(title, tip, partial(kind, session), short=short)
         self.tabs.add(
-            tr("Inputs"),
-            tr("How well ACE's covariance of this layer shows that of the experts' inputs"),
+            "Inputs",
+            "How well ACE's covariance of this layer shows that of the experts' inputs",
             partial(CovariancesPanel, session, measuring),
-            short=tr("Data"),
+            short="Data",
         )
         self.preflight = PreflightPanel(session, self)
-        tip = tr("What was looked at before the merge, and how it came out")
-        self._checks = self.tabs.add(tr("Checks"), tip, lambda: self.preflight)
+        tip = "What was looked at before the merge, and how it came out"
+        self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
         self.tabs.content(self._checks)  # there from the start: it is turned to by itself
         self._worries: frozenset[object] = frozenset()
         layout = QVBoxLayout(self)
@@ -118,10 +117,8 @@ class InspectorPanel(QWidget):
     def _show_worries(self) -> None:
         """Say on the tab how many warnings there are; turn to it when there are others."""
         worries, index = self._session.checks.worries, self._checks
-        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else tr("Checks"))
-        self.tabs.setTabText(
-            index, tr("Checks ({count})", count=len(worries)) if worries else tr("Checks")
-        )
+        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
+        self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())
         found = frozenset(check.key for check in worries)

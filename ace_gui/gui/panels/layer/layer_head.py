@@ -11,24 +11,21 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVB
 
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.formatting import shape_text
-from ace_gui.gui.numbers import number_text
+from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import later, tr
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
-_NONE: Final = later("Choose a layer in the table or in the plot below.")
+_NONE: Final = "Choose a layer in the table or in the plot below."
 _LOW: Final = 800  # px: in a lower window the figures give their room to the plot
 _FIGURES: Final = (
-    (later("Heterogeneity γ"), later("How much the experts' energies differ in this layer")),
-    (later("Ridge mass Σε"), later("How much of the solve is the ridge's")),
-    (later("Change ‖ΔW‖"), later("Frobenius norm of the merged change")),
+    ("Heterogeneity γ", "How much the experts' energies differ in this layer"),
+    ("Ridge mass Σε", "How much of the solve is the ridge's"),
+    ("Change ‖ΔW‖", "Frobenius norm of the merged change"),
 )
 
 
@@ -37,10 +34,10 @@ class LayerHead(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Ridge mass"))
+        explain(self, "Ridge mass")
         self._session = session
         self.name = _Name(self)
-        self._pill = plain_label(tr("heterogeneous"), self, wrap=False)
+        self._pill = plain_label("heterogeneous", self, wrap=False)
         self._pill.setProperty("kind", "pill")
         self._pill.setFont(face(Face.CAPTION_STRONG))
         self.facts = ElidedLabel(self)
@@ -75,20 +72,20 @@ class LayerHead(QWidget):
         above = row is not None and gamma is not None and gamma > session.draft.tau_of(row)
         self._pill.setVisible(above and session.draft.has_gamma)
         if row is None:
-            self.facts.set_full_text(tr(_NONE))
+            self.facts.set_full_text(_NONE)
             self._figures.hide()
             self.numbers.hide()
             return
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
-        outcome = [] if row.disposition is Disposition.MERGED else [told(row.disposition.value)]
-        facts = " · ".join([told(row.role), shape_text(row.shape), row.dtype, *outcome])
+        outcome = [] if row.disposition is Disposition.MERGED else [row.disposition.value]
+        facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
         report = self._report(row)
-        numbers = told(report.precision) if report is not None and report.precision else ""
+        numbers = report.precision if report is not None and report.precision else ""
         self.numbers.setText(numbers)
         self.numbers.setVisible(bool(numbers) and not self._is_low)
-        kind = f"{told(row.disposition.value)}: {told(row.reason)}"
+        kind = f"{row.disposition.value}: {row.reason}"
         self.facts.setToolTip(tooltip("\n".join([facts, kind, *([numbers] if numbers else [])])))
         self._show_figures(gamma, report)
 
@@ -121,10 +118,10 @@ class LayerHead(QWidget):
         grid.setVerticalSpacing(0)
         made = []
         for column, (title, tip) in enumerate(_FIGURES):
-            caption, value = muted_label(tr(title), self._figures), heading("", self._figures)
+            caption, value = muted_label(title, self._figures), heading("", self._figures)
             caption.setWordWrap(False)
             for label in (caption, value):
-                label.setToolTip(tr(tip))
+                label.setToolTip(tip)
             grid.addWidget(caption, 0, column)
             grid.addWidget(value, 1, column)
             grid.setColumnStretch(column, 1)

@@ -14,9 +14,8 @@ from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, current_theme
-from ace_gui.gui.words import later
 
-LEARNS_FIRST: Final = later("This method learns from data first: merge to see what comes of it.")
+LEARNS_FIRST: Final = "This method learns from data first: merge to see what comes of it."
 
 
 class LayerPanel(QWidget):

@@ -19,11 +19,9 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_curves import Curve, short_label
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.words import tr
 
 _SIZES: Final = [300, 200]
 
@@ -35,12 +33,12 @@ class SpectraPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, tr("Spectrum"))
+        explain(self, "Spectrum")
         self.plot = SpectrumPlot()
         self.plot.name_outside()
-        self.plot.setAccessibleName(tr("Spectrum of the selected layer"))
+        self.plot.setAccessibleName("Spectrum of the selected layer")
         self.view = PlotWithTable(self.plot, self.plot.columns)
-        self.sheet = FigureSheet(tr("Figures of the spectra"), turned=True)
+        self.sheet = FigureSheet("Figures of the spectra", turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet, _SIZES)
         self._show_figures()
@@ -48,16 +46,16 @@ class SpectraPanel(LayerPanel):
     def refresh(self) -> None:
         row = self.row
         if row is None:
-            self.plot.clear(tr("Select a layer to see its singular values."))
+            self.plot.clear("Select a layer to see its singular values.")
             return
         spectrum = self.session.spectrum(row.name)
         experts = self.session.expert_spectra(row.name)
         if spectrum is not None:
             self.plot.show_spectrum(spectrum, expert_colours(self.session))
         elif not self.session.layers.has_spectrum(row):
-            self.plot.clear(tr("No spectrum: {reason}.", reason=told(row.reason)))
+            self.plot.clear(f"No spectrum: {row.reason}.")
         elif self.session.must_learn and experts is None:
-            self.plot.clear(tr(LEARNS_FIRST))
+            self.plot.clear(LEARNS_FIRST)
         elif experts is not None:
             colours, awaited = expert_colours(self.session), not self.session.must_learn
             self.plot.show_experts(experts, colours, awaited=awaited)
@@ -77,35 +75,29 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
     top = leading(len(curves[0].values))
     rows = [
         FigureRow(
-            title=tr("energy in top 5 %"),
-            tip=tr(
-                "Share of Σσ² in the {top} largest of {count} directions.",
-                top=top,
-                count=len(curves[0].values),
-            ),
+            title="energy in top 5 %",
+            tip=f"Share of Σσ² in the {top} largest of {len(curves[0].values)} directions.",
             values=[f.top_energy for f in figures],
             percent=True,
         ),
         _row(
-            tr("effective rank"),
-            tr(
-                "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): how many directions carry "
-                "the matrix; from 1, one direction, to all of them, equally strong."
-            ),
+            "effective rank",
+            "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): how many directions carry "
+            "the matrix; from 1, one direction, to all of them, equally strong.",
             [f.effective_rank for f in figures],
         ),
         _row(
-            tr("stable rank"),
-            tr("‖W‖² / σ₁²: the energy, counted in units of the strongest direction."),
+            "stable rank",
+            "‖W‖² / σ₁²: the energy, counted in units of the strongest direction.",
             [f.stable_rank for f in figures],
         ),
         _row(
-            tr("condition number"),
-            tr("σ₁ by the smallest σ above 10⁻⁷·σ₁; what lies below is rounding and not counted."),
+            "condition number",
+            "σ₁ by the smallest σ above 10⁻⁷·σ₁; what lies below is rounding and not counted.",
             [f.condition for f in figures],
         ),
-        _row(tr("nuclear norm"), "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
-        _row(tr("Frobenius norm"), "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
+        _row("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
+        _row("Frobenius norm", "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
     ]
     return [*rows, *_directions(figures)]
 
@@ -117,11 +109,8 @@ def _row(title: str, tip: str, values: Sequence[float]) -> FigureRow:
 def _directions(figures: Sequence[SpectralFigures]) -> list[FigureRow]:
     return [
         _row(
-            tr("directions for {share:.0f} %", share=share * 100),
-            tr(
-                "The fewest leading directions that hold {share:.0f} % of the energy Σσ².",
-                share=share * 100,
-            ),
+            f"directions for {share * 100:.0f} %",
+            f"The fewest leading directions that hold {share * 100:.0f} % of the energy Σσ².",
             [float(f.directions[place]) for f in figures],
         )
         for place, share in enumerate(MARKS)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, 
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.formatting import counted
 from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -19,9 +20,7 @@ from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.words import counted, later, tr
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
@@ -29,23 +28,23 @@ _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 class Look(StrEnum):
     """What is compared; the value is what people choose."""
 
-    REFINEMENT = later("before and after refinement")
-    OVERLAP = later("experts' leading directions")
-    COSINES = later("experts' changes, this layer")
-    MODEL = later("experts' changes, whole model")
+    REFINEMENT = "before and after refinement"
+    OVERLAP = "experts' leading directions"
+    COSINES = "experts' changes, this layer"
+    MODEL = "experts' changes, whole model"
 
 
 _TIPS: Final = {
-    Look.REFINEMENT: later("|cosine| of the singular vectors of W_pre and of the merged change"),
-    Look.OVERLAP: later(
+    Look.REFINEMENT: "|cosine| of the singular vectors of W_pre and of the merged change",
+    Look.OVERLAP: (
         "‖U₁ᵀU₂‖² / K: share of one expert's K leading left directions that lie in "
         "the other's; 0: none, 1: the same"
     ),
-    Look.COSINES: later(
+    Look.COSINES: (
         "Cosine of the experts' task vectors in this layer; 1: the same direction, 0: "
         "nothing in common, −1: opposite"
     ),
-    Look.MODEL: later("Cosine of the experts' task vectors over every layer that two of them have"),
+    Look.MODEL: "Cosine of the experts' task vectors over every layer that two of them have",
 }
 
 
@@ -56,16 +55,16 @@ class SubspacesPanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        explain(self, tr("Subspace"))
+        explain(self, "Subspace")
         looks: dict[Hashable, tuple[str, str]]
-        looks = {look: (sentence_case(tr(look.value)), tr(_TIPS[look])) for look in Look}
-        self.look = Choice(tr("What is compared"), looks, self)
+        looks = {look: (sentence_case(look.value), _TIPS[look]) for look in Look}
+        self.look = Choice("What is compared", looks, self)
         self.look.chosen.connect(self.refresh)
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
         self.alignment = AlignmentPlot()
         self._add(self.alignment)
-        label = QLabel(tr("&Compare"), self)
+        label = QLabel("&Compare", self)
         label.setBuddy(self.look)
         head = QHBoxLayout()
         head.setContentsMargins(8, 6, 8, 0)
@@ -83,12 +82,12 @@ class SubspacesPanel(LayerPanel):
     @cached_property
     def overlap(self) -> ExpertMatrixPlot:
         """Of the experts' leading directions."""
-        return self._add(ExpertMatrixPlot(tr("Overlap of the experts' leading directions")))
+        return self._add(ExpertMatrixPlot("Overlap of the experts' leading directions"))
 
     @cached_property
     def cosines(self) -> ExpertMatrixPlot:
         """Of the experts' task vectors, in one layer or over the model."""
-        return self._add(ExpertMatrixPlot(tr("Cosines of the experts' task vectors")))
+        return self._add(ExpertMatrixPlot("Cosines of the experts' task vectors"))
 
     @property
     def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
@@ -106,7 +105,7 @@ class SubspacesPanel(LayerPanel):
         if self.look.current is Look.MODEL:
             self._show_model()
         elif row is None:
-            self.plot.clear(tr("Select a layer to compare directions."))
+            self.plot.clear("Select a layer to compare directions.")
         elif self.look.current is Look.COSINES:
             self._show_cosines(row)
         else:
@@ -123,43 +122,38 @@ class SubspacesPanel(LayerPanel):
         found = session.results.findings.get(LayerSubspaces, row.name, session.draft.recipe_key())
         if found is not None:
             self.alignment.show_alignment(found)
-            caption = tr(
-                "{count} of {all} directions of each; two random subspaces would share "
-                "{share:.2f}.",
-                count=found.rank,
-                all=min(row.shape),
-                share=found.rank / row.shape[row.transposed],
+            caption = (
+                f"{found.rank} of {min(row.shape)} directions of each; two random subspaces would "
+                f"share {found.rank / row.shape[row.transposed]:.2f}."
             )
             self.overlap.show_matrix(
-                row.name, found.experts, found.overlap, meaning=tr("overlap"), caption=caption
+                row.name, found.experts, found.overlap, meaning="overlap", caption=caption
             )
         elif not session.layers.has_spectrum(row):
-            self.plot.clear(tr("No directions: {reason}.", reason=told(row.reason)))
+            self.plot.clear(f"No directions: {row.reason}.")
         elif session.must_learn:
-            self.plot.clear(tr(LEARNS_FIRST))
+            self.plot.clear(LEARNS_FIRST)
 
     def _show_cosines(self, row: PlanRow) -> None:
         statistics = self.session.layers.statistics.get(row.name)
         if statistics is None or statistics.cosines is None:
-            self.cosines.clear(tr("The cosines appear here once the experts are compared."))
+            self.cosines.clear("The cosines appear here once the experts are compared.")
             return
         names = tuple(statistics.energies)
-        self.cosines.show_matrix(row.name, names, statistics.cosines, meaning=tr("cosine"))
+        self.cosines.show_matrix(row.name, names, statistics.cosines, meaning="cosine")
 
     def _show_model(self) -> None:
         session = self.session
         known = [s for s in session.layers.statistics.values() if s.cosines is not None]
         if not known:
-            self.cosines.clear(tr("The cosines appear here once the experts are compared."))
+            self.cosines.clear("The cosines appear here once the experts are compared.")
             return
         names = session.draft.inputs.names
         complete = session.layers.is_analysed
         caption = (
             counted(len(known), "Over %n tensor.", "Over %n tensors.")
             if complete
-            else tr("Still comparing.")
+            else "Still comparing."
         )
         values = model_cosines(known, names)
-        self.cosines.show_matrix(
-            tr("Whole model"), names, values, meaning=tr("cosine"), caption=caption
-        )
+        self.cosines.show_matrix("Whole model", names, values, meaning="cosine", caption=caption)

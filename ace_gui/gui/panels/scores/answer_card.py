@@ -14,7 +14,6 @@ from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.words import local, tr
 
 MOST: Final = 6
 """Labels whose shares are shown."""
@@ -31,14 +30,14 @@ class AnswerCard(QWidget):
         self.bars = NamedBars(self)
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
-        self.text.setAccessibleName(tr("What the model writes: {role}", role=tr(role)))
+        self.text.setAccessibleName(f"What the model writes: {role}")
         self.state = muted_label("", self)
         self.error = plain_label("", self)
         self.error.setProperty("kind", "bad")
         head = QHBoxLayout()
         head.setSpacing(8)
         head.addWidget(self.swatch)
-        head.addWidget(heading(sentence_case(tr(role)), self))
+        head.addWidget(heading(sentence_case(role), self))
         head.addWidget(self.title, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
@@ -64,7 +63,7 @@ class AnswerCard(QWidget):
         self.error.setText("" if said is None else plain(said.error))
         self.error.setVisible(bool(said is not None and said.error))
         waits = said is not None and not said.is_done
-        self.state.setText(tr("writing …") if text else tr("loading the model …"))
+        self.state.setText("writing …" if text else "loading the model …")
         self.state.setVisible(waits)
 
     def _write(self, text: str) -> None:
@@ -82,7 +81,7 @@ class AnswerCard(QWidget):
 def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
     """The likeliest labels, the first of them in strong."""
     return [
-        Bar(label, share, local(f"{100 * share:.1f} %"), strong=place == 0)
+        Bar(label, share, f"{100 * share:.1f} %", strong=place == 0)
         for place, (label, share) in enumerate(shares[:MOST])
     ]
 

@@ -13,7 +13,6 @@ from ace_gui.gui.panels.scores.example_picture import image_of, paint_picture
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import tr
 
 _Index = QModelIndex | QPersistentModelIndex
 _PICTURE: Final = 64.0  # px
@@ -84,7 +83,7 @@ class ExampleCell(QStyledItemDelegate):
         if example.label:
             used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text) + 12
         rest = low.adjusted(used, 0, 0, 0)
-        whose = tr("merge") if self.merge_is_wrong else listed.other_model
+        whose = "merge" if self.merge_is_wrong else listed.other_model
         ink = theme.bad if self.merge_is_wrong else theme.text2
         write(painter, rest, f"{whose}: {self._answer(listed)}", face(Face.CAPTION), ink)
 

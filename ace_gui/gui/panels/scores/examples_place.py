@@ -40,16 +40,15 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.words import later, tr
 
 VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-TITLES: Final = (later("Lost"), later("Gained"), later("Both wrong"))
+TITLES: Final = ("Lost", "Gained", "Both wrong")
 _TIPS: Final = (
-    later("The other model is right, and the merge is wrong"),
-    later("The merge is right, and the other model is wrong"),
-    later("Neither is right"),
+    "The other model is right, and the merge is wrong",
+    "The merge is right, and the other model is wrong",
+    "Neither is right",
 )
-NOTHING: Final = later(
+NOTHING: Final = (
     "Which examples the merge gets wrong that the expert had right, and the other way round."
 )
 _ALL: Final = ""
@@ -65,21 +64,21 @@ class ExamplesPlace(QWidget):
         super().__init__(parent)
         self._session, self._scoring = session, scoring
         self._asked: tuple[object, ...] | None = None
-        self.against = Segments(tr("What the merge is compared with"), self)
-        self.against.add(tr("Against the experts"), tr("Each task's own expert"))
-        self.against.add(tr("Against the base"), tr("The base model"))
-        self.verdict = Segments(tr("What became of the examples"), self)
+        self.against = Segments("What the merge is compared with", self)
+        self.against.add("Against the experts", "Each task's own expert")
+        self.against.add("Against the base", "The base model")
+        self.verdict = Segments("What became of the examples", self)
         for title, tip in zip(TITLES, _TIPS, strict=True):
-            self.verdict.add(tr(title), tr(tip))
-        self.merge = Choice(tr("Merge that is looked at"), {"": (tr("no merge yet"), "")})
-        self.task = Choice(tr("Task"), {_ALL: (tr("All tasks"), "")})
+            self.verdict.add(title, tip)
+        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
+        self.task = Choice("Task", {_ALL: ("All tasks", "")})
         self.model = ExamplesModel(self)
         self.cell = ExampleCell(self)
         self.list = self._make_list()
         self.detail = ExampleDetail()
         self.detail.try_button.clicked.connect(lambda _=False: self._try())
         self.note = muted_label("", self)
-        self.empty = EmptyState(tr(NOTHING), self._make_button())
+        self.empty = EmptyState(NOTHING, self._make_button())
         self._stack = QStackedLayout(self)
         self._stack.addWidget(card(self.empty))
         self._stack.addWidget(self._make_page())
@@ -95,18 +94,16 @@ class ExamplesPlace(QWidget):
         self.refresh()
 
     def _make_button(self) -> QPushButton:
-        self.compare_button = QPushButton(tr("Compare the answers"), self)
+        self.compare_button = QPushButton("Compare the answers", self)
         self.compare_button.setProperty("kind", "tinted")
         self.compare_button.setFont(face(Face.STRONG))
-        self.compare_button.setAccessibleName(
-            tr("Compare the answers of the merge and the experts")
-        )
+        self.compare_button.setAccessibleName("Compare the answers of the merge and the experts")
         self.compare_button.clicked.connect(lambda _=False: self._ask())
         return self.compare_button
 
     def _make_list(self) -> QListView:
         view = QListView(self)
-        view.setAccessibleName(tr("Examples"))
+        view.setAccessibleName("Examples")
         view.setModel(self.model)
         view.setItemDelegate(self.cell)
         view.setResizeMode(QListView.ResizeMode.Adjust)
@@ -183,20 +180,16 @@ class ExamplesPlace(QWidget):
         chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
         for place, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
             count = sum(each.counts[verdict] for each in chosen)
-            self.verdict.set_title(place, f"{tr(title)} {count}")
+            self.verdict.set_title(place, f"{title} {count}")
         verdict = VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is not Verdict.GAINED
-        other = tr("base") if self.with_base else ""
+        other = "base" if self.with_base else ""
         listed = [*chain(*listed_examples(self._session, chosen, verdict, other))]
         self._show_listed(listed)
         count = sum(each.counts[verdict] for each in chosen)
-        some = (
-            tr("The first {count} of {total} are shown.", count=len(listed), total=count)
-            if len(listed) < count
-            else ""
-        )
+        some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
         losses = all(each.metric.value in LOSSES for each in chosen)
-        rule = tr("Lost is where the loss grew most.") if losses else _rule(verdict, self.with_base)
+        rule = "Lost is where the loss grew most." if losses else _rule(verdict, self.with_base)
         self.note.setText(f"{some} {rule}".lstrip())
 
     def _show_listed(self, listed: list[ListedExample]) -> None:
@@ -216,21 +209,19 @@ class ExamplesPlace(QWidget):
     def _offer(self) -> None:
         merges: dict[Hashable, tuple[str, str]]
         merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(merges or {"": (tr("no merge yet"), tr("Merge first"))})
-        tasks: dict[Hashable, tuple[str, str]] = {
-            _ALL: (tr("All tasks"), tr("Examples of every task"))
-        }
+        self.merge.offer(merges or {"": ("no merge yet", "Merge first")})
+        tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "Examples of every task")}
         tasks |= {t.title: (plain(t.title), "") for t in self._session.draft.inputs.tasks}
         self.task.offer(tasks)
 
     def _say_why_empty(self) -> None:
         scoring, merge = self._scoring, self.merge.current
-        why = scoring.obstacle or ("" if merge else tr("Merge first."))
+        why = scoring.obstacle or ("" if merge else "Merge first.")
         running = scoring.is_running
-        self.empty.say(tr("Comparing the answers …") if running else f"{tr(NOTHING)} {why}")
+        self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
         self.compare_button.setEnabled(not why)
         self.compare_button.setToolTip(
-            why or tr("Ask both models where their answers are not known yet")
+            why or "Ask both models where their answers are not known yet"
         )
 
     def _show_detail(self) -> None:
@@ -251,16 +242,14 @@ class ExampleDetail(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.title = heading(tr("Example"), self)
+        self.title = heading("Example", self)
         self.picture = ExamplePicture(_LARGE, self)
         self.text = plain_label("", self)
         self.answers = secondary_label("", self)
         self.place = muted_label("", self)
-        self.try_button = QPushButton(tr("Try it"), self)
-        self.try_button.setAccessibleName(tr("Try the models on this example"))
-        self.try_button.setToolTip(
-            tr("See what base, expert and merge say to it, with probabilities")
-        )
+        self.try_button = QPushButton("Try it", self)
+        self.try_button.setAccessibleName("Try the models on this example")
+        self.try_button.setToolTip("See what base, expert and merge say to it, with probabilities")
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         column = QVBoxLayout(self)
@@ -277,16 +266,16 @@ class ExampleDetail(QWidget):
         for widget in (self.picture, self.text, self.answers, self.place, self.try_button):
             widget.setVisible(listed is not None)
         if listed is None:
-            self.title.setText(tr("Choose an example"))
+            self.title.setText("Choose an example")
             return
         example, found = listed.found.example, listed.found
         self.title.setText(plain(listed.task))
         self.picture.show_picture(example.picture, listed.words)
         self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
         self.text.setVisible(bool(example.texts))
-        lines = [tr("should be: {label}", label=example.label)] if example.label else []
+        lines = [f"should be: {example.label}"] if example.label else []
         lines += [
-            tr("merge: {answer}", answer=found.answer),
+            f"merge: {found.answer}",
             f"{listed.other_model}: {found.other}",
         ]
         self.answers.setText(plain("\n".join(lines)))
@@ -295,9 +284,9 @@ class ExampleDetail(QWidget):
 
 def _rule(verdict: Verdict, with_base: bool) -> str:
     return {
-        Verdict.LOST: tr("The truth, and below it what the merge says."),
-        Verdict.GAINED: tr("The truth, and below it what the base says.")
+        Verdict.LOST: "The truth, and below it what the merge says.",
+        Verdict.GAINED: "The truth, and below it what the base says."
         if with_base
-        else tr("The truth, and below it what the expert says."),
-        Verdict.BOTH_WRONG: tr("The truth, and below it what the merge says."),
+        else "The truth, and below it what the expert says.",
+        Verdict.BOTH_WRONG: "The truth, and below it what the merge says.",
     }[verdict]

@@ -20,7 +20,6 @@ from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, secondary_label
-from ace_gui.gui.words import tr
 
 _VERDICTS: Final = (Verdict.LOST, Verdict.GAINED)
 _TEXTS: Final = 2  # rows, where examples are no pictures
@@ -33,22 +32,22 @@ class ExamplesStrip(QWidget):
         super().__init__()
         self._session, self._scoring = session, scoring
         self._store: Path | None = None
-        self.verdict = Segments(tr("What became of the examples"), self)
+        self.verdict = Segments("What became of the examples", self)
         for title, tip in (
-            (tr("Lost"), tr("The other model is right, and the merge is wrong")),
-            (tr("Gained"), tr("The merge is right, and the other model is wrong")),
+            ("Lost", "The other model is right, and the merge is wrong"),
+            ("Gained", "The merge is right, and the other model is wrong"),
         ):
             self.verdict.add(title, tip)
         self.note = secondary_label("", self)
-        self.ask = self._button(tr("Compare the answers"), self._compare)
-        self.all = self._button(tr("Show all"), show_all)
-        self.all.setAccessibleName(tr("Show all examples"))
+        self.ask = self._button("Compare the answers", self._compare)
+        self.all = self._button("Show all", show_all)
+        self.all.setAccessibleName("Show all examples")
         self.model = ExamplesModel(self)
         self.cell = ExampleCell(self)
         self.list = self._make_list()
         head = QHBoxLayout()
         head.setSpacing(12)
-        head.addWidget(heading(tr("Examples"), self))
+        head.addWidget(heading("Examples", self))
         head.addWidget(self.verdict)
         head.addWidget(self.note, 1)
         head.addWidget(self.ask)
@@ -74,19 +73,19 @@ class ExamplesStrip(QWidget):
             widget.setVisible(bool(found))
         self.ask.setVisible(not found)
         if not found:
-            why = self._scoring.obstacle or ("" if self._store is not None else tr("Merge first."))
+            why = self._scoring.obstacle or ("" if self._store is not None else "Merge first.")
             self.ask.setEnabled(not why and not self._scoring.is_running)
-            self.ask.setToolTip(why or tr("Ask both models where their answers are not known yet"))
-            self.note.setText(tr("What the merge gets wrong that the experts had right."))
+            self.ask.setToolTip(why or "Ask both models where their answers are not known yet")
+            self.note.setText("What the merge gets wrong that the experts had right.")
             return
         for place, verdict in enumerate(_VERDICTS):
             count = sum(each.counts[verdict] for each in found.values())
-            title = tr("Lost") if verdict is Verdict.LOST else tr("Gained")
+            title = "Lost" if verdict is Verdict.LOST else "Gained"
             self.verdict.set_title(place, f"{title} {count}")
         verdict = _VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is Verdict.LOST
-        lost = tr("The truth, and below it what the merge says.")
-        gained = tr("The truth, and below it what the expert says.")
+        lost = "The truth, and below it what the merge says."
+        gained = "The truth, and below it what the expert says."
         self.note.setText(lost if verdict is Verdict.LOST else gained)
         self._show(listed_examples(self._session, found.values(), verdict))
 
@@ -123,7 +122,7 @@ class ExamplesStrip(QWidget):
 
     def _make_list(self) -> QListView:
         view = QListView(self)
-        view.setAccessibleName(tr("Examples"))
+        view.setAccessibleName("Examples")
         view.setModel(self.model)
         view.setItemDelegate(self.cell)
         view.setSelectionMode(QListView.SelectionMode.NoSelection)

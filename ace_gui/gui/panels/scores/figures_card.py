@@ -18,13 +18,11 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
-from ace_gui.gui.words import later, tr
 
-NOTE: Final = later(
+NOTE: Final = (
     "Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; "
     "gained: the other way round."
 )
@@ -39,8 +37,8 @@ class FiguresCard(QWidget):
         self._by_hand = False
         self.model = TaskFiguresModel(self)
         self.table = self._make_table()
-        self.first = Choice(tr("First model of the test"), {"": ("–", "")})
-        self.second = Choice(tr("Second model of the test"), {"": ("–", "")})
+        self.first = Choice("First model of the test", {"": ("–", "")})
+        self.second = Choice("Second model of the test", {"": ("–", "")})
         self.test = secondary_label("", self)
         for box in (self.first, self.second):
             box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -52,22 +50,22 @@ class FiguresCard(QWidget):
         pair = QHBoxLayout()
         pair.setSpacing(8)
         pair.addWidget(self.first, 1)
-        pair.addWidget(muted_label(tr("against"), self))
+        pair.addWidget(muted_label("against", self))
         pair.addWidget(self.second, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(8)
-        column.addWidget(heading(tr("Figures"), self))
+        column.addWidget(heading("Figures", self))
         column.addWidget(self.table)
-        column.addWidget(muted_label(tr(NOTE), self))
-        column.addWidget(heading(tr("Is the difference chance?"), self))
+        column.addWidget(muted_label(NOTE, self))
+        column.addWidget(heading("Is the difference chance?", self))
         column.addLayout(pair)
         column.addWidget(self.test)
         column.addStretch(1)
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        table.setAccessibleName(tr("Figures of the merge, task by task"))
+        table.setAccessibleName("Figures of the merge, task by task")
         table.setModel(self.model)
         plain_rows(table, padding=12)
         table.setWordWrap(False)
@@ -80,12 +78,12 @@ class FiguresCard(QWidget):
             lambda letters: header.setMinimumSectionSize(letters.horizontalAdvance("100 %") + 16),
         )
         header.setSectionsMovable(False)
-        copy = QAction(tr("Copy table"), table)
+        copy = QAction("Copy table", table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(lambda: copy_table(self.model.columns()))
-        save = QAction(tr("Save table…"), table)
-        save.triggered.connect(lambda: save_table(self, tr("Scores"), self.model.columns()))
+        save = QAction("Save table…", table)
+        save.triggered.connect(lambda: save_table(self, "Scores", self.model.columns()))
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         table.addActions([copy, save])
         return table
@@ -124,10 +122,10 @@ class FiguresCard(QWidget):
         known = self._session.results.scores
         a, b = self.first.current, self.second.current
         if a == b:
-            self.test.setText(tr("Choose two different models."))
+            self.test.setText("Choose two different models.")
             return
         one, two = known.line(a), known.line(b)
         pairs = [(one[task], two[task]) for task in one if task in two]
         metrics = [score.metric for score, _ in pairs]
         titles = self.first.currentText(), self.second.currentText()
-        self.test.setText(told(in_words(paired(pairs), *titles, metrics)))
+        self.test.setText(in_words(paired(pairs), *titles, metrics))

@@ -16,7 +16,6 @@ from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import clear_layout
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import tr
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -56,11 +55,11 @@ class RangeRows(QWidget):
 
     def _add(self, place: int, field: FieldInfo, value: ParameterValue | None) -> None:
         tick = QCheckBox(field.label, self)
-        tick.setAccessibleName(tr("Search {label}", label=field.label))
+        tick.setAccessibleName(f"Search {field.label}")
         tick.setToolTip(tooltip(field.help))
         low, high = _usual_range(field, field.default if value is None else value)
         boxes = []
-        for end, number in ((tr("from"), low), (tr("to"), high)):
+        for end, number in (("from", low), ("to", high)):
             box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
             box.setAccessibleName(f"{field.label}, {end}")
             box.set_value(number)
@@ -72,7 +71,7 @@ class RangeRows(QWidget):
         tick.toggled.connect(lambda _: self.changed.emit())
         self._grid.addWidget(tick, place, 0)
         self._grid.addWidget(boxes[0], place, 1)
-        self._grid.addWidget(muted_label(tr("to"), self), place, 2)
+        self._grid.addWidget(muted_label("to", self), place, 2)
         self._grid.addWidget(boxes[1], place, 3)
         self.rows[field.name] = tick, boxes[0], boxes[1]
 
@@ -89,9 +88,9 @@ class RangeRows(QWidget):
     def fault(self) -> str:
         """What is wrong with the ranges; empty where they can be searched."""
         if not self.ranges:
-            return tr("Tick a parameter.")
+            return "Tick a parameter."
         wrong = [each.name for each in self.ranges if not each.low < each.high]
-        return tr("The range of {wrong} is empty.", wrong=wrong[0]) if wrong else ""
+        return f"The range of {wrong[0]} is empty." if wrong else ""
 
 
 def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]:

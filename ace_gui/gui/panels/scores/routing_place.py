@@ -10,8 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.scored.routes import TaskRoutes
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.routing_operation import RoutingOperation
-from ace_gui.gui.numbers import human_bytes
 from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
@@ -21,12 +21,11 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.words import later, tr
 
 LIMIT: Final = 100
 """Examples of each task: enough to see a share to a few hundredths."""
 
-WHAT: Final = later(
+WHAT: Final = (
     "Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here the "
     "recipe's tasks are answered, and every row says in what shares the experts took part."
 )
@@ -40,15 +39,15 @@ class RoutingPlace(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._routing = session, routing
-        self.merge = Choice(tr("Merge whose routes are shown"), _none())
-        self.button = QPushButton(tr("Look"))
+        self.merge = Choice("Merge whose routes are shown", _none())
+        self.button = QPushButton("Look")
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.said = plain_label("", self)
         self.cost = secondary_label("", self)
-        self.tasks = FigureSheet(tr("Shares of the experts by task"), self, kind="task")
-        self.task = Choice(tr("Task whose layers are shown"), {"": ("–", "")})
-        self.layers = FigureSheet(tr("Shares of the experts by layer"), self, kind="layer")
+        self.tasks = FigureSheet("Shares of the experts by task", self, kind="task")
+        self.task = Choice("Task whose layers are shown", {"": ("–", "")})
+        self.layers = FigureSheet("Shares of the experts by layer", self, kind="layer")
         self._lay_out()
         self.button.clicked.connect(lambda _=False: self._press())
         self.task.chosen.connect(self._show_layers)
@@ -60,14 +59,14 @@ class RoutingPlace(QWidget):
     def _lay_out(self) -> None:
         head, row = QWidget(), QHBoxLayout()
         row.setSpacing(12)
-        row.addWidget(heading(tr("Routing"), head), 1)
+        row.addWidget(heading("Routing", head), 1)
         row.addWidget(self.merge)
         row.addWidget(self.button)
         column = QVBoxLayout(head)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(8)
         column.addLayout(row)
-        for widget in (secondary_label(tr(WHAT), head), self.said, self.cost):
+        for widget in (secondary_label(WHAT, head), self.said, self.cost):
             column.addWidget(widget)
         column.addStretch(1)
         below = QWidget()
@@ -107,8 +106,8 @@ class RoutingPlace(QWidget):
         options = {each.key: (each.title, each.title) for each in reversed(merges)}
         self.merge.offer(options or _none())
         running, why = routing.is_running, routing.obstacle
-        self.button.setText(tr("Stop") if running else tr("Look"))
-        self.button.setAccessibleName(tr("Stop looking") if running else tr("Look at the routes"))
+        self.button.setText("Stop" if running else "Look")
+        self.button.setAccessibleName("Stop looking" if running else "Look at the routes")
         self.button.setEnabled(running or not why)
         self.button.setToolTip("" if running else tooltip(why))
         routes = routing.routes or ()
@@ -127,14 +126,10 @@ class RoutingPlace(QWidget):
         if routes is None:
             return ""
         if not routes:
-            return tr("This merge has no router.")
+            return "This merge has no router."
         own = [each for each in routes if each.owner in each.experts]
         most = [each for each in own if _largest(each) == each.owner]
-        return tr(
-            "{right} of {all} tasks go most of all to their own expert.",
-            right=len(most),
-            all=len(own),
-        )
+        return f"{len(most)} of {len(own)} tasks go most of all to their own expert."
 
     def _show_layers(self) -> None:
         routes = self._routing.routes or ()
@@ -153,7 +148,7 @@ class RoutingPlace(QWidget):
 
 
 def _none() -> dict[Hashable, tuple[str, str]]:
-    return {"": (tr("no merge with a router"), "")}
+    return {"": ("no merge with a router", "")}
 
 
 def _largest(each: TaskRoutes) -> str:
@@ -161,7 +156,7 @@ def _largest(each: TaskRoutes) -> str:
 
 
 def _sheet(routes: Sequence[TaskRoutes]) -> tuple[Sequence[str], list[FigureRow]]:
-    tip = tr("The share of each expert in the mean over the layers and the examples.")
+    tip = "The share of each expert in the mean over the layers and the examples."
     rows = [FigureRow(title=e.task, tip=tip, values=e.mean_T, percent=True) for e in routes]
     return (routes[0].experts if routes else ()), rows
 
@@ -174,11 +169,7 @@ def _cost(routes: Sequence[TaskRoutes]) -> str:
         1000 * sum(getattr(each, name) * each.n for each in routes) / count
         for name in ("seconds", "plain_seconds")
     )
-    return tr(
-        "The modules take {bytes} beside the weights, and an example {own:.1f} ms instead of "
-        "{bare:.1f} ms without them, of {count} examples.",
-        bytes=human_bytes(routes[0].module_bytes),
-        own=own,
-        bare=bare,
-        count=count,
+    return (
+        f"The modules take {human_bytes(routes[0].module_bytes)} beside the weights, and an "
+        f"example {own:.1f} ms instead of {bare:.1f} ms without them, of {count} examples."
     )

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import tr
 
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
 _WIDEST: Final = 150.0  # px of a name
@@ -36,7 +35,7 @@ class ScoreLine(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._marks: tuple[Mark, ...] = ()
-        self.setAccessibleName(tr("Mean scores"))
+        self.setAccessibleName("Mean scores")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_marks(self, marks: Sequence[Mark]) -> None:

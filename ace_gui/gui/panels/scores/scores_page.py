@@ -19,19 +19,18 @@ from ace_gui.gui.panels.scores.try_place import TryPlace
 from ace_gui.gui.panels.scores.tune_place import TunePlace
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.words import later, tr
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE, ROUTING = range(6)
 PLACES: Final = (  # title and tip, in this order
-    (later("Tasks"), later("Data that the models are tried on, and how they are read")),
-    (later("Scores"), later("How good base, experts and merges are at the tasks")),
-    (later("Examples"), later("Which examples a merge lost and gained")),
+    ("Tasks", "Data that the models are tried on, and how they are read"),
+    ("Scores", "How good base, experts and merges are at the tasks"),
+    ("Examples", "Which examples a merge lost and gained"),
     (
-        later("Try it"),
-        later("Type a text or drop a picture, and see what base, expert and merge say to it"),
+        "Try it",
+        "Type a text or drop a picture, and see what base, expert and merge say to it",
     ),
-    (later("Tune"), later("Look for values of parameters by trying them on half of the data")),
-    (later("Routing"), later("Which expert a merge with a router takes for which examples")),
+    ("Tune", "Look for values of parameters by trying them on half of the data"),
+    ("Routing", "Which expert a merge with a router takes for which examples"),
 )
 
 
@@ -51,7 +50,7 @@ class ScoresPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._scoring = scoring
-        self.tabs = LazyTabs(tr("Places of the scores"), self)
+        self.tabs = LazyTabs("Places of the scores", self)
         makers: tuple[Callable[[], QWidget], ...] = (
             lambda: TasksPlace(session, scoring),
             lambda: ScoresPlace(
@@ -66,7 +65,7 @@ class ScoresPage(QWidget):
             lambda: RoutingPlace(session, scoring.routing),
         )
         for (title, tip), make in zip(PLACES, makers, strict=True):
-            self.tabs.add(tr(title), tr(tip), make)
+            self.tabs.add(title, tip, make)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs)

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.panels.scores.examples_strip import ExamplesStrip
 from ace_gui.gui.panels.scores.figures_card import FiguresCard
@@ -32,18 +33,16 @@ from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.found.score_figures import Figure, TaskFigures, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.words import counted, later, tr
 
 _HIGH: Final = 44  # lines of text, in less there is no row of examples
 REFRESH: Final = 100  # ms between two repaints while scores come in
-NO_TASKS: Final = later("There are no tasks yet: add data that the models can be tried on.")
-NO_SCORES: Final = later(
+NO_TASKS: Final = "There are no tasks yet: add data that the models can be tried on."
+NO_SCORES: Final = (
     "The models have not been tried on the tasks yet. Base, experts and every finished merge are "
     "tried one after another, in the background."
 )
@@ -67,15 +66,15 @@ class ScoresPlace(QWidget):
         self.title = plain_label("", self)
         self.title.setFont(face(Face.TITLE))
         self.note = secondary_label("", self)
-        self.merge = Choice(tr("Merge that is looked at"), {"": (tr("no merge yet"), "")})
+        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
         self.merge.chosen.connect(self.refresh)
         self.evaluate = EvaluateButton(session, scoring)
         self.line = ScoreLine(self)
         self.bars = ScoreBarsPlot()
         self.figures = FiguresCard(session)
         self.examples = ExamplesStrip(session, scoring, show_examples)
-        self.no_tasks = EmptyState(tr(NO_TASKS), _button(tr("Add data…"), add_data))
-        self.no_scores = EmptyState(tr(NO_SCORES), EvaluateButton(session, scoring))
+        self.no_tasks = EmptyState(NO_TASKS, _button("Add data…", add_data))
+        self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
         self._stack = QStackedLayout(self)
         for page in (card(self.no_tasks), card(self.no_scores), self._make_page()):
             self._stack.addWidget(page)
@@ -107,7 +106,7 @@ class ScoresPlace(QWidget):
         below.setChildrenCollapsible(False)
         below.setHandleWidth(GAP)
         below.addWidget(card(PlotWithTable(self.bars, self.bars.columns)))
-        scroll = scroll_area(tr("Figures of the merge"))
+        scroll = scroll_area("Figures of the merge")
         scroll.setWidget(self.figures)
         below.addWidget(card(scroll))
         below.setSizes([520, 560])  # so that the table is whole in a window of 1440 px
@@ -168,15 +167,15 @@ class ScoresPlace(QWidget):
     def _others(self) -> list[Model]:
         """Every model that has scores, the experts as one."""
         known = self._session.results.scores.models
-        all_of = [Model(key=BASE, title=tr("base")), *merges_of(self._session)]
-        return [m for m in (*all_of, Model(key=EXPERTS, title=tr("experts"))) if m.key in known]
+        all_of = [Model(key=BASE, title="base"), *merges_of(self._session)]
+        return [m for m in (*all_of, Model(key=EXPERTS, title="experts")) if m.key in known]
 
     def _offer_merges(self) -> None:
         """A merge that is new is looked at; before there is one, base and experts are."""
         merges = merges_of(self._session)
         options: dict[Hashable, tuple[str, str]]
         options = {each.key: (each.title, each.title) for each in reversed(merges)}
-        self.merge.offer(options or {"": (tr("no merge yet"), tr("Merge, and evaluate again"))})
+        self.merge.offer(options or {"": ("no merge yet", "Merge, and evaluate again")})
         self.merge.setEnabled(len(merges) > 1)
         run = self._session.results.merge
         current = str(run.store) if run is not None and run.finished is not None else ""
@@ -196,19 +195,11 @@ class ScoresPlace(QWidget):
         known, model = self._session.results.scores, self.merge.current
         share = known.mean(model).normalised
         if model not in known.models:
-            text = (
-                tr("This merge has not been tried yet")
-                if model
-                else tr("No merge has been tried yet")
-            )
+            text = "This merge has not been tried yet" if model else "No merge has been tried yet"
             self.title.setText(text)
         elif share is not None and known.is_complete(model):
             self.title.setText(
-                tr(
-                    "{merge} keeps {share:.0f} % of what the experts reach",
-                    merge=self.merge_title,
-                    share=100 * share,
-                )
+                f"{self.merge_title} keeps {100 * share:.0f} % of what the experts reach"
             )
         else:
             self.title.setText(self.merge_title)
@@ -227,9 +218,9 @@ class ScoresPlace(QWidget):
             return
         shares = any(row.metric in _UNBOUNDED for row in rows) and len(rows) > 1
         metrics = {row.metric for row in rows}
-        quantity = tr("share of the expert's score") if shares else _one_of(metrics)
+        quantity = "share of the expert's score" if shares else _one_of(metrics)
         groups = [self._group(row, shares=shares) for row in rows]
-        self.bars.show_scores(groups, self.merge_title or tr("merged"), quantity)
+        self.bars.show_scores(groups, self.merge_title or "merged", quantity)
 
     def _group(self, row: TaskFigures, *, shares: bool) -> ScoreGroup:
         bars = (row.base, row.merge, row.expert)
@@ -266,12 +257,12 @@ class EvaluateButton(ProgressButton):
         if self._scoring.is_running:
             known = progress is not None and progress.state is State.SCORING and progress.total
             share = progress.done / progress.total if progress is not None and known else 0.0
-            self.show_progress(share, tr("{share:.0f} % · press to stop", share=100 * share))
+            self.show_progress(share, f"{100 * share:.0f} % · press to stop")
             self.setEnabled(True)
             self.setToolTip(progress.title if progress is not None and known else "")
             return
         why = self._scoring.obstacle
-        self.show_action(tr("Evaluate"), why or tr("Try base, experts and every finished merge"))
+        self.show_action("Evaluate", why or "Try base, experts and every finished merge")
         self.setEnabled(not why)
 
     def _press(self) -> None:
@@ -293,17 +284,13 @@ def _note(rows: list[TaskFigures]) -> str:
     counts = {row.n for row in tasks}
     total = sum(row.n for row in tasks)
     if len(counts) > 1:
-        note = tr("{count} tasks, {total} examples in all", count=len(tasks), total=total)
+        note = f"{len(tasks)} tasks, {total} examples in all"
     else:
         note = counted(max(counts, default=0), "example", "examples")
-        note = tr("{count} tasks × {each}", count=len(tasks), each=note) if len(tasks) > 1 else note
+        note = f"{len(tasks)} tasks × {note}" if len(tasks) > 1 else note
     mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
-    return (
-        tr("{note}; a mean is good to ± {mean:.2g}", note=note, mean=mean)
-        if isfinite(mean)
-        else note
-    )
+    return f"{note}; a mean is good to ± {mean:.2g}" if isfinite(mean) else note
 
 
 def _one_of(metrics: set[str]) -> str:
-    return told(metrics.pop()) if len(metrics) == 1 else tr("score")
+    return metrics.pop() if len(metrics) == 1 else "score"

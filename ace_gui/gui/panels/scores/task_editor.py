@@ -22,20 +22,17 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample, TaskDescribed
+from ace_gui.formatting import counted
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import clear_layout
-from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
-KINDS: Final = later(
-    "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
-)
-_NOTHING: Final = later("none")
+KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
+_NOTHING: Final = "none"
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
 _LETTERS: Final = 280  # of a text that is shown
@@ -52,27 +49,27 @@ class TaskEditor(QWidget):
         super().__init__(parent)
         self._task: Task | None = None
         self._found: TaskDescribed | None = None
-        self.name = _line(tr("Name of the task"))
+        self.name = _line("Name of the task")
         self.path = ElidedLabel(self)
         self.calibration = ElidedLabel(self)
-        self.choose = QPushButton(tr("Choose…"), self)
+        self.choose = QPushButton("Choose…", self)
         self.choose.setProperty("kind", "link")
-        self.choose.setAccessibleName(tr("Choose calibration inputs"))
-        self.expert = _box(tr("Whose task it is"))
-        self.kind = _box(tr("Kind of task"))
-        self.measure = _box(tr("How answers are scored"))
+        self.choose.setAccessibleName("Choose calibration inputs")
+        self.expert = _box("Whose task it is")
+        self.kind = _box("Kind of task")
+        self.measure = _box("How answers are scored")
         self.limit = QSpinBox()
         self.limit.setRange(0, _MOST)
-        self.limit.setSpecialValueText(tr("all"))
-        self.limit.setAccessibleName(tr("Examples at most, drawn by chance"))
+        self.limit.setSpecialValueText("all")
+        self.limit.setAccessibleName("Examples at most, drawn by chance")
         self.limit.setKeyboardTracking(False)
-        self.labels = _line(tr("Labels, in the order of the head"))
-        self.labels.setPlaceholderText(tr("as the head's config says"))
+        self.labels = _line("Labels, in the order of the head")
+        self.labels.setPlaceholderText("as the head's config says")
         self.fault = plain_label("", self)
         self.fault.setProperty("kind", "bad")
-        self.remove = QPushButton(tr("Remove task"), self)
+        self.remove = QPushButton("Remove task", self)
         self.remove.setProperty("kind", "ghost")
-        self.remove.setAccessibleName(tr("Remove this task"))
+        self.remove.setAccessibleName("Remove this task")
         self.remove.clicked.connect(lambda _=False: self.remove_wanted.emit())
         self.columns: dict[str, QComboBox] = {}
         self._form = QFormLayout()
@@ -83,20 +80,20 @@ class TaskEditor(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(heading(tr("Task"), self), 1)
+        head.addWidget(heading("Task", self), 1)
         head.addWidget(self.remove)
         self._form.setHorizontalSpacing(16)
         policy = QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow
         self._form.setFieldGrowthPolicy(policy)
         for title, field in (
-            (tr("&Name"), self.name),
-            (tr("Data"), self.path),
-            (tr("Calibration"), self._calibration_row()),
-            (tr("&Expert"), self.expert),
-            (tr("&Kind"), self.kind),
-            (tr("&Metric"), self.measure),
-            (tr("Exam&ples"), self.limit),
-            (tr("&Labels"), self.labels),
+            ("&Name", self.name),
+            ("Data", self.path),
+            ("Calibration", self._calibration_row()),
+            ("&Expert", self.expert),
+            ("&Kind", self.kind),
+            ("&Metric", self.measure),
+            ("Exam&ples", self.limit),
+            ("&Labels", self.labels),
         ):
             self._form.addRow(title, field)
         self._shown.setSpacing(10)
@@ -106,22 +103,22 @@ class TaskEditor(QWidget):
         column.addLayout(head)
         column.addWidget(self.fault)
         column.addLayout(self._form)
-        column.addWidget(heading(tr("First examples"), self))
+        column.addWidget(heading("First examples", self))
         column.addWidget(self._count)
         column.addLayout(self._shown)
         column.addStretch(1)
 
     def _calibration_row(self) -> QWidget:
         """Inputs for methods that want data, apart from those that are scored."""
-        tip = tr(
+        tip = (
             "Inputs for methods that learn or measure something; never those that are scored. "
             "Labels are not needed, except for the few methods that say so."
         )
         self.choose.setToolTip(tooltip(tip))
         menu = QMenu(self.choose)
-        menu.addAction(tr("&File…"), self._ask_file)
-        menu.addAction(tr("F&older…"), self._ask_folder)
-        self._without = menu.addAction(tr("&None"), lambda: self._say("calibration", None))
+        menu.addAction("&File…", self._ask_file)
+        menu.addAction("F&older…", self._ask_folder)
+        self._without = menu.addAction("&None", lambda: self._say("calibration", None))
         self.choose.setMenu(menu)
         row = QWidget()
         line = QHBoxLayout(row)
@@ -131,10 +128,10 @@ class TaskEditor(QWidget):
         return row
 
     def _ask_file(self) -> None:
-        ask_files(self, tr("Calibration inputs"), tr(KINDS), DATA, self._calibrate)
+        ask_files(self, "Calibration inputs", KINDS, DATA, self._calibrate)
 
     def _ask_folder(self) -> None:
-        ask_folders(self, tr("Calibration inputs"), DATA, self._calibrate)
+        ask_folders(self, "Calibration inputs", DATA, self._calibrate)
 
     def _calibrate(self, chosen: list[Path]) -> None:
         self._say("calibration", chosen[0])
@@ -163,24 +160,22 @@ class TaskEditor(QWidget):
         if not self.name.hasFocus() or not same:
             self.name.setText(plain(task.title))
         self.path.set_full_text(str(task.data))
-        self.calibration.set_full_text(str(task.calibration or tr(_NOTHING)))
+        self.calibration.set_full_text(str(task.calibration or _NOTHING))
         self._without.setEnabled(task.calibration is not None)
         names = {name: name for name in experts}
-        _offer(self.expert, {tr("of no expert"): None, **names}, owner)
+        _offer(self.expert, {"of no expert": None, **names}, owner)
         kinds = found.kinds if found is not None else ()
         chosen = found.kind if found is not None else task.kind
-        _offer(self.kind, {told(kind.value): kind for kind in _with(kinds, task.kind)}, chosen)
+        _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
         says = (
-            tr("What the model does with the data; guessed.")
+            "What the model does with the data; guessed."
             if task.kind is None
-            else tr("What the model does with the data; as said.")
+            else "What the model does with the data; as said."
         )
         self.kind.setToolTip(tooltip(says))
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
-        _offer(
-            self.measure, {told(each.value): each for each in _with(metrics, task.metric)}, measured
-        )
+        _offer(self.measure, {each.value: each for each in _with(metrics, task.metric)}, measured)
         self.limit.blockSignals(True)
         self.limit.setValue(task.limit or 0)
         self.limit.blockSignals(False)
@@ -200,9 +195,9 @@ class TaskEditor(QWidget):
                 self._form.removeRow(box)
             self.columns = {}
             for place, role in enumerate(roles):
-                box = self.columns[role] = _box(tr("Column: {role}", role=told(role)))
+                box = self.columns[role] = _box(f"Column: {role}")
                 box.activated.connect(lambda _, r=role: self._say_column(r))
-                self._form.insertRow(6 + place, sentence_case(told(role)), box)
+                self._form.insertRow(6 + place, sentence_case(role), box)
         if found is None:
             return
         for role, box in self.columns.items():
@@ -211,19 +206,17 @@ class TaskEditor(QWidget):
             if len(own) > 1:
                 options[", ".join(own)] = tuple(own)
             if role in found.optional or not own:
-                options = {tr(_NOTHING): None, **options}
+                options = {_NOTHING: None, **options}
             _offer(box, options, tuple(own) if len(own) > 1 else own[0] if own else None)
 
     def _show_examples(self) -> None:
         clear_layout(self._shown)
         found = self._found
         if found is None:
-            self._count.setText(tr("Reading the data …"))
+            self._count.setText("Reading the data …")
             return
         self._count.setText(
-            counted(found.count, "example", "examples")
-            if found.count
-            else tr("None could be read.")
+            counted(found.count, "example", "examples") if found.count else "None could be read."
         )
         for example in found.examples:
             self._shown.addWidget(_example_row(example))

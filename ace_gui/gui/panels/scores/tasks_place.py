@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
+from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import swatch
 from ace_gui.gui.panels.scores.score_cells import expert_colour
@@ -28,16 +29,14 @@ from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.words import counted, later, tr
 from ace_gui.recipe.tasks import Task
 
-NO_DATA: Final = later(
+NO_DATA: Final = (
     "A task is data of your own that the models are tried on: a table, a text, or a folder of "
     "pictures by class. Drop it here, or add it."
 )
@@ -52,13 +51,13 @@ class TasksPlace(QWidget):
         self._session, self._scoring = session, scoring
         self.setAcceptDrops(True)
         self.list = QListWidget()
-        self.list.setAccessibleName(tr("Tasks"))
+        self.list.setAccessibleName("Tasks")
         self.list.setIconSize(QSize(10, 10))
         self.list.setSpacing(1)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setItemDelegate(TwoLineCell(self.list))
         self.list.currentRowChanged.connect(lambda _: self._show_task())
-        remove = QAction(tr("Remove task"), self.list)
+        remove = QAction("Remove task", self.list)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         remove.triggered.connect(self._remove)
@@ -67,7 +66,7 @@ class TasksPlace(QWidget):
         self.editor.edited.connect(self._edit)
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
-        self.empty = EmptyState(tr(NO_DATA), self._add_button(tr("Add data…"), "tinted"))
+        self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "tinted"))
         self._stack = QStackedLayout(self)
         self._stack.addWidget(card(self.empty))
         self._stack.addWidget(self._make_columns())
@@ -78,16 +77,16 @@ class TasksPlace(QWidget):
     def _make_columns(self) -> QWidget:
         left = QWidget()
         head = QHBoxLayout()
-        head.addWidget(heading(tr("Tasks"), left), 1)
-        add = self._add_button(tr("Add data…"), "link")
+        head.addWidget(heading("Tasks", left), 1)
+        add = self._add_button("Add data…", "link")
         add.setIcon(icon("add", "accent"))
         head.addWidget(add)
         column = QVBoxLayout(left)
         column.setContentsMargins(8, 6, 8, 8)
         column.addLayout(head)
         column.addWidget(self.list, 1)
-        column.addWidget(muted_label(tr("Tasks are saved with the recipe. Drop data here."), left))
-        scroll = scroll_area(tr("The chosen task"))
+        column.addWidget(muted_label("Tasks are saved with the recipe. Drop data here.", left))
+        scroll = scroll_area("The chosen task")
         scroll.setWidget(self.editor)
         columns = QSplitter(Qt.Orientation.Horizontal)
         columns.setChildrenCollapsible(False)
@@ -102,11 +101,11 @@ class TasksPlace(QWidget):
         button = QPushButton(text, self)
         button.setProperty("kind", kind)
         button.setFont(face(Face.BUTTON))
-        button.setAccessibleName(tr("Add data"))
-        button.setToolTip(tr("Add a task: a file of data, or a folder"))
+        button.setAccessibleName("Add data")
+        button.setToolTip("Add a task: a file of data, or a folder")
         menu = QMenu(button)
-        menu.addAction(tr("&Files…"), self._ask_files)
-        menu.addAction(tr("F&older…"), self._ask_folder)
+        menu.addAction("&Files…", self._ask_files)
+        menu.addAction("F&older…", self._ask_folder)
         button.setMenu(menu)
         return button
 
@@ -171,10 +170,10 @@ class TasksPlace(QWidget):
             self._scoring.remove(self.list.currentRow())
 
     def _ask_files(self) -> None:
-        ask_files(self, tr("Data"), tr(KINDS), DATA, self._scoring.add, many=True)
+        ask_files(self, "Data", KINDS, DATA, self._scoring.add, many=True)
 
     def _ask_folder(self) -> None:
-        title = tr("Data: a folder of pictures by class, or a saved dataset")
+        title = "Data: a folder of pictures by class, or a saved dataset"
         ask_folders(self, title, DATA, self._scoring.add)
 
     # Dropping
@@ -203,8 +202,8 @@ def _data_of(event: QDropEvent) -> list[Path]:
 
 def _said(found: TaskDescribed | None) -> str:
     if found is None:
-        return tr("reading the data …")
+        return "reading the data …"
     if found.fault:
-        return told(found.fault)
+        return found.fault
     kind = found.kind.value if found.kind is not None else ""
-    return f"{told(kind)} · {counted(found.count, 'example', 'examples')}"
+    return f"{kind} · {counted(found.count, 'example', 'examples')}"

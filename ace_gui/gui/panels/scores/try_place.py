@@ -36,11 +36,10 @@ from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between two looks at what is being written
-KINDS: Final = later("Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)")
+KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"
 _OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
 _WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _SIDE: Final = 128  # px
@@ -64,35 +63,35 @@ class TryPlace(QWidget):
         self._session, self._trying = session, trying
         self._given = _Given()
         self.setAcceptDrops(True)
-        self.task = Choice(tr("Task whose answers are wanted"), {"": ("–", "")})
-        self.merge = Choice(tr("Merge that is tried"), {"": (tr("no merge yet"), "")})
+        self.task = Choice("Task whose answers are wanted", {"": ("–", "")})
+        self.merge = Choice("Merge that is tried", {"": ("no merge yet", "")})
         self.text = QPlainTextEdit()
-        self.text.setAccessibleName(tr("Text to try"))
-        self.text.setPlaceholderText(tr("Type a text"))
+        self.text.setAccessibleName("Text to try")
+        self.text.setPlaceholderText("Type a text")
         self.text.setTabChangesFocus(True)
         self.pair = QLineEdit()
-        self.pair.setAccessibleName(tr("Second text, where the task has two"))
-        self.pair.setPlaceholderText(tr("Second text"))
+        self.pair.setAccessibleName("Second text, where the task has two")
+        self.pair.setPlaceholderText("Second text")
         self.picture = ExamplePicture(_SIDE)
-        self.hint = muted_label(tr("Drop a picture here."), self)
-        self.choose = QPushButton(tr("Choose picture…"))
-        self.choose.setAccessibleName(tr("Choose a picture"))
+        self.hint = muted_label("Drop a picture here.", self)
+        self.choose = QPushButton("Choose picture…")
+        self.choose.setAccessibleName("Choose a picture")
         self.seed, self.temperature = QSpinBox(), QDoubleSpinBox()
-        self.button = QPushButton(tr("Try"))
+        self.button = QPushButton("Try")
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.problem = QLabel()
-        self.cards = [AnswerCard(role) for role in (later("base"), later("expert"), later("merge"))]
+        self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
         self._lay_out()
         self._connect()
         self.refresh()
 
     def _lay_out(self) -> None:
         self.seed.setRange(0, 2**31 - 1)
-        self.seed.setAccessibleName(tr("Seed of what is written, the same for every model"))
+        self.seed.setAccessibleName("Seed of what is written, the same for every model")
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
-        self.temperature.setAccessibleName(tr("Temperature; 0: always the likeliest word"))
+        self.temperature.setAccessibleName("Temperature; 0: always the likeliest word")
         self.problem.setProperty("kind", "bad")
         self.problem.setWordWrap(True)
         self.problem.setTextFormat(Qt.TextFormat.PlainText)
@@ -117,14 +116,14 @@ class TryPlace(QWidget):
     def _make_head(self) -> QHBoxLayout:
         head = QHBoxLayout()
         head.setSpacing(8)
-        head.addWidget(muted_label(tr("As"), self))
+        head.addWidget(muted_label("As", self))
         head.addWidget(self.task)
         head.addWidget(self.merge)
         head.addStretch(1)
         self._settings = [
-            QLabel(tr("&Temperature")),
+            QLabel("&Temperature"),
             self.temperature,
-            QLabel(tr("&Seed")),
+            QLabel("&Seed"),
             self.seed,
         ]
         for label, box in (self._settings[:2], self._settings[2:]):
@@ -229,18 +228,16 @@ class TryPlace(QWidget):
         self._start()
 
     def _ask_picture(self) -> None:
-        ask_files(
-            self, tr("Picture"), tr(KINDS), DATA, lambda chosen: self._take_picture(chosen[0])
-        )
+        ask_files(self, "Picture", KINDS, DATA, lambda chosen: self._take_picture(chosen[0]))
 
     @property
     def _obstacle(self) -> str:
         if self.chosen is None:
-            return tr("Add an expert first.")
+            return "Add an expert first."
         needs_text = self.kind not in _OF_PICTURES
         if self._given != _Given() or (needs_text and self.text.toPlainText().strip()):
             return ""
-        return tr("Type a text first.") if needs_text else tr("Drop or choose a picture first.")
+        return "Type a text first." if needs_text else "Drop or choose a picture first."
 
     def _press(self) -> None:
         (self._trying.stop if self._trying.is_running else self._start)()
@@ -273,9 +270,7 @@ class TryPlace(QWidget):
         self.task.offer(tasks or {"": ("–", "")})
         merges: dict[Hashable, tuple[str, str]]
         merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(
-            merges or {"": (tr("no merge yet"), tr("Merge first to try the merge, too"))}
-        )
+        self.merge.offer(merges or {"": ("no merge yet", "Merge first to try the merge, too")})
         kind = self.kind
         pictures = kind in _OF_PICTURES
         self.text.setVisible(not pictures)
@@ -310,10 +305,10 @@ class TryPlace(QWidget):
         self.problem.setText(plain(trying.error))
         self.problem.setVisible(bool(trying.error))
         running, why = trying.is_running, self._obstacle
-        self.button.setText(tr("Stop") if running else tr("Try"))
-        self.button.setAccessibleName(tr("Stop") if running else tr("Try it on the models"))
+        self.button.setText("Stop" if running else "Try")
+        self.button.setAccessibleName("Stop" if running else "Try it on the models")
         self.button.setEnabled(running or not why)
-        self.button.setToolTip(tr("What is written stays") if running else why)
+        self.button.setToolTip("What is written stays" if running else why)
 
     # Dropping
 

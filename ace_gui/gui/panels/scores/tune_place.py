@@ -41,7 +41,6 @@ from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 
 _PLOT = 9  # lines of text that the curve is high at least
@@ -62,24 +61,24 @@ class TunePlace(QWidget):
         super().__init__(parent)
         self._session, self._tuning, self._use = session, tuning, use
         self.ranges = RangeRows()
-        self.merges = _spin(tr("Merges to try"), tr("as usual"))
-        self.limit = _spin(tr("Examples of each task at most"), tr("all"))
+        self.merges = _spin("Merges to try", "as usual")
+        self.limit = _spin("Examples of each task at most", "all")
         self.cost = muted_label("", self)
-        self.button = QPushButton(tr("Start"))
+        self.button = QPushButton("Start")
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.problem = plain_label("", self)
         self.problem.setProperty("kind", "bad")
-        self.axis = Choice(tr("Parameter along the curve"), {"": ("–", "")})
+        self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_choice(self.axis)
         self.said = plain_label("", self)
         self.said.setFont(face(Face.HEADING))
         self.note = secondary_label("", self)
-        self.figures = FigureSheet(tr("Scores on the other half of the data"), self, kind="recipe")
-        self.take = QPushButton(tr("Use these values"))
+        self.figures = FigureSheet("Scores on the other half of the data", self, kind="recipe")
+        self.take = QPushButton("Use these values")
         self.take.setProperty("kind", "tinted")
-        self.take.setAccessibleName(tr("Use these values in the recipe"))
+        self.take.setAccessibleName("Use these values in the recipe")
         self._lay_out()
         self._connect()
         self.refresh()
@@ -88,7 +87,7 @@ class TunePlace(QWidget):
         columns = QSplitter(Qt.Orientation.Horizontal)
         columns.setChildrenCollapsible(False)
         columns.setHandleWidth(GAP)
-        scroll = scroll_area(tr("What is tuned"))
+        scroll = scroll_area("What is tuned")
         scroll.setWidget(self._make_left())
         columns.addWidget(card(scroll))
         right = Column()
@@ -101,7 +100,7 @@ class TunePlace(QWidget):
         by_letters(self, lambda letters: view.setMinimumHeight(_PLOT * letters.height()))
         self._result = card(self._make_result())
         column.addWidget(self._result)
-        results = scroll_area(tr("Results"))
+        results = scroll_area("Results")
         results.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         results.setWidget(right)
         columns.addWidget(results)
@@ -114,16 +113,16 @@ class TunePlace(QWidget):
     def _make_left(self) -> QWidget:
         left = QWidget()
         form = QFormLayout()
-        form.addRow(tr("&Merges"), self.merges)
-        form.addRow(tr("Exam&ples"), self.limit)
-        what = tr(
+        form.addRow("&Merges", self.merges)
+        form.addRow("Exam&ples", self.limit)
+        what = (
             "Merges with other values, each scored on one half of every task's data. What is "
             "reported is measured on the other half, with which nothing is chosen."
         )
         column = QVBoxLayout(left)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(10)
-        column.addWidget(heading(tr("Tune"), left))
+        column.addWidget(heading("Tune", left))
         column.addWidget(secondary_label(what, left))
         column.addWidget(self.ranges)
         column.addLayout(form)
@@ -176,9 +175,7 @@ class TunePlace(QWidget):
             parameters=dict(tuned.best.parameters),
             note=note,
         )
-        self._session.advice.emit(
-            tr("The recipe has {best}. {note}.", best=values_of(tuned.best), note=note)
-        )
+        self._session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
         self.refresh()
 
     # Showing
@@ -199,20 +196,12 @@ class TunePlace(QWidget):
     def _show_state(self) -> None:
         tuning = self._tuning
         why = tuning.obstacle or self.ranges.fault
-        self.button.setText(tr("Stop") if tuning.is_running else tr("Start"))
-        self.button.setAccessibleName(
-            tr("Stop tuning") if tuning.is_running else tr("Start tuning")
-        )
+        self.button.setText("Stop" if tuning.is_running else "Start")
+        self.button.setAccessibleName("Stop tuning" if tuning.is_running else "Start tuning")
         self.button.setEnabled(tuning.is_running or not why)
         self.button.setToolTip("" if tuning.is_running else why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
-        self.cost.setText(
-            tr(
-                "{count} merges are tried, and {more} more for the other half.",
-                count=count,
-                more=REPORTED,
-            )
-        )
+        self.cost.setText(f"{count} merges are tried, and {REPORTED} more for the other half.")
         if tuning.is_running and tuning.points:
             self.cost.setText(_time_left(tuning.points))
         self.problem.setText(plain(tuning.error or (tuning.obstacle if not self._busy else "")))
@@ -225,7 +214,7 @@ class TunePlace(QWidget):
     def _show_curve(self) -> None:
         tuning = self._tuning
         if not tuning.ranges:
-            self.curve.clear(tr(EMPTY))
+            self.curve.clear(EMPTY)
             return
         labels = {each.name: self._field(each.name) for each in tuning.ranges}
         options: dict[Hashable, tuple[str, str]]
@@ -255,26 +244,21 @@ class TunePlace(QWidget):
         self.said.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         rows = [
-            _row(tr("as it was"), tuned.before, before, tasks),
-            _row(tr("chosen"), tuned.scores, after, tasks),
+            _row("as it was", tuned.before, before, tasks),
+            _row("chosen", tuned.scores, after, tasks),
         ]
-        self.figures.show_figures([tr("mean"), *tasks], rows)
+        self.figures.show_figures(["mean", *tasks], rows)
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
-            tr(
-                "On the half of the data with which nothing was chosen, {examples} examples. "
-                "{merges} merges took {time}.",
-                examples=n,
-                merges=len(tuned.points) + REPORTED,
-                time=duration(tuned.seconds),
-            )
+            f"On the half of the data with which nothing was chosen, {n} examples. "
+            f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
         )
         now = self._session.draft.inputs.touched
         used = all(now.get(name) == value for name, value in tuned.best.parameters.items())
         recipe = self._tuning.recipe
         same = recipe is not None and recipe.merge_method == self._session.draft.inputs.method
         self.take.setEnabled(same and not used)
-        self.take.setText(tr("These values are in the recipe") if used else tr("Use these values"))
+        self.take.setText("These values are in the recipe" if used else "Use these values")
 
 
 def _spin(name: str, special: str) -> QSpinBox:
@@ -294,7 +278,7 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
     overall = float("nan") if mean.score is None else mean.score
     values = [overall, *(by_task.get(task, float("nan")) for task in tasks)]
     errors = ", ".join(f"{each.task} ± {score_text(each.standard_error)}" for each in scores)
-    return FigureRow(title=title, tip=tr("Standard errors: {errors}", errors=errors), values=values)
+    return FigureRow(title=title, tip=f"Standard errors: {errors}", values=values)
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
@@ -302,27 +286,20 @@ def _change(before: MeanScore, after: MeanScore) -> str:
     then, now = before.normalised, after.normalised
     if then is not None and now is not None:
         if now == then:
-            return tr("{share:.1f} % of the experts' scores, as before", share=100 * now)
-        worse = later("{before:.1f} % of the experts' scores become {now:.1f} %, which is worse")
-        better = later("{before:.1f} % of the experts' scores become {now:.1f} %")
-        return tr(worse if now < then else better, before=100 * then, now=100 * now)
+            return f"{100 * now:.1f} % of the experts' scores, as before"
+        worse = "{before:.1f} % of the experts' scores become {now:.1f} %, which is worse"
+        better = "{before:.1f} % of the experts' scores become {now:.1f} %"
+        return (worse if now < then else better).format(before=100 * then, now=100 * now)
     if before.score is not None and after.score is not None:
-        return tr(
-            "a mean score of {before} becomes {now}",
-            before=score_text(before.score),
-            now=score_text(after.score),
-        )
-    return tr("scored on the other half")
+        return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
+    return "scored on the other half"
 
 
 def _time_left(points: tuple[TunePoint, ...]) -> str:
     each = sum(point.seconds for point in points) / len(points)
     left = each * (points[-1].of - len(points) + REPORTED)
-    return tr(
+    return (
         "{count} of {of} merges are tried, about {left} left."
         if isfinite(left)
-        else "{count} of {of} merges are tried.",
-        count=len(points),
-        of=points[-1].of,
-        left=duration(left) if isfinite(left) else "",
-    )
+        else "{count} of {of} merges are tried."
+    ).format(count=len(points), of=points[-1].of, left=duration(left) if isfinite(left) else "")

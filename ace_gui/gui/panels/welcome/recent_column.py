@@ -18,7 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.numbers import human_bytes, short_score_text
+from ace_gui.formatting import counted, human_bytes
+from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
@@ -33,7 +34,6 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import clear_layout
-from ace_gui.gui.words import counted, tr
 
 SHOWN: Final = 5
 _PADDING: Final = 16
@@ -52,8 +52,8 @@ class RecentColumn(QWidget):
     def __init__(self, clean_up: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._kept = muted_label("", self)
-        self._clean_up = action_button(clean_up, tr("Clean up…"), self, kind="link")
-        self._heads = muted_label(tr("size and last use"), self)
+        self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
+        self._heads = muted_label("size and last use", self)
         self._rows = QVBoxLayout()
         self._rows.setSpacing(0)
         self._rows.setContentsMargins(_PADDING, 4, _PADDING, 4)
@@ -71,19 +71,19 @@ class RecentColumn(QWidget):
             row.clicked.connect(lambda _=False, answer=answer, path=path: answer.emit(path))
             self._rows.addWidget(row)
         if not projects:
-            nothing = secondary_label(tr("What you open appears here."), self)
+            nothing = secondary_label("What you open appears here.", self)
             nothing.setContentsMargins(0, 12, 0, 12)
             self._rows.addWidget(nothing)
 
     def show_kept(self, size: int) -> None:
         """How many bytes finished merges take, with the way to remove some."""
-        self._kept.setText(tr("Kept runs use {size} on this disk", size=human_bytes(size)))
+        self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
         for widget in (self._kept, self._clean_up):
             widget.setVisible(size > 0)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(heading(tr("Recent projects"), self), 1)
+        head.addWidget(heading("Recent projects", self), 1)
         head.addWidget(self._heads)
         card = QFrame(self)
         card.setProperty("kind", "card")
@@ -109,7 +109,7 @@ class RecentRow(QToolButton):
         path = project.path
         self.is_lost = not path.is_file()
         self.setProperty("kind", "row" if first else "next-row")
-        ask = tr("Locate {path}", path=path) if self.is_lost else tr("Open {path}", path=path)
+        ask = f"Locate {path}" if self.is_lost else f"Open {path}"
         self.setAccessibleName(plain(ask))
         self.setToolTip(tooltip(ask if self.is_lost else f"{ask}\n{summary_of(project)}"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -118,7 +118,7 @@ class RecentRow(QToolButton):
         name.set_full_text(short_name(path))
         line.setProperty("kind", "caption")
         line.setFont(face(Face.CAPTION))
-        line.set_full_text(tr("Recipe not found") if self.is_lost else summary_of(project))
+        line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
         if self.is_lost:
             name.setProperty("kind", "caption")
         names = QVBoxLayout()
@@ -134,12 +134,12 @@ class RecentRow(QToolButton):
 
     def _right(self, project: RecentProject, row: QHBoxLayout) -> list[QWidget]:
         """Experts and size, or that it can be located; and when it was left."""
-        locate = plain_label(tr("Locate…"), self, wrap=False)
+        locate = plain_label("Locate…", self, wrap=False)
         locate.setProperty("kind", "accent")
         swatches = Swatches(project.colours, self)
         size = human_bytes(project.bytes) if project.bytes else ""
         late = QLocale().toString(QTime(22, 58), QLocale.FormatType.ShortFormat)
-        widest = tr("yesterday {time}", time=late)
+        widest = f"yesterday {late}"
         figures = [_figure(size, human_bytes(999_000_000)), _figure(last_use(project), widest)]
         shown: list[QWidget] = [locate] if self.is_lost else [swatches, figures[0]]
         shown.append(figures[1])
@@ -178,11 +178,11 @@ def summary_of(project: RecentProject) -> str:
     if not project.left:
         return str(project.path.parent)
     if project.is_exported:
-        end = tr("exported")
+        end = "exported"
     elif project.mean is not None:
-        end = tr("mean {score}", score=short_score_text(project.mean))
+        end = f"mean {short_score_text(project.mean)}"
     else:
-        end = tr("merged") if project.is_merged else tr("not merged yet")
+        end = "merged" if project.is_merged else "not merged yet"
     family = _HEAD.sub("", project.architecture)
     experts = counted(len(project.colours), "%n expert", "%n experts")
     return " · ".join(filter(None, (family, experts, project.method, end)))
@@ -199,11 +199,11 @@ def last_use(project: RecentProject) -> str:
     when, locale, today = QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale(), QDate.currentDate()
     time = locale.toString(when.time(), QLocale.FormatType.ShortFormat)
     if when.date() == today:
-        return tr("today {time}", time=time)
+        return f"today {time}"
     if when.date() == today.addDays(-1):
-        return tr("yesterday {time}", time=time)
+        return f"yesterday {time}"
     this_year = when.date().year() == today.year()
-    return locale.toString(when.date(), tr("d MMMM") if this_year else tr("d MMMM yyyy"))
+    return locale.toString(when.date(), "d MMMM" if this_year else "d MMMM yyyy")
 
 
 def _figure(text: str, widest: str) -> QLabel:

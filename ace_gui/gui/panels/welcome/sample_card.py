@@ -21,19 +21,18 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
-from ace_gui.gui.words import later, local, tr
 
 _PADDING: Final = 16
 _GAP: Final = 8  # px between two pictures
 _LARGEST: Final = 5  # px that a pixel of a picture is wide
-_WHAT: Final = later(
+_WHAT: Final = (
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
 )
-_ACE: Final = later("ACE-Merging")
+_ACE: Final = "ACE-Merging"
 _METHODS: Final = {
-    later("Weight averaging"): "linear",
-    later("Task arithmetic"): "task_arithmetic",
+    "Weight averaging": "linear",
+    "Task arithmetic": "task_arithmetic",
     _ACE: "ace",
 }
 
@@ -48,22 +47,22 @@ class SampleCard(QWidget):
         inside = QVBoxLayout(card)
         inside.setContentsMargins(_PADDING, _PADDING, _PADDING, _PADDING)
         inside.setSpacing(8)
-        title = plain_label(tr("The sample: five experts, one small model"), card)
+        title = plain_label("The sample: five experts, one small model", card)
         title.setFont(face(Face.HEADING))
         self.bars = NamedBars(card)
         self.bars.show_bars(_bars())
-        begin = action_button(sample, tr("Open the sample"), card, kind="tinted")
+        begin = action_button(sample, "Open the sample", card, kind="tinted")
         begin.setIcon(icon("play", "accent_on_tint"))
-        learn = action_button(tutorial, tr("Take the tutorial"), card, kind="ghost")
+        learn = action_button(tutorial, "Take the tutorial", card, kind="ghost")
         below = FlowLayout(spacing=4)
         below.addWidget(begin)
         below.addWidget(learn)
         for widget in (
             SamplePictures(card),
             title,
-            secondary_label(tr(_WHAT), card),
+            secondary_label(_WHAT, card),
             self.bars,
-            muted_label(tr("Mean accuracy on 2000 held-out images"), card),
+            muted_label("Mean accuracy on 2000 held-out images", card),
         ):
             inside.addWidget(widget)
         inside.addSpacing(4)
@@ -71,7 +70,7 @@ class SampleCard(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(12)
-        layout.addWidget(heading(tr("New here?"), self))
+        layout.addWidget(heading("New here?", self))
         layout.addWidget(card)
         layout.addStretch(1)
 
@@ -84,7 +83,7 @@ class SamplePictures(QWidget):
         self.strip = QImage(str(PICTURES))
         self._tasks = sample_figures().tasks
         told = ", ".join(self._tasks)
-        self.setAccessibleName(tr("An image of each task: {tasks}", tasks=told))
+        self.setAccessibleName(f"An image of each task: {told}")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._fit()
 
@@ -126,9 +125,6 @@ class SamplePictures(QWidget):
 
 def _bars() -> list[Bar]:
     known = sample_figures()
-    means = {tr(title): known.methods[name] for title, name in _METHODS.items()}
-    shown = {tr("base"): known.base, **means, tr("experts"): known.experts}
-    return [
-        Bar(title, mean, local(f"{mean:.3f}"), strong=title == tr(_ACE))
-        for title, mean in shown.items()
-    ]
+    means = {title: known.methods[name] for title, name in _METHODS.items()}
+    shown = {"base": known.base, **means, "experts": known.experts}
+    return [Bar(title, mean, f"{mean:.3f}", strong=title == _ACE) for title, mean in shown.items()]

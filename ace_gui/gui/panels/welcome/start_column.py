@@ -14,7 +14,6 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.widgets.labels.plain_label import heading
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import tr
 
 _SIGN: Final = 18  # px, beside letters of the usual size
 
@@ -38,7 +37,7 @@ class StartColumn(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(8)
-        layout.addWidget(heading(tr("Start"), self))
+        layout.addWidget(heading("Start", self))
         layout.addSpacing(4)
         for button in self._buttons.values():
             layout.addWidget(button)
@@ -105,7 +104,7 @@ class DropZone(QLabel):
     """Says that things may be dropped; they may be anywhere in the window."""
 
     def __init__(self) -> None:
-        super().__init__(tr("Drop folders, models or a recipe\nanywhere in this window"))
+        super().__init__("Drop folders, models or a recipe\nanywhere in this window")
         self.setProperty("kind", "secondary")
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setMinimumHeight(112)

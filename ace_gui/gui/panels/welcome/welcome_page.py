@@ -14,12 +14,11 @@ from ace_gui.gui.panels.welcome.sample_card import SampleCard
 from ace_gui.gui.panels.welcome.start_column import Start, StartColumn
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
-from ace_gui.gui.words import later, tr
 
 _WIDEST: Final = 1408  # px
 _COLUMNS: Final = ((67, 3), (46, 2), (0, 1))  # from how many lines of text so many columns
-_WHAT: Final = later("Merge fine-tuned models into one, and see layer by layer what came of it.")
-_OPENING: Final = later("Opening: the headers of the files are read …")
+_WHAT: Final = "Merge fine-tuned models into one, and see layer by layer what came of it."
+_OPENING: Final = "Opening: the headers of the files are read …"
 
 
 class WelcomePanel(QWidget):
@@ -54,7 +53,7 @@ class WelcomePanel(QWidget):
         title = plain_label("ACE Workbench", inner, wrap=False)
         title.setFont(face(Face.DISPLAY))
         column.addWidget(title)
-        self.said = secondary_label(tr(_WHAT), inner)
+        self.said = secondary_label(_WHAT, inner)
         column.addWidget(self.said)
         column.addSpacing(32)
         column.addLayout(self._columns)
@@ -67,7 +66,7 @@ class WelcomePanel(QWidget):
         whole.addLayout(across)
         whole.addStretch(3)
         area = QScrollArea(self)
-        area.setAccessibleName(tr("Welcome"))
+        area.setAccessibleName("Welcome")
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -79,7 +78,7 @@ class WelcomePanel(QWidget):
 
     def show_opening(self, opening: bool) -> None:
         """Say where one looks that something is being opened: it can take a while."""
-        self.said.setText(tr(_OPENING) if opening else tr(_WHAT))
+        self.said.setText(_OPENING if opening else _WHAT)
         self.said.setFont(face(Face.STRONG if opening else Face.BODY))
 
     def resizeEvent(self, event: QResizeEvent) -> None:

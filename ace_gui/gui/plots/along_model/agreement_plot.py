@@ -5,7 +5,7 @@ L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -18,8 +18,8 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, mean_match
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayersPlot,
     block_starts,
@@ -33,9 +33,8 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, tr
 
-EMPTY: Final = later("The agreement of every layer appears here once covariances are compared.")
+EMPTY: Final = "The agreement of every layer appears here once covariances are compared."
 FIGURE, REFERENCE = "figure", "reference"
 
 
@@ -46,30 +45,30 @@ class Agreement(Enum):
     DIRECTIONS = auto()
 
 
-_OPTIONS: Final = {
+_OPTIONS: Final[Mapping[Hashable, tuple[str, str]]] = {
     Agreement.EXPERTS: (
-        later("Own and others' inputs"),
-        later(
+        "Own and others' inputs",
+        (
             "Centred cosine of each expert's estimate with its own inputs, and with those of the "
             "other experts"
         ),
     ),
     Agreement.DIRECTIONS: (
-        later("Leading directions"),
-        later("Share of the inputs' leading directions that the estimate finds"),
+        "Leading directions",
+        "Share of the inputs' leading directions that the estimate finds",
     ),
 }
 _AXES: Final = {
-    Agreement.EXPERTS: (later("centred cosine"), later("cosine")),
-    Agreement.DIRECTIONS: (later("overlap of leading directions"), later("overlap")),
+    Agreement.EXPERTS: ("centred cosine", "cosine"),
+    Agreement.DIRECTIONS: ("overlap of leading directions", "overlap"),
 }
 _NAMES: Final = {  # of the figure, and of what it must beat
-    Agreement.EXPERTS: (later("own inputs"), later("others' inputs")),
-    Agreement.DIRECTIONS: (later("estimate"), later("chance")),
+    Agreement.EXPERTS: ("own inputs", "others' inputs"),
+    Agreement.DIRECTIONS: ("estimate", "chance"),
 }
 _TITLES: Final = {
-    Agreement.EXPERTS: later("Estimates agree more with own inputs in {count} of {all} layers"),
-    Agreement.DIRECTIONS: later("Estimates find more than chance in {count} of {all} layers"),
+    Agreement.EXPERTS: "Estimates agree more with own inputs in {count} of {all} layers",
+    Agreement.DIRECTIONS: "Estimates find more than chance in {count} of {all} layers",
 }
 
 
@@ -78,15 +77,15 @@ class AgreementPlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._left = quantity_axis("left", *map(tr, _AXES[Agreement.EXPERTS]), grid=True)
+        self._left = quantity_axis("left", *_AXES[Agreement.EXPERTS], grid=True)
         self._means: dict[str, CovarianceMatch] = {}
         self.shown = Choice(
-            tr("What is drawn of every layer"),
-            {key: (tr(text), tr(tip)) for key, (text, tip) in _OPTIONS.items()},
+            "What is drawn of every layer",
+            _OPTIONS,
         )
         super().__init__(
-            name=tr("Covariances along the model"),
-            empty=tr(EMPTY),
+            name="Covariances along the model",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             wraps=False,
@@ -120,7 +119,7 @@ class AgreementPlot(LayersPlot):
             if name in self._index and own
         }
         if not self._means:
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self._draw()
         self.show_canvas()
@@ -135,13 +134,13 @@ class AgreementPlot(LayersPlot):
             return FigureColumn(title=title, values=np.array(numbers, dtype=np.float64))
 
         return (
-            FigureColumn(title=tr("layer"), values=[each.name for each in shown]),
-            FigureColumn(title=tr("role"), values=[each.role for each in shown]),
-            column(tr("centred cosine"), "centred"),
-            column(tr("others' inputs"), "others"),
-            column(tr("overlap"), "overlap"),
-            column(tr("chance"), "chance"),
-            column(tr("cosine"), "cosine"),
+            FigureColumn(title="layer", values=[each.name for each in shown]),
+            FigureColumn(title="role", values=[each.role for each in shown]),
+            column("centred cosine", "centred"),
+            column("others' inputs", "others"),
+            column("overlap", "overlap"),
+            column("chance", "chance"),
+            column("cosine", "cosine"),
         )
 
     def name_at(self, row: int) -> str:
@@ -186,9 +185,9 @@ class AgreementPlot(LayersPlot):
     def _draw(self) -> None:
         if not self._means:
             return
-        self._left.set_titles(*map(tr, _AXES[self.shown.current]))
+        self._left.set_titles(*_AXES[self.shown.current])
         theme, size = self.theme, symbol_size(len(self._names))
-        names = map(tr, _NAMES[self.shown.current])
+        names = _NAMES[self.shown.current]
         looks = {FIGURE: (theme.accent, theme.accent), REFERENCE: (theme.axis, theme.card)}
         self.legend.set_entries(
             [
@@ -223,10 +222,8 @@ class AgreementPlot(LayersPlot):
         """In how many layers the figure beats what it must."""
         _, figure_L, reference_L = self._heights()
         known = np.isfinite(reference_L)
-        return tr(
-            _TITLES[self.shown.current],
-            count=int((figure_L[known] > reference_L[known]).sum()),
-            all=int(known.sum()),
+        return _TITLES[self.shown.current].format(
+            count=int((figure_L[known] > reference_L[known]).sum()), all=int(known.sum())
         )
 
     def _mean(self) -> str:
@@ -236,7 +233,7 @@ class AgreementPlot(LayersPlot):
         if not known.any():
             return ""
         pair = float(figure_L[known].mean()), float(reference_L[known].mean())
-        return tr("in the mean {figures}", figures=self._said(pair))
+        return f"in the mean {self._said(pair)}"
 
     def _draw_selection(self) -> None:
         self._mark.setVisible(self._selected is not None)
@@ -244,19 +241,19 @@ class AgreementPlot(LayersPlot):
         here = "" if known is None else self._said(self._pair(self._means[known]))
         if self._selected is not None:
             self._mark.setValue(self._selected)
-        said = tr("here {figures}", figures=here) if here else ""
+        said = f"here {here}" if here else ""
         self.caption.set_whole(" · ".join(filter(None, (self._mean(), said))))
         self.caption.setVisible(self.message() is None)
 
     def _said(self, pair: tuple[float, float]) -> str:
         """Both figures in words."""
         both = zip(_NAMES[self.shown.current], pair, strict=True)
-        return ", ".join(f"{tr(word)} {number_text(v, 2)}" for word, v in both if np.isfinite(v))
+        return ", ".join(f"{word} {number_text(v, 2)}" for word, v in both if np.isfinite(v))
 
     def _describe(self, index: int) -> str:
         name = self._names[index]
         known = self._means.get(name)
-        return f"{name}: {tr('not known yet') if known is None else self._said(self._pair(known))}"
+        return f"{name}: {'not known yet' if known is None else self._said(self._pair(known))}"
 
     def nearest(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose column is at this place."""

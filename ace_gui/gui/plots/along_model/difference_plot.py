@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayersPlot,
     block_of,
@@ -26,10 +26,9 @@ from ace_gui.gui.plots.along_model.layer_plot import (
 from ace_gui.gui.plots.frame.axes import BlockAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, tr
 
-EMPTY: Final = later("Choose two merges to compare.")
-RELATIVE_TIP: Final = later(
+EMPTY: Final = "Choose two merges to compare."
+RELATIVE_TIP: Final = (
     "‖W₁ − W₂‖ by the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
     "changes of the same size"
 )
@@ -41,12 +40,12 @@ class DifferencePlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.set_titles(tr("layer, input → output (numbers: block)"), tr("layer"))
-        self._left = quantity_axis("left", tr("relative difference"), tr("difference"), grid=True)
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
+        self._left = quantity_axis("left", "relative difference", "difference", grid=True)
         self._differences: dict[str, LayerDifference] = {}
         super().__init__(
-            name=tr("Difference of two merges by layer"),
-            empty=tr(EMPTY),
+            name="Difference of two merges by layer",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             logarithmic=False,
@@ -82,26 +81,26 @@ class DifferencePlot(LayersPlot):
         self.set_busy(False)
         self._set_names(())
         self._differences = {}
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The differences as a table, a row a layer."""
         found = [self._differences[name] for name in self._names]
         figures: dict[str, tuple[list[float], str]] = {
-            tr("relative difference"): (self._relative().tolist(), tr(RELATIVE_TIP)),
-            tr("cosine"): (
+            "relative difference": (self._relative().tolist(), RELATIVE_TIP),
+            "cosine": (
                 [d.cosine for d in found],
-                tr("Cosine of the two changes W₁ − W₀, W₂ − W₀"),
+                "Cosine of the two changes W₁ − W₀, W₂ − W₀",
             ),
-            tr("‖first‖"): ([d.first_norm for d in found], tr("Frobenius norm ‖W₁ − W₀‖")),
-            tr("‖second‖"): ([d.second_norm for d in found], tr("Frobenius norm ‖W₂ − W₀‖")),
-            tr("‖difference‖"): (
+            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": (
                 [d.difference_norm for d in found],
-                tr("Frobenius norm ‖W₁ − W₂‖"),
+                "Frobenius norm ‖W₁ − W₂‖",
             ),
         }
         return (
-            FigureColumn(title=tr("layer"), values=self._names),
+            FigureColumn(title="layer", values=self._names),
             *(
                 FigureColumn(title=title, values=np.array(values), tip=tip)
                 for title, (values, tip) in figures.items()
@@ -168,19 +167,15 @@ class DifferencePlot(LayersPlot):
     def _hint(self) -> str:
         if not self._names:
             return ""
-        return tr("Most: {layer}", layer=self._describe(int(np.argmax(self._relative()))))
+        return f"Most: {self._describe(int(np.argmax(self._relative())))}"
 
     def _relative(self) -> NDArray[np.float64]:
         return np.array([relative(self._differences[name]) for name in self._names])
 
     def _describe(self, index: int) -> str:
         difference = self._differences[self._names[index]]
-        return tr(
-            "{layer}: relative difference {difference}, cosine {cosine}",
-            layer=difference.name,
-            difference=number_text(relative(difference), 3),
-            cosine=number_text(difference.cosine, 3),
-        )
+        share, cosine = number_text(relative(difference), 3), number_text(difference.cosine, 3)
+        return f"{difference.name}: relative difference {share}, cosine {cosine}"
 
     def nearest(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose symbol is near."""
@@ -203,8 +198,6 @@ def summary(differences: Mapping[str, LayerDifference]) -> str:
     )
     apart, first, second = np.linalg.norm(squares, axis=0)
     if apart == 0:
-        return tr("The two merges are equal.")
+        return "The two merges are equal."
     whole = apart / ((first + second) / 2)
-    return tr(
-        "Relative difference over the model: {difference}", difference=number_text(float(whole), 3)
-    )
+    return f"Relative difference over the model: {number_text(float(whole), 3)}"

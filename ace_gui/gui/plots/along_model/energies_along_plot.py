@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayersPlot,
     block_starts,
@@ -30,13 +30,11 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import DARK, LIGHT, Tokens
-from ace_gui.gui.told import told
-from ace_gui.gui.words import counted, later, tr
 
-EMPTY = later("The experts' energies appear here once a base and its experts are open.")
-_ENERGY_TIP = later("‖ΔW‖², the squared Frobenius norm")
-_ROLE_TIP = later("Show the layers of one role only, joined by lines")
-_HINT = later("Choose a layer to see its energies; the legend hides experts.")
+EMPTY = "The experts' energies appear here once a base and its experts are open."
+_ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
+_ROLE_TIP = "Show the layers of one role only, joined by lines"
+_HINT = "Choose a layer to see its energies; the legend hides experts."
 _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 
 
@@ -48,8 +46,8 @@ class EnergiesAlongPlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        self._bottom.set_titles(tr("layer, input → output (numbers: block)"), tr("layer"))
-        self._left = quantity_axis("left", tr("energy ‖ΔW‖²"), "‖ΔW‖²", grid=True)
+        self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
+        self._left = quantity_axis("left", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
         self._left.logarithmic = True
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
@@ -59,10 +57,10 @@ class EnergiesAlongPlot(LayersPlot):
         self._shown = np.zeros(0, dtype=np.intp)
         self._items: dict[str, pg.PlotCurveItem] = {}
         self._points: dict[str, Points] = {}
-        self.role = Choice(tr("Role whose energies are shown"), _role_options(()))
+        self.role = Choice("Role whose energies are shown", _role_options(()))
         super().__init__(
-            name=tr("Energies along the model"),
-            empty=tr(EMPTY),
+            name="Energies along the model",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._left,
             toggles=True,
@@ -95,7 +93,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._energies = np.full((len(self._names), len(self._experts)), np.nan)
         self.role.offer(_role_options(self._roles))
         if not self._names or not self._experts:
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self._draw_all()
         self.show_canvas()
@@ -113,13 +111,13 @@ class EnergiesAlongPlot(LayersPlot):
     def columns(self) -> tuple[FigureColumn, ...]:
         """The energies as a table, a row a shown layer, a column an expert."""
         shown = self._shown
-        names = FigureColumn(title=tr("layer"), values=[self._names[index] for index in shown])
-        roles = FigureColumn(title=tr("role"), values=[told(self._roles[index]) for index in shown])
+        names = FigureColumn(title="layer", values=[self._names[index] for index in shown])
+        roles = FigureColumn(title="role", values=[self._roles[index] for index in shown])
         energies = [
             FigureColumn(
                 title=expert,
                 values=self._energies[shown, t],
-                tip=tr(_ENERGY_TIP),
+                tip=_ENERGY_TIP,
             )
             for t, expert in enumerate(self._experts)
         ]
@@ -232,8 +230,7 @@ class EnergiesAlongPlot(LayersPlot):
 
     def _tell(self) -> None:
         self.title.set_whole(
-            tr(
-                "{experts} in {matrices}",
+            "{experts} in {matrices}".format(
                 experts=counted(len(self._experts), "expert", "experts"),
                 matrices=counted(self._shown.size, "matrix", "matrices"),
             )
@@ -243,7 +240,7 @@ class EnergiesAlongPlot(LayersPlot):
             f"{e} {number_text(v, 3)}" for e, v in zip(self._experts, totals, strict=True) if v > 0
         )
         self.setAccessibleDescription(
-            tr("Energies over the layers shown: {energies}", energies=", ".join(words))
+            "Energies over the layers shown: {energies}".format(energies=", ".join(words))
         )
 
     def _draw_selection(self) -> None:
@@ -252,13 +249,13 @@ class EnergiesAlongPlot(LayersPlot):
         if place is not None:
             self._mark.setValue(place)
         index = self._selected
-        self.caption.set_whole(tr(_HINT) if index is None else self._describe(index))
+        self.caption.set_whole(_HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
     def _describe(self, index: int) -> str:
         energies = zip(self._experts, self._energies[index], strict=True)
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in energies if np.isfinite(v))
-        return f"{self._names[index]}: {words or tr('not known yet')}"
+        return f"{self._names[index]}: {words or 'not known yet'}"
 
     # Mouse and keyboard
 
@@ -279,5 +276,5 @@ def _brush(colour: str) -> QBrush:
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
     """None stands for all of them."""
-    every: dict[Hashable, tuple[str, str]] = {None: (tr("All roles"), tr(_ROLE_TIP))}
-    return every | {role: (told(role), tr(_ROLE_TIP)) for role in roles}
+    every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
+    return every | {role: (role, _ROLE_TIP) for role in roles}

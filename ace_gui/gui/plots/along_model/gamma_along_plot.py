@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.along_model.layer_plot import block_starts, fit_columns
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
-from ace_gui.gui.words import tr
 
 
 class HeterogeneityPlot(GammaPlot):
@@ -16,9 +15,7 @@ class HeterogeneityPlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
-        super().__init__(
-            name=tr("Heterogeneity along the model"), bottom=self._bottom, parent=parent
-        )
+        super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
 
     def fit(self) -> None:
         fit_columns(self, len(self._names))

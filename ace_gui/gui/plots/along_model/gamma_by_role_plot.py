@@ -15,8 +15,6 @@ import pyqtgraph as pg
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 
 STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
 BOX = 0.8
@@ -27,13 +25,11 @@ class RolePlot(GammaPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
-        self._bottom.setLabel(
-            tr("role (in each: layers, input → output; box: quartiles and median)")
-        )
+        self._bottom.setLabel("role (in each: layers, input → output; box: quartiles and median)")
         self._role_names: tuple[str, ...] = ()
         self._role = np.zeros(0, dtype=np.intp)
         self._boxes: list[pg.GraphicsObject] = []
-        super().__init__(name=tr("Heterogeneity by role"), bottom=self._bottom, parent=parent)
+        super().__init__(name="Heterogeneity by role", bottom=self._bottom, parent=parent)
 
     def fit(self) -> None:
         view = self.canvas.getViewBox()
@@ -48,7 +44,7 @@ class RolePlot(GammaPlot):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._bottom.set_names([*map(told, self._role_names)], self.width())
+        self._bottom.set_names([*self._role_names], self.width())
 
     def _place(self) -> None:
         self._role_names = tuple(dict.fromkeys(self._roles))
@@ -59,7 +55,7 @@ class RolePlot(GammaPlot):
             chosen = np.flatnonzero(self._role == place)
             depth = (np.arange(chosen.size) + 0.5) / chosen.size - 0.5
             self._x[chosen] += STRIP * depth
-        self._bottom.set_names([*map(told, self._role_names)], self.width())
+        self._bottom.set_names([*self._role_names], self.width())
 
     def _walk(self) -> Sequence[int]:
         return [int(index) for index in np.argsort(self._x, kind="stable")]

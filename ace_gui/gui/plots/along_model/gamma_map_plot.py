@@ -14,22 +14,20 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.plots.along_model.gamma_plot import treated_alike
-from ace_gui.gui.told import told
 
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text
 from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, same_figures
 from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, tr
 
-NO_BLOCKS = later("No layer here belongs to a numbered block.")
-_HINT = later("Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ).")
+NO_BLOCKS = "No layer here belongs to a numbered block."
+_HINT = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 _MAP = "cividis"  # even steps of lightness, the same to every kind of colour vision
 _BAR_LABELS = 58  # pixels
@@ -44,7 +42,7 @@ class RoleMapPlot(LayersPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
-        self._bottom.setLabel(tr("block, input → output"))
+        self._bottom.setLabel("block, input → output")
         self._rows_axis = NameAxis(share=0.25)
         self._roles: tuple[str, ...] = ()
         self._labels: tuple[str, ...] = ()
@@ -56,8 +54,8 @@ class RoleMapPlot(LayersPlot):
         self._gamma = np.zeros(0)
         self._tau = 0.3
         super().__init__(
-            name=tr("Heterogeneity by block and role"),
-            empty=tr(EMPTY),
+            name="Heterogeneity by block and role",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._rows_axis,
             wraps=False,
@@ -80,7 +78,7 @@ class RoleMapPlot(LayersPlot):
         self._source = np.array(inside, dtype=np.intp)
         self._gamma = np.full(len(inside), np.nan)
         if not inside:
-            self.show_message(tr(NO_BLOCKS) if names else tr(EMPTY))
+            self.show_message(NO_BLOCKS if names else EMPTY)
             return
         self._roles = tuple(roles[i] for i in inside)
         self._arrange([int(blocks[i] or 0) for i in inside])
@@ -111,7 +109,7 @@ class RoleMapPlot(LayersPlot):
         grid[self._column, self._row] = self._gamma
         titles = [f"γ, {label}" for label in self._labels]
         return (
-            FigureColumn(title=tr("block"), values=np.array(self._blocks, dtype=np.int64)),
+            FigureColumn(title="block", values=np.array(self._blocks, dtype=np.int64)),
             *(FigureColumn(title=t, values=grid[:, row]) for row, t in enumerate(titles)),
         )
 
@@ -164,7 +162,7 @@ class RoleMapPlot(LayersPlot):
         roles = dict(zip(slots, self._roles, strict=True))
         once = [role for role, same in groupby(sorted(roles.values())) if len(list(same)) == 1]
         self._labels = tuple(
-            told(role) if role in once else f"{told(role)}: {_short(slot)}"
+            role if role in once else f"{role}: {_short(slot)}"
             for slot, role in ((slot, roles[slot]) for slot in rows)
         )
         self._blocks = tuple(sorted(set(blocks)))
@@ -215,11 +213,11 @@ class RoleMapPlot(LayersPlot):
             ticks.append((at, tau_text(self._tau)))
         self._bar.axis.setTicks([ticks])
         count = len(self._names)
-        parts = [tr("{above} of {count} matrices heterogeneous", above=above.size, count=count)]
+        parts = [f"{above.size} of {count} matrices heterogeneous"]
         if self._tau == inf:
             parts = [treated_alike(count)]
         if self._outside:
-            parts.append(tr("{count} outside the blocks are not shown", count=self._outside))
+            parts.append(f"{self._outside} outside the blocks are not shown")
         text = "; ".join(parts)
         self.title.set_whole(text)
         self.title.setVisible(self.message() is None)
@@ -231,15 +229,15 @@ class RoleMapPlot(LayersPlot):
         if index is not None:
             at = QRectF(self._column[index] - 0.5, self._row[index] - 0.5, 1, 1)
             self._frame.setRect(at)
-        self.caption.set_whole(tr(_HINT) if index is None else self._describe(index))
+        self.caption.set_whole(_HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
         block = self._blocks[self._column[index]]
-        known = tr("γ not known") if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
-        place = tr("block {block}", block=block)
-        return " · ".join([known, place, told(self._roles[index]), self._names[index]])
+        known = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
+        place = f"block {block}"
+        return " · ".join([known, place, self._roles[index], self._names[index]])
 
     # Mouse and keyboard
 

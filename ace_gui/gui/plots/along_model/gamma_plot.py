@@ -11,15 +11,13 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.told import told
-
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.health import gamma_near_pole
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayersPlot,
     nearest_point,
@@ -31,16 +29,15 @@ from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import Face, Tokens, face
-from ace_gui.gui.words import counted, later, local, tr
 
-EMPTY = later("γ appears here once a base and two experts are open.")
-HINT = later("Choose a layer to see its spectrum; drag the line to change τ.")
+EMPTY = "γ appears here once a base and two experts are open."
+HINT = "Choose a layer to see its spectrum; drag the line to change τ."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
 HALO = 22  # pixels across, round the selected layer's symbol
 LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
-NEAR_POLE = later("γ near its pole")
-POLE_TIP = later(
+NEAR_POLE = "γ near its pole"
+POLE_TIP = (
     "here γ exceeds τ only because the mean log energy is near zero (norms near 1), "
     "not because the experts disagree"
 )
@@ -63,12 +60,12 @@ def heterogeneous_text(above: int, known: int) -> str:
 
 def treated_alike(count: int) -> str:
     """Of a method that does not look at γ."""
-    return tr("{count} matrices, treated alike whatever their γ", count=count)
+    return f"{count} matrices, treated alike whatever their γ"
 
 
 def tau_text(tau: float) -> str:
     """ "τ = 0.30"."""
-    return f"τ = {number_text(tau)}" if isfinite(tau) else tr("no τ")
+    return f"τ = {number_text(tau)}" if isfinite(tau) else "no τ"
 
 
 class GammaPlot(LayersPlot):
@@ -94,7 +91,7 @@ class GammaPlot(LayersPlot):
         self._y_range = (0.0, 1.0)
         super().__init__(
             name=name,
-            empty=tr(EMPTY),
+            empty=EMPTY,
             bottom=bottom,
             left=self._left,
             wraps=False,
@@ -118,7 +115,7 @@ class GammaPlot(LayersPlot):
         self._gamma = np.full(len(self._names), np.nan)
         self._mean_log = np.full(len(self._names), np.nan)
         if not self._names:
-            self.show_message(tr(EMPTY))
+            self.show_message(EMPTY)
             return
         self._place()
         self._set_legend()
@@ -157,19 +154,19 @@ class GammaPlot(LayersPlot):
         shown = range(len(self._names))
         deviation = np.sqrt(self._gamma * self._mean_log**2)
         return (
-            FigureColumn(title=tr("layer"), values=self._names),
-            FigureColumn(title=tr("role"), values=list(map(told, self._roles))),
-            FigureColumn(title="γ", values=self._gamma, tip=tr("Heterogeneity (ACE, Eq. 7)")),
-            FigureColumn(title=tr("regime"), values=[self._regime(index) for index in shown]),
+            FigureColumn(title="layer", values=self._names),
+            FigureColumn(title="role", values=self._roles),
+            FigureColumn(title="γ", values=self._gamma, tip="Heterogeneity (ACE, Eq. 7)"),
+            FigureColumn(title="regime", values=[self._regime(index) for index in shown]),
             FigureColumn(
-                title=tr("mean ln energy"),
+                title="mean ln energy",
                 values=self._mean_log,
-                tip=tr("Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself."),
+                tip="Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself.",
             ),
             FigureColumn(
-                title=tr("deviation of ln energy"),
+                title="deviation of ln energy",
                 values=deviation,
-                tip=tr("Standard deviation over the experts; γ is its square by that of the mean."),
+                tip="Standard deviation over the experts; γ is its square by that of the mean.",
             ),
         )
 
@@ -230,20 +227,16 @@ class GammaPlot(LayersPlot):
         present = {ROLE_FAMILIES[family] for family in self._family}
         ink, accent = self.theme.text2, self.theme.accent
         entries = [
-            LegendEntry(
-                key=family, label=told(family), colour=ink, symbol=SYMBOLS[family], filled=False
-            )
+            LegendEntry(key=family, label=family, colour=ink, symbol=SYMBOLS[family], filled=False)
             for family in ROLE_FAMILIES
             if family in present
         ]
         if isfinite(self._tau):
             entries.append(
-                LegendEntry(
-                    key="filled", label=tr("heterogeneous: γ > τ"), colour=accent, symbol="s"
-                )
+                LegendEntry(key="filled", label="heterogeneous: γ > τ", colour=accent, symbol="s")
             )
         if self._near_pole().any():
-            entries.append(LegendEntry(key="crossed", label=tr(NEAR_POLE), colour=ink, symbol="x"))
+            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=ink, symbol="x"))
         self.legend.set_entries(entries)
 
     def _near_pole(self) -> NDArray[np.bool_]:
@@ -288,7 +281,7 @@ class GammaPlot(LayersPlot):
         crossed = np.flatnonzero(self._near_pole())
         self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
         self._set_legend()
-        self._line.write(local(f"τ {self._tau:.3f}") if isfinite(self._tau) else "")
+        self._line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
         self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
@@ -296,10 +289,10 @@ class GammaPlot(LayersPlot):
         has_tau = isfinite(self._tau)
         parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
         if crossed:
-            near = tr("{count} of the {above} near the pole of γ", count=crossed, above=above)
+            near = f"{crossed} of the {above} near the pole of γ"
             parts.append(near)
         if known < count:
-            parts.append(tr("{count} without γ", count=count - known))
+            parts.append(f"{count - known} without γ")
         text = "; ".join(parts)
         self.title.set_whole(text)
         self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")
@@ -316,29 +309,29 @@ class GammaPlot(LayersPlot):
         else:
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
-            self._said.setText(f"{told(self._roles[index])} {number_text(self._gamma[index], 3)}")
+            self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
             gap = HALO / 2 / max(1.0, self._said.boundingRect().width())  # beside the halo
             self._said.setAnchor((1 + gap, 0.5) if index > len(self._names) // 4 else (-gap, 0.5))
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
-        self.caption.set_whole(tr(HINT) if index is None else self._describe(index))
+        self.caption.set_whole(HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
         if np.isnan(gamma) or not isfinite(self._tau):
             return "–"
-        return tr("heterogeneous") if gamma > self._tau else tr("homogeneous")
+        return "heterogeneous" if gamma > self._tau else "homogeneous"
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
-        name, role = self._names[index], told(self._roles[index])
+        name, role = self._names[index], self._roles[index]
         if np.isnan(gamma):
-            return " · ".join([tr("γ not known"), role, name])
+            return " · ".join(["γ not known", role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
         text = " · ".join(part for part in parts if part != "–")
-        return f"{text} · {tr(POLE_TIP)}" if self._near_pole()[index] else text
+        return f"{text} · {POLE_TIP}" if self._near_pole()[index] else text
 
     # Mouse and keyboard
 

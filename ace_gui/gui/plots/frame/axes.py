@@ -10,15 +10,11 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
-from ace_gui.gui.words import local
-
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.formatting import power_of_ten
-from ace_gui.gui.numbers import number_text
+from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.words import tr
 
 LONGEST_LABEL = "0.001"  # a number stands below its tick, half of it beyond the axis's end
 _NAMED = 72  # pixels that a block needs to be called "Block 12"
@@ -208,7 +204,7 @@ def _plain(value: float, spacing: float) -> str:
         return "0"
     if 1e-3 <= abs(value) < 1e5 or spacing >= 1e-3:
         places = max(0, ceil(-log10(spacing) - 1e-9))
-        return local(f"{value:.{places}f}".replace("-", "−"))
+        return f"{value:.{places}f}".replace("-", "−")
     return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
 
 
@@ -287,10 +283,7 @@ class BlockAxis(QuantityAxis):
         spacing: float | None,  # noqa: ARG002
     ) -> list[str]:
         labels = dict(self._middles)
-        return [
-            tr("Block {block}", block=labels[value]) if self._roomy else labels[value]
-            for value in values
-        ]
+        return [f"Block {labels[value]}" if self._roomy else labels[value] for value in values]
 
     _roomy = False
 

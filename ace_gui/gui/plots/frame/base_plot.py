@@ -29,8 +29,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.told import told
-
 # isort: split
 import pyqtgraph as pg
 
@@ -50,7 +48,6 @@ from ace_gui.gui.plots.frame.export_image import (
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
-from ace_gui.gui.words import tr
 
 BUSY_AFTER_MS = 200
 
@@ -93,8 +90,8 @@ class Plot(ThemedWidget):
         self.title = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         elide = Qt.TextElideMode
         self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
-        self.busy = QLabel(tr("Computing…"))
-        self.log_box = QAction(tr("Logarithmic scale"), self, checkable=True)
+        self.busy = QLabel("Computing…")
+        self.log_box = QAction("Logarithmic scale", self, checkable=True)
         self._has_log_box = logarithmic is not None
         self._has_legend = True
         self._controls: list[QWidget] = []
@@ -171,7 +168,7 @@ class Plot(ThemedWidget):
         """Switch curves in a menu: their names stand at their ends, so that there is no legend."""
         self._has_legend = False
         self.legend.hide()
-        menu = QMenu(tr("Curves"), self)
+        menu = QMenu("Curves", self)
         menu.aboutToShow.connect(lambda: self._fill_curve_menu(menu))
         self.picture_button.menu().addMenu(menu)
 
@@ -275,9 +272,9 @@ class Plot(ThemedWidget):
             try:
                 grab_plot(self, chosen[0], suffix=ending)
             except WorkbenchError as error:
-                QMessageBox.warning(self, tr("Save picture"), told(error.sentence))
+                QMessageBox.warning(self, "Save picture", error.sentence)
 
-        dialog = ask_target(self, tr("Save picture"), suggested, tr(FILTERS), PICTURES, write)
+        dialog = ask_target(self, "Save picture", suggested, FILTERS, PICTURES, write)
 
     def _lay_out(self) -> None:
         self.title.setFont(face(Face.STRONG))
@@ -319,18 +316,18 @@ class Plot(ThemedWidget):
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:
-        copy = QAction(tr("Copy picture"), self)
+        copy = QAction("Copy picture", self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         copy.triggered.connect(lambda: copy_plot(self))
-        save = QAction(tr("Save picture…"), self)
+        save = QAction("Save picture…", self)
         save.setShortcut(QKeySequence("Ctrl+Alt+S"))
         save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         save.triggered.connect(self.save_picture)
-        fit = QAction(tr("Show everything"), self)
+        fit = QAction("Show everything", self)
         fit.triggered.connect(self.fit)
-        self._on_white = QAction(tr("Pictures on white"), self, checkable=True)
-        self._on_white.setToolTip(tr("Draw pictures in the light colours, for paper"))
+        self._on_white = QAction("Pictures on white", self, checkable=True)
+        self._on_white.setToolTip("Draw pictures in the light colours, for paper")
         self._on_white.triggered.connect(set_pictures_on_white)
         scale = [self.log_box] if self._has_log_box else []
         self.addActions([fit, *scale, copy, save, self._on_white])

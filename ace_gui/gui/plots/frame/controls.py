@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.words import tr
 
 
 class Choice(QComboBox):
@@ -85,8 +84,8 @@ class PictureButton(QToolButton):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAutoRaise(True)
-        self.setAccessibleName(tr("Picture of this plot"))
-        self.setToolTip(tr("Scale and curves of this plot, and its picture to copy or save"))
+        self.setAccessibleName("Picture of this plot")
+        self.setToolTip("Scale and curves of this plot, and its picture to copy or save")
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.setMenu(QMenu(self))
         self.setIcon(icon("export"))

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import QToolTip
 import pyqtgraph as pg
 
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.words import tr
 
 _WIDEST: Final = 7.5  # lines of text
 _GAP: Final = 6.0  # px between a curve's end and its name
@@ -101,7 +100,7 @@ class EndLabels(pg.AxisItem):
         )
         if label is not None:
             place = event.screenPos().toPoint()
-            QToolTip.showText(place, tr("{curve}: click to show or hide", curve=label.text))
+            QToolTip.showText(place, f"{label.text}: click to show or hide")
 
     def _at(self, place: QPointF) -> EndLabel | None:
         return next((label for label, room in self.places() if room.contains(place)), None)

@@ -18,7 +18,6 @@ from ace_gui.errors import OutputError
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import LIGHT, Tokens
-from ace_gui.gui.words import later, tr
 
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""
@@ -28,7 +27,7 @@ POINTS_AN_INCH = 72.0
 IN_PICTURE = "inPicture"
 """Property of a plot and its controls while they are drawn into a picture."""
 
-FILTERS = later("PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)")
+FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
 class ThemedWidget(QWidget):
@@ -65,10 +64,7 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
-            tr(
-                "“{name}” does not end in .png, .svg or .pdf; choose one of the three.",
-                name=path.name,
-            ),
+            f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.",
             path=path,
         )
     save(path, draw(plot_widget), chosen)

@@ -28,7 +28,6 @@ from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
-from ace_gui.gui.words import tr
 
 SWATCH_WIDTH = 24
 NAME_CHARACTERS = 22
@@ -112,8 +111,8 @@ class Chip(QAbstractButton):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus if toggles else Qt.FocusPolicy.NoFocus)
         self.setAccessibleName(entry.label)
         if toggles:
-            self.setToolTip(tr("{curve}: show or hide", curve=entry.label))
-            self.setAccessibleDescription(tr("Shows or hides this curve"))
+            self.setToolTip(f"{entry.label}: show or hide")
+            self.setAccessibleDescription("Shows or hides this curve")
             self.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def sizeHint(self) -> QSize:
@@ -184,7 +183,7 @@ class Legend(QWidget):
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName(tr("Legend"))
+        self.setAccessibleName("Legend")
 
     def entries(self) -> tuple[LegendEntry, ...]:
         """What the legend shows."""

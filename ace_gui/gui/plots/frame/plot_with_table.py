@@ -23,7 +23,6 @@ from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
-from ace_gui.gui.words import tr
 
 REFRESH: Final = 100  # ms between two readings of figures that change
 _NARROW, _WIDE = 60, 420  # px, of a column
@@ -52,9 +51,7 @@ class PlotWithTable(QStackedWidget):
         self._selected: int | None = None
         self.model = FiguresModel(self)
         self.table = self._make_table()
-        self.table_button = _HeadButton(
-            tr("Table"), tr("Show the same figures as a table"), self, "table"
-        )
+        self.table_button = _HeadButton("Table", "Show the same figures as a table", self, "table")
         self.table_button.clicked.connect(lambda: self.show_table(True))
         plot.add_control(self.table_button)
         self.addWidget(plot)
@@ -130,7 +127,7 @@ class PlotWithTable(QStackedWidget):
 
     def _make_table(self) -> _FittedTable:
         table = _FittedTable(self)
-        table.setAccessibleName(tr("Table: {plot}", plot=self.plot.accessibleName()))
+        table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
         table.setModel(self.model)
         plain_rows(table, padding=6)
         table.setWordWrap(False)
@@ -141,11 +138,11 @@ class PlotWithTable(QStackedWidget):
         table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
         table.selectionModel().selectionChanged.connect(self._choose)
-        copy = QAction(tr("Copy table"), table)
+        copy = QAction("Copy table", table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(self.copy)
-        save = QAction(tr("Save table…"), table)
+        save = QAction("Save table…", table)
         save.triggered.connect(self.save_csv)
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         table.addActions([copy, save])
@@ -159,8 +156,8 @@ class PlotWithTable(QStackedWidget):
         title.set_full_text(self.plot.accessibleName())
         head.addWidget(title, 1)
         buttons = (
-            (tr("Save CSV…"), tr("Save the table as CSV, with every digit"), self.save_csv),
-            (tr("Plot"), tr("Show the plot again"), lambda: self.show_table(False)),
+            ("Save CSV…", "Save the table as CSV, with every digit", self.save_csv),
+            ("Plot", "Show the plot again", lambda: self.show_table(False)),
         )
         for text, tip, slot in buttons:
             button = _HeadButton(text, tip, page)

@@ -13,19 +13,18 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
+from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import counted, later, tr
 
-EMPTY: Final = later("Choose a layer to see what refinement did to its directions.")
+EMPTY: Final = "Choose a layer to see what refinement did to its directions."
 LEFT: Final = "left"
 RIGHT: Final = "right"
 KEPT: Final = 0.9  # |cosine| from which a direction counts as kept
-_LABELS: Final = {LEFT: later("left (outputs)"), RIGHT: later("right (inputs)")}
-_TIP: Final = later("|cosine| of the i-th singular vectors before and after refinement")
+_LABELS: Final = {LEFT: "left (outputs)", RIGHT: "right (inputs)"}
+_TIP: Final = "|cosine| of the i-th singular vectors before and after refinement"
 
 
 class AlignmentPlot(Plot):
@@ -39,10 +38,10 @@ class AlignmentPlot(Plot):
         self._values: dict[str, NDArray[np.float64]] = {}
         self._items: dict[str, pg.PlotDataItem] = {}
         super().__init__(
-            name=tr("Directions before and after refinement"),
-            empty=tr(EMPTY),
-            bottom=quantity_axis("bottom", tr("index i of the singular vector")),
-            left=quantity_axis("left", tr("|cos(before, after)|"), "|cos|", grid=True),
+            name="Directions before and after refinement",
+            empty=EMPTY,
+            bottom=quantity_axis("bottom", "index i of the singular vector"),
+            left=quantity_axis("left", "|cos(before, after)|", "|cos|", grid=True),
             toggles=True,
             parent=parent,
         )
@@ -54,7 +53,7 @@ class AlignmentPlot(Plot):
         self.set_busy(False)
         left, right = subspaces.alignment, subspaces.alignment_right
         if left is None or right is None or not left.size:
-            self.clear(tr("This merge has no preliminary solution to compare its directions with."))
+            self.clear("This merge has no preliminary solution to compare its directions with.")
             return
         self._values = {LEFT: left, RIGHT: right}
         self.title.set_whole(subspaces.name)
@@ -67,7 +66,7 @@ class AlignmentPlot(Plot):
         """Show ``message`` in the place of the curves."""
         self.set_busy(False)
         self._values = {}
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The cosines as a table, a row a direction."""
@@ -75,7 +74,7 @@ class AlignmentPlot(Plot):
         return (
             FigureColumn(title="i", values=np.arange(1, count + 1)),
             *(
-                FigureColumn(title=f"|cos|, {tr(_LABELS[side])}", values=values, tip=tr(_TIP))
+                FigureColumn(title=f"|cos|, {_LABELS[side]}", values=values, tip=_TIP)
                 for side, values in self._values.items()
             ),
         )
@@ -98,7 +97,7 @@ class AlignmentPlot(Plot):
         styles = {LEFT: Qt.PenStyle.SolidLine, RIGHT: Qt.PenStyle.DashLine}
         entries = {
             side: LegendEntry(
-                key=side, label=tr(_LABELS[side]), colour=colours[side], style=styles[side]
+                key=side, label=_LABELS[side], colour=colours[side], style=styles[side]
             )
             for side in self._values
         }

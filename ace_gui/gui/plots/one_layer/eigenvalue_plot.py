@@ -7,32 +7,31 @@ from typing import Final
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity, picture_of_covariances
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot, Words
-from ace_gui.gui.words import later
 
 EIGENVALUES: Final = Words(
-    name=later("Eigenvalues of both covariances"),
-    empty=later("Choose a layer to see its covariances."),
+    name="Eigenvalues of both covariances",
+    empty="Choose a layer to see its covariances.",
     symbol="λ",
     titles={
-        Quantity.VALUE: (later("eigenvalue λᵢ / Σλ"), "λᵢ / Σλ"),
-        Quantity.RELATIVE: (later("eigenvalue λᵢ / λ₁"), "λᵢ / λ₁"),
-        Quantity.ENERGY: (later("cumulative variance (%)"), later("variance (%)"), "%"),
+        Quantity.VALUE: ("eigenvalue λᵢ / Σλ", "λᵢ / Σλ"),
+        Quantity.RELATIVE: ("eigenvalue λᵢ / λ₁", "λᵢ / λ₁"),
+        Quantity.ENERGY: ("cumulative variance (%)", "variance (%)", "%"),
     },
     options={
         Quantity.VALUE: (
-            later("eigenvalues"),
-            later("λᵢ by their sum, largest first: the share of the variance along direction i"),
+            "eigenvalues",
+            "λᵢ by their sum, largest first: the share of the variance along direction i",
         ),
         Quantity.RELATIVE: (
-            later("relative to the largest"),
-            later("λᵢ / λ₁: how steep each spectrum is"),
+            "relative to the largest",
+            "λᵢ / λ₁: how steep each spectrum is",
         ),
         Quantity.ENERGY: (
-            later("cumulative variance"),
-            later("Share of the variance in the first i directions, with marks at 90, 95, 99 %"),
+            "cumulative variance",
+            "Share of the variance in the first i directions, with marks at 90, 95, 99 %",
         ),
     },
-    share=later("{share:.1f} % of the variance in {i} directions"),
+    share="{share:.1f} % of the variance in {i} directions",
 )
 
 

@@ -12,14 +12,13 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.numbers import number_text
+from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import later, tr
 
-EMPTY = later("Choose a layer to see how much each expert changed it.")
+EMPTY = "Choose a layer to see how much each expert changed it."
 GAP = "\u2002"  # between a mark and its number
 BAR = 0.62
 
@@ -32,13 +31,13 @@ class EnergiesPlot(Plot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._names_axis = NameAxis()
-        self._bottom = quantity_axis("bottom", tr("energy ‖ΔW‖²"), "‖ΔW‖²", grid=True)
+        self._bottom = quantity_axis("bottom", "energy ‖ΔW‖²", "‖ΔW‖²", grid=True)
         self._energies: dict[str, float] = {}
         self._colours: dict[str, str] = {}
         self._numbers: list[pg.TextItem] = []
         super().__init__(
-            name=tr("Energy of each expert in the layer"),
-            empty=tr(EMPTY),
+            name="Energy of each expert in the layer",
+            empty=EMPTY,
             bottom=self._bottom,
             left=self._names_axis,
             logarithmic=False,
@@ -59,7 +58,7 @@ class EnergiesPlot(Plot):
         """Draw ``energies`` of the layer ``name``; ``colours`` maps expert to "#rrggbb"."""
         self.set_busy(False)
         if not energies:
-            self.clear(tr("No energies are known of this layer."))
+            self.clear("No energies are known of this layer.")
             return
         shown = self.title.whole, self._energies, self._colours
         if (name, energies, colours) == shown and self.message() is None:
@@ -73,7 +72,7 @@ class EnergiesPlot(Plot):
         """Show ``message`` in the place of the bars."""
         self.set_busy(False)
         self._energies = {}
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))
@@ -165,7 +164,7 @@ class EnergiesPlot(Plot):
 
 def _number(energy: float) -> str:
     """What stands beside a bar."""
-    return GAP + (number_text(energy, 3) if energy else tr("0, unchanged"))
+    return GAP + (number_text(energy, 3) if energy else "0, unchanged")
 
 
 def _spread(energies: Mapping[str, float]) -> str:
@@ -175,6 +174,4 @@ def _spread(energies: Mapping[str, float]) -> str:
         return ""
     most, least = max(changed, key=changed.__getitem__), min(changed, key=changed.__getitem__)
     ratio = number_text(changed[most] / changed[least], 2)
-    return tr(
-        "the energy of {most} is {ratio} times that of {least}", most=most, ratio=ratio, least=least
-    )
+    return f"the energy of {most} is {ratio} times that of {least}"

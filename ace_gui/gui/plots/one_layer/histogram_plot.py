@@ -14,16 +14,16 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution
+from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.one_layer.gaussian import expected_counts
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import counted, later, tr
 
-EMPTY: Final = later("Choose a layer to see how its changes are distributed.")
-GAUSSIAN: Final = later("Gaussian")
+EMPTY: Final = "Choose a layer to see how its changes are distributed."
+GAUSSIAN: Final = "Gaussian"
 _LEAST: Final = 0.5  # counts; a logarithmic axis begins here
 
 
@@ -31,15 +31,15 @@ class HistogramPlot(Plot):
     """A stepped curve an expert, over the dashed Gaussian of its mean and deviation."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", tr("entries in a bin"), tr("entries"), grid=True)
+        self._left = quantity_axis("left", "entries in a bin", "entries", grid=True)
         self._distribution: LayerDistribution | None = None
         self._colours: dict[str, str] = {}
         self._steps: dict[str, pg.PlotDataItem] = {}
         self._gaussians: dict[str, pg.PlotDataItem] = {}
         super().__init__(
-            name=tr("Distribution of the changes in the layer"),
-            empty=tr(EMPTY),
-            bottom=quantity_axis("bottom", tr("entry of ΔW")),
+            name="Distribution of the changes in the layer",
+            empty=EMPTY,
+            bottom=quantity_axis("bottom", "entry of ΔW"),
             left=self._left,
             toggles=True,
             logarithmic=True,
@@ -66,7 +66,7 @@ class HistogramPlot(Plot):
         """Show ``message`` in the place of the histograms."""
         self.set_busy(False)
         self._distribution = None
-        self.show_message(message or tr(EMPTY))
+        self.show_message(message or EMPTY)
 
     @property
     def distribution(self) -> LayerDistribution | None:
@@ -79,10 +79,10 @@ class HistogramPlot(Plot):
         if distribution is None:
             return ()
         return (
-            FigureColumn(title=tr("from"), values=distribution.edges[:-1]),
-            FigureColumn(title=tr("to"), values=distribution.edges[1:]),
+            FigureColumn(title="from", values=distribution.edges[:-1]),
+            FigureColumn(title="to", values=distribution.edges[1:]),
             *(
-                FigureColumn(title=name, values=counts, tip=tr("entries in the bin"))
+                FigureColumn(title=name, values=counts, tip="entries in the bin")
                 for name, counts in distribution.counts.items()
             ),
         )
@@ -131,7 +131,7 @@ class HistogramPlot(Plot):
     def _entries(self, colours: Mapping[str, str]) -> list[LegendEntry]:
         dash = Qt.PenStyle.DashLine
         gaussian = LegendEntry(
-            key=GAUSSIAN, label=tr(GAUSSIAN), colour=self.theme.text2, style=dash, width=1.2
+            key=GAUSSIAN, label=GAUSSIAN, colour=self.theme.text2, style=dash, width=1.2
         )
         experts = (
             LegendEntry(key=_key(name), label=name, colour=colour, width=1.6)

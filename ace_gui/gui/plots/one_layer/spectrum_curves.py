@@ -20,12 +20,10 @@ from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum, Regime
 from ace_gui.engine.contract.figures.health import norm_ratio
 from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, cumulative_energy
-from ace_gui.gui.numbers import number_text
+from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.told import told
-from ace_gui.gui.words import tr
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
@@ -46,7 +44,7 @@ class Quantity(Enum):
 
 def short_label(label: str) -> str:
     """A curve's label where there is little room."""
-    short = {tr("after refinement"): tr("after"), tr("before (W_pre)"): tr("before")}
+    short = {"after refinement": "after", "before (W_pre)": "before"}
     return short.get(label, label)
 
 
@@ -82,7 +80,7 @@ class Picture:
     def legend(self, theme: Tokens) -> list[LegendEntry]:
         """The curves' entries, and that of the one to follow before them."""
         style, colour = Qt.PenStyle.DotLine, theme.text2
-        place = LegendEntry(key=AFTER, label=tr("merged"), colour=colour, style=style, width=2.6)
+        place = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
         return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
 
@@ -99,7 +97,7 @@ def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Pict
     """The experts in their order and ``colours``, while the merge is on its way."""
     return Picture(
         found.name,
-        tr("task vectors of the experts"),
+        "task vectors of the experts",
         lambda theme: _expert_curves(found, colours, theme),
         awaited=True,
     )
@@ -121,7 +119,7 @@ def picture_of_comparison(
     caption = ", ".join(said)
     return Picture(
         new.name,
-        tr("‖ΔW‖ by the experts' mean: {caption}", caption=caption) if caption else "",
+        f"‖ΔW‖ by the experts' mean: {caption}" if caption else "",
         curves,
     )
 
@@ -150,9 +148,9 @@ def picture_of_covariances(
     def curves(theme: Tokens) -> tuple[Curve, ...]:
         style, own = Qt.PenStyle, in_theme(colour, theme)
         drawn = (
-            (tr("inputs"), found.measured_TI, own, style.SolidLine, 2.2),
-            (tr("estimate"), found.estimated_TI, own, style.DashLine, 1.8),
-            (tr("estimate along inputs"), found.along_TI, theme.text2, style.DotLine, 1.6),
+            ("inputs", found.measured_TI, own, style.SolidLine, 2.2),
+            ("estimate", found.estimated_TI, own, style.DashLine, 1.8),
+            ("estimate along inputs", found.along_TI, theme.text2, style.DotLine, 1.6),
         )
         return tuple(
             Curve(
@@ -198,10 +196,10 @@ def _merge_curves(
     Keys start with ``label``.
     """
     refined = spectrum.preliminary is not None and not unrefined(spectrum)
-    plain = tr("after refinement") if refined else tr("merged")
+    plain = "after refinement" if refined else "merged"
     names = (
         label or plain,
-        tr("{label}, before (W_pre)", label=label) if label else tr("before (W_pre)"),
+        f"{label}, before (W_pre)" if label else "before (W_pre)",
     )
     prefix = f"{label} " if label else ""
     after = LegendEntry(
@@ -238,13 +236,13 @@ def _expert_curves(
 def _caption(spectrum: LayerSpectrum) -> str:
     report, parts = spectrum.report, []
     if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
-        parts.append(tr("homogeneous: no refinement, before = after"))
+        parts.append("homogeneous: no refinement, before = after")
     elif report.regime is not None:
-        parts.append(told(report.regime.value))
+        parts.append(report.regime.value)
     elif unrefined(spectrum):
-        parts.append(tr("no refinement, before = after"))
+        parts.append("no refinement, before = after")
     if report.gamma is not None:
         parts.append(f"γ = {number_text(report.gamma, 3)}")
     if report.ridge_mass is not None:
-        parts.append(tr("ridge mass Σε = {ridge_mass}", ridge_mass=number_text(report.ridge_mass)))
+        parts.append(f"ridge mass Σε = {number_text(report.ridge_mass)}")
     return " · ".join(parts)

@@ -18,9 +18,8 @@ import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import MARKS, directions_for
-from ace_gui.formatting import power_of_ten
+from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
@@ -40,7 +39,6 @@ from ace_gui.gui.plots.one_layer.spectrum_curves import (
 )
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.words import counted, later, tr
 
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 
@@ -65,26 +63,26 @@ class Words:
 
 
 SINGULAR_VALUES: Final = Words(
-    name=later("Singular values of the layer"),
-    empty=later("Choose a layer to see its singular values."),
+    name="Singular values of the layer",
+    empty="Choose a layer to see its singular values.",
     symbol="σ",
     titles={
-        Quantity.VALUE: (later("singular value σᵢ"), "σᵢ"),
-        Quantity.RELATIVE: (later("singular value σᵢ / σ₁"), "σᵢ / σ₁"),
-        Quantity.ENERGY: (later("cumulative energy (%)"), later("energy (%)"), "%"),
+        Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
+        Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
+        Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
     },
     options={
-        Quantity.VALUE: (later("singular values"), later("σᵢ, largest first")),
+        Quantity.VALUE: ("singular values", "σᵢ, largest first"),
         Quantity.RELATIVE: (
-            later("relative to the largest"),
-            later("σᵢ / σ₁: the shape of each spectrum, whatever its size"),
+            "relative to the largest",
+            "σᵢ / σ₁: the shape of each spectrum, whatever its size",
         ),
         Quantity.ENERGY: (
-            later("cumulative energy"),
-            later("Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %"),
+            "cumulative energy",
+            "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
         ),
     },
-    share=later("{share:.1f} % of the energy in {i} directions"),
+    share="{share:.1f} % of the energy in {i} directions",
 )
 
 
@@ -97,7 +95,7 @@ class SpectrumPlot(Plot):
     words = SINGULAR_VALUES
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", *map(tr, self.words.titles[Quantity.VALUE]), grid=True)
+        self._left = quantity_axis("left", *self.words.titles[Quantity.VALUE], grid=True)
         self._curves: tuple[Curve, ...] = ()
         self._items: dict[str, pg.PlotDataItem] = {}
         self._marks: list[pg.GraphicsObject] = []
@@ -106,19 +104,17 @@ class SpectrumPlot(Plot):
         self._sources: tuple[object, ...] = ()
         self._drawn: dict[str, NDArray[np.float64]] = {}
         super().__init__(
-            name=tr(self.words.name),
-            empty=tr(self.words.empty),
-            bottom=quantity_axis("bottom", tr("index i")),
+            name=self.words.name,
+            empty=self.words.empty,
+            bottom=quantity_axis("bottom", "index i"),
             left=self._left,
             toggles=True,
             logarithmic=True,
             parent=parent,
         )
         options: dict[Hashable, tuple[str, str]]
-        options = {
-            q: (sentence_case(tr(text)), tr(tip)) for q, (text, tip) in self.words.options.items()
-        }
-        self.quantity = Choice(tr("Quantity"), options, self)
+        options = {q: (sentence_case(text), tip) for q, (text, tip) in self.words.options.items()}
+        self.quantity = Choice("Quantity", options, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
         self._ends = EndLabels()
@@ -172,7 +168,7 @@ class SpectrumPlot(Plot):
         """Show ``message`` in the place of a spectrum."""
         self.set_busy(False)
         self._picture, self._sources = None, ()
-        self.show_message(message or tr(self.words.empty))
+        self.show_message(message or self.words.empty)
 
     def curves(self) -> tuple[Curve, ...]:
         """What is drawn, the merge first; empty while a message is shown."""
@@ -246,7 +242,7 @@ class SpectrumPlot(Plot):
         self.log_box.setEnabled(quantity is not Quantity.ENERGY)
         self._left.logarithmic = self._logarithmic
         self._left.setScale(100 if quantity is Quantity.ENERGY else 1)
-        self._left.set_titles(*map(tr, self.words.titles[quantity]))
+        self._left.set_titles(*self.words.titles[quantity])
         self._left.picture = None
         self._curves = picture.curves(self.theme)
         self.legend.set_entries(picture.legend(self.theme))
@@ -401,15 +397,10 @@ class SpectrumPlot(Plot):
         value = float(curve.of(quantity)[index - 1])
         if quantity is Quantity.ENERGY:
             share = 100 * value
-            return tr(self.words.share, share=share, i=index)
+            return self.words.share.format(share=share, i=index)
         own = self.words.symbol
         symbol = own if quantity is Quantity.VALUE else f"{own} / {own}₁"
-        return tr(
-            "{symbol} at i = {i} is {value}",
-            symbol=symbol,
-            i=index,
-            value=number_text(value, 3),
-        )
+        return f"{symbol} at i = {index} is {number_text(value, 3)}"
 
     def _clicked(self, event: object) -> None:
         if event.double():  # type: ignore[attr-defined]

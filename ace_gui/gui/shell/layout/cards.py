@@ -18,13 +18,12 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.words import later, tr
 
 LAYERS, INSPECTOR, VIEWS = range(3)
 _TURNS: Final = (
-    (later("Layers"), later("The model's tensors")),
-    (later("One layer"), later("A close look at the chosen tensor")),
-    (later("All layers"), later("γ and what else concerns the whole model")),
+    ("Layers", "The model's tensors"),
+    ("One layer", "A close look at the chosen tensor"),
+    ("All layers", "γ and what else concerns the whole model"),
 )
 _LEAST: Final = (42, 39)  # lines of text, across and down, that all three need at once
 _APART: Final = (50, 28)  # lines of text that a window of its own has at least, at first
@@ -51,9 +50,9 @@ class Cards(QWidget):
         self._borders: dict[QSplitter, QByteArray] = {}  # before any was taken apart
         self._away: dict[int, QByteArray] = {}  # windows of the last time, until this is shown
         self._current = LAYERS
-        self.turns = Segments(tr("Which panel is shown"), self)
+        self.turns = Segments("Which panel is shown", self)
         for title, tip in _TURNS:
-            self.turns.add(tr(title), tr(tip))
+            self.turns.add(title, tip)
         self.turns.chosen.connect(self.bring)
         self.turns.hide()
         self.top = splitter("top", Qt.Orientation.Horizontal, *self._cards[:2])
@@ -184,7 +183,7 @@ class Cards(QWidget):
             self._alone = None
         shown = self._cards[place]
         size = shown.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
-        made = PanelWindow(shown, tr(_TURNS[place][0]), self)
+        made = PanelWindow(shown, _TURNS[place][0], self)
         made.closed.connect(lambda: self._put_back(place))
         self._apart[place] = made
         if self._current in self._apart:
@@ -240,8 +239,8 @@ class Cards(QWidget):
     def _maximiser(self, place: int) -> QToolButton:
         button = QToolButton(self)
         button.setCheckable(True)
-        button.setAccessibleName(tr("Maximise this panel"))
-        button.setToolTip(tr("Show this panel alone, or all of them again (F11)"))
+        button.setAccessibleName("Maximise this panel")
+        button.setToolTip("Show this panel alone, or all of them again (F11)")
         button.clicked.connect(lambda _=False: self._toggle(place))
         return button
 

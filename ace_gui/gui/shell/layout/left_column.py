@@ -17,7 +17,6 @@ from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import tr
 
 WIDTH: Final = 18  # lines of text that the column is wide at first
 _LEAST: Final = 16.5
@@ -46,7 +45,7 @@ class LeftColumn(QWidget):
         inputs.setSpacing(GAP)
         inputs.addWidget(experts)
         inputs.addWidget(method, 1)
-        area = scroll_area(tr("Models and method"), self)
+        area = scroll_area("Models and method", self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(content)
         column = QVBoxLayout(self._whole)
@@ -118,14 +117,12 @@ class Rail(QWidget):
 
     def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setAccessibleName(tr("Inputs, folded"))
+        self.setAccessibleName("Inputs, folded")
         self.buttons = [
-            self._button(
-                "panel", tr("Show models and method"), tr("Unfold the column of the inputs")
-            ),
-            self._button("open", tr("Models"), tr("Unfold the column: base and experts")),
-            self._button("sliders", tr("Method"), tr("Unfold the column: method and parameters")),
-            self._button("clock", tr("Runs"), tr("Unfold the column: the merges that are kept")),
+            self._button("panel", "Show models and method", "Unfold the column of the inputs"),
+            self._button("open", "Models", "Unfold the column: base and experts"),
+            self._button("sliders", "Method", "Unfold the column: method and parameters"),
+            self._button("clock", "Runs", "Unfold the column: the merges that are kept"),
         ]
         self.experts = _Experts(session, self)
         column = QVBoxLayout(self)
@@ -159,7 +156,7 @@ class _Experts(QWidget):
     def _refresh(self) -> None:
         self._names = tuple(map(plain, self._session.draft.inputs.names))
         listed = ", ".join(self._names)
-        self.setAccessibleName(tr("Experts: {listed}", listed=listed))
+        self.setAccessibleName(f"Experts: {listed}")
         self.setToolTip(tooltip(listed))
         self.setMinimumHeight(self._step() * min(len(self._names), _NAMES))
         self.update()

@@ -39,7 +39,6 @@ from ace_gui.gui.widgets.layout.arrangement import tab_through
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.gui.widgets.layout.letters import by_letters
 from ace_gui.gui.widgets.layout.step_queue import Turns
-from ace_gui.gui.words import tr
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
 
@@ -218,8 +217,8 @@ class Workspace(QWidget):
     def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:
         """The panels of the layers' page whose views are tabs, and what they are called."""
         return [
-            (tr("One layer"), self.inspector.tabs),
-            (tr("All layers"), self.heterogeneity.tabs),
+            ("One layer", self.inspector.tabs),
+            ("All layers", self.heterogeneity.tabs),
         ]
 
     def bring(self, tabs: LazyTabs, index: int) -> None:
@@ -245,13 +244,13 @@ class Workspace(QWidget):
             return panel
 
         place = add(
-            tr("Health"),
-            tr("Which layers are out of the ordinary, and what one can do"),
+            "Health",
+            "Which layers are out of the ordinary, and what one can do",
             make_health,
         )
 
         def show_warnings(count: int) -> None:
-            tabs.setTabText(place, tr("Health ({count})", count=count) if count else tr("Health"))
+            tabs.setTabText(place, f"Health ({count})" if count else "Health")
             tabs.setTabIcon(place, icon("warning") if count else QIcon())
 
         self.healths.warned.connect(show_warnings)
@@ -262,16 +261,16 @@ class Workspace(QWidget):
             return panel
 
         add(
-            tr("What if"),
-            tr("Try other values on the selected layer before you take them"),
+            "What if",
+            "Try other values on the selected layer before you take them",
             make_what_if,
         )
 
     def _add_learning(self, session: Session) -> None:
         """A tab that is there once a merge has learned something."""
         tabs, learning = self.heterogeneity.tabs, session.results.learning
-        tip = tr("How a method that learns from data goes on: loss by task, coefficients by expert")
-        place = tabs.add(tr("Learning"), tip, lambda: LearningView(session))
+        tip = "How a method that learns from data goes on: loss by task, coefficients by expert"
+        place = tabs.add("Learning", tip, lambda: LearningView(session))
 
         def show() -> None:
             tabs.setTabVisible(place, not learning.is_empty)

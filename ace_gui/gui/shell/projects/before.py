@@ -20,7 +20,6 @@ from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import plain, short_name
 from ace_gui.gui.widgets.files.file_dialogs import ask_files
-from ace_gui.gui.words import tr
 
 
 class Before(QObject):
@@ -48,7 +47,7 @@ class Before(QObject):
         window.actions_.connect(window.actions_.reopen, self.reopen)
         self.refresh()
         if sessions.crashed is not None:
-            self._tell_of_crash({tr("Reopen last session"): self.reopen})
+            self._tell_of_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
         """Show what is recent now."""
@@ -64,13 +63,13 @@ class Before(QObject):
         self._window.welcome.recent.show_projects(projects)
         if crashed is None and projects:
             name = plain(short_name(projects[0].path))
-            reopen.setToolTip(tr("Open {project}", project=name))
+            reopen.setToolTip(f"Open {name}")
             said = ", ".join(filter(None, (name, last_use(projects[0]))))
             self._window.welcome.starts.say(reopen, said)
 
     def _allow(self) -> None:
         busy = self._window.session.activity.is_running(*BUSY)
-        why = tr(WAIT) if busy else "" if self._is_known else tr("Nothing was open before.")
+        why = WAIT if busy else "" if self._is_known else "Nothing was open before."
         set_allowed(self._window.actions_.reopen, why)
         self._menus.recent.setEnabled(bool(self._shown) and not busy)
 
@@ -90,21 +89,21 @@ class Before(QObject):
             self._settings.replace_recent(gone, paths[0])
             self._opener.open_paths(paths)
 
-        ask_files(self._window, tr("Locate {path}", path=gone), tr(RECIPE), RECIPES_KIND, take)
+        ask_files(self._window, f"Locate {gone}", RECIPE, RECIPES_KIND, take)
 
     def tell_of_crash(self, words: str) -> None:
         """A window before this one was brought down, and these were its last words; "": none."""
         if not words:
             return
         self._help.crash = words
-        reopen = {tr("Reopen last session"): self.reopen} if self._sessions.crashed else {}
-        self._tell_of_crash({**reopen, tr("Report a problem"): self._help.report_problem})
+        reopen = {"Reopen last session": self.reopen} if self._sessions.crashed else {}
+        self._tell_of_crash({**reopen, "Report a problem": self._help.report_problem})
 
     def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
         if self._sessions.crashed:
-            said = tr(
+            said = (
                 "The last session did not end well. What was open is kept, and so are its merges."
             )
         else:
-            said = tr("The last session did not end well.")
+            said = "The last session did not end well."
         self._window.notice.ask(Severity.WARNING, said, self._help.crash, answers)

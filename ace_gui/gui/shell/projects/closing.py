@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
 
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.words import tr
 
 
 class Closing(QObject):
@@ -36,12 +35,12 @@ class Closing(QObject):
         box = QMessageBox(self._window)
         box.setIcon(QMessageBox.Icon.Question)
         box.setWindowTitle("ACE Workbench")
-        box.setText(tr("An export is running.") if exporting else tr("A merge is running."))
+        box.setText("An export is running." if exporting else "A merge is running.")
         if not exporting:
-            box.setInformativeText(tr("What is finished is kept: it can be continued next time."))
-        self.stop = box.addButton(tr("&Stop and close"), QMessageBox.ButtonRole.DestructiveRole)
+            box.setInformativeText("What is finished is kept: it can be continued next time.")
+        self.stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
         self.keep = box.addButton(
-            tr("&Keep exporting") if exporting else tr("&Keep merging"),
+            "&Keep exporting" if exporting else "&Keep merging",
             QMessageBox.ButtonRole.RejectRole,
         )
         box.setDefaultButton(self.keep)

@@ -22,7 +22,6 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
 from ace_gui.gui.widgets.files.file_dialogs import ask_files, ask_folders, ask_target
-from ace_gui.gui.words import later, tr
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
 MODELS: Final = "models"
 RECIPES_KIND: Final = "recipes"
-WEIGHTS = later("Model weights (*.safetensors)")
-RECIPE = later("Recipes (*.yaml *.yml)")
-MERGEKIT = later("Recipes for mergekit (*.yaml *.yml)")
-REPORT = later("Reports (*.html)")
+WEIGHTS = "Model weights (*.safetensors)"
+RECIPE = "Recipes (*.yaml *.yml)"
+MERGEKIT = "Recipes for mergekit (*.yaml *.yml)"
+REPORT = "Reports (*.html)"
 
 
 class Opener(QObject):
@@ -71,7 +70,7 @@ class Opener(QObject):
 
     def open_base(self) -> None:
         """Ask for the folder of a base model."""
-        ask_folders(self._window, tr("Base model"), MODELS, self._open_folders)
+        ask_folders(self._window, "Base model", MODELS, self._open_folders)
 
     def _open_folders(self, folders: Sequence[Path]) -> None:
         if len(folders) == 1:
@@ -81,23 +80,23 @@ class Opener(QObject):
 
     def open_base_file(self) -> None:
         """Ask for a base model in one file."""
-        ask_files(self._window, tr("Base model"), tr(WEIGHTS), MODELS, self.open_paths)
+        ask_files(self._window, "Base model", WEIGHTS, MODELS, self.open_paths)
 
     def change_base(self) -> None:
         """Ask for another base under the same experts."""
         use = self._conductor.set_base
-        ask_folders(self._window, tr("Base model"), MODELS, lambda paths: use(paths[0]))
+        ask_folders(self._window, "Base model", MODELS, lambda paths: use(paths[0]))
 
     def add_experts(self) -> None:
         """Ask for the folders of experts, or a folder of such folders."""
-        ask_folders(self._window, tr("Experts"), MODELS, self.add, start=self._beside())
+        ask_folders(self._window, "Experts", MODELS, self.add, start=self._beside())
 
     def add_expert_files(self) -> None:
         """Ask for experts in one file each."""
         ask_files(
             self._window,
-            tr("Experts"),
-            tr(WEIGHTS),
+            "Experts",
+            WEIGHTS,
             MODELS,
             self.add,
             many=True,
@@ -114,9 +113,7 @@ class Opener(QObject):
     def scan(self) -> None:
         """Ask for folders, and look for models in them."""
         base = self._session.draft.inputs.base
-        ask_folders(
-            self._window, tr("Scan a folder"), MODELS, lambda paths: self._scan(paths, base)
-        )
+        ask_folders(self._window, "Scan a folder", MODELS, lambda paths: self._scan(paths, base))
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
@@ -131,7 +128,7 @@ class Opener(QObject):
 
     def open_recipe(self) -> None:
         """Ask for a recipe."""
-        ask_files(self._window, tr("Recipe"), tr(RECIPE), RECIPES_KIND, self.open_paths)
+        ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
 
     def save_recipe(self) -> None:
         """Save to the recipe that this window wrote before; else ask where to."""
@@ -149,10 +146,10 @@ class Opener(QObject):
         name = str(own or f"{project.name or 'recipe'}{ENDING}")
 
         def write(paths: list[Path]) -> None:
-            self._write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == tr(MERGEKIT))
+            self._write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
 
-        kinds = f"{tr(RECIPE)};;{tr(MERGEKIT)}"
-        dialog = ask_target(self._window, tr("Save recipe"), name, kinds, RECIPES_KIND, write)
+        kinds = f"{RECIPE};;{MERGEKIT}"
+        dialog = ask_target(self._window, "Save recipe", name, kinds, RECIPES_KIND, write)
         dialog.setDefaultSuffix("yaml")
         dialog.rejected.connect(self._project.stay)
 
@@ -163,7 +160,7 @@ class Opener(QObject):
         def write(paths: list[Path]) -> None:
             self._output.report(paths[0])
 
-        dialog = ask_target(self._window, tr("Write report"), name, tr(REPORT), "reports", write)
+        dialog = ask_target(self._window, "Write report", name, REPORT, "reports", write)
         dialog.setDefaultSuffix("html")
 
     def drop(self, paths: Sequence[Path]) -> None:
@@ -180,7 +177,7 @@ class Opener(QObject):
         """Whether something is being written; then it says so."""
         busy = self._session.activity.is_running(State.MERGING, State.EXPORTING)
         if busy:
-            said = tr("Wait for the merge to end, or cancel it, before opening models.")
+            said = "Wait for the merge to end, or cancel it, before opening models."
             self._session.advice.emit(said)
         return busy
 
@@ -223,7 +220,7 @@ class Opener(QObject):
             self._project.stay()
             return
         notes = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
-        said = " ".join([tr("The recipe is in {path}.", path=path), *notes])
+        said = " ".join([f"The recipe is in {path}.", *notes])
         self._session.written.emit(said, path)
         if not mergekit:
             self._own = path.absolute()

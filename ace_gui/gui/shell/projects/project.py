@@ -15,7 +15,6 @@ from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
-from ace_gui.gui.words import tr
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import model_name
 
@@ -110,11 +109,11 @@ class Project(QObject):
 
     def _ask(self) -> None:
         buttons = QMessageBox.StandardButton
-        text = tr("Save the changes to {name}?", name=self.name)
+        text = f"Save the changes to {self.name}?"
         box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
-        box.setInformativeText(tr("Finished merges are kept in any case."))
+        box.setInformativeText("Finished merges are kept in any case.")
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
-        box.button(buttons.Discard).setText(tr("&Don't save"))
+        box.button(buttons.Discard).setText("&Don't save")
         box.setDefaultButton(buttons.Save)
         box.finished.connect(self._answer)
         self.box = box

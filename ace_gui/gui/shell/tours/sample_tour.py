@@ -12,7 +12,6 @@ from ace_gui.gui.panels.scores.scores_page import SCORES
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.words import tr
 
 SIMPLER: Final = ("linear", "task_arithmetic")
 """Merges that stand beside the recipe's own."""
@@ -69,21 +68,17 @@ def marks(window: MainWindow) -> list[Step]:
     """What the demo points at when it is done."""
     return [
         Step(
-            sentence=tr(
-                "How good every model is at the tasks: the base, the experts at their own task, "
-                "averaging, and ACE, task by task."
-            ),
+            sentence="How good every model is at the tasks: the base, the experts at their own "
+            "task, averaging, and ACE, task by task.",
             target=lambda: window.workspace.show_scores().tabs,
         ),
         Step(
-            sentence=tr(
-                "Layers shows what the merge did to each matrix; Compare puts methods beside each "
-                "other; Report writes it down."
-            ),
+            sentence="Layers shows what the merge did to each matrix; Compare puts methods beside "
+            "each other; Report writes it down.",
             target=lambda: window.header.workspaces,
         ),
         Step(
-            sentence=tr("Export writes the merged model as a folder that its library loads."),
+            sentence="Export writes the merged model as a folder that its library loads.",
             target=lambda: window.header.place,
         ),
     ]

@@ -9,7 +9,6 @@ from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.widgets.coach_mark import CoachMark
-from ace_gui.gui.words import tr
 
 
 def _nothing() -> None:
@@ -79,6 +78,6 @@ class Tour(QObject):
             return
         step, last = self._steps[self.place], self.place == len(self._steps) - 1
         step.begin()
-        counted = tr("Step {place} of {count}", place=self.place + 1, count=len(self._steps))
-        onward = tr("Done") if last else tr("Next") if step.done is _never else tr("Skip")
+        counted = f"Step {self.place + 1} of {len(self._steps)}"
+        onward = "Done" if last else "Next" if step.done is _never else "Skip"
         self.mark.point(step.target(), counted, step.sentence, onward)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from ace_gui.gui.shell.tours.tour import Step, Tour
-from ace_gui.gui.words import tr
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
@@ -44,15 +43,13 @@ def _opening(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence=tr("Open the sample: a small model and five models fine-tuned from it."),
+            sentence="Open the sample: a small model and five models fine-tuned from it.",
             target=lambda: _sample_button(window),
             done=is_open,
         ),
         Step(
-            sentence=tr(
-                "Every matrix of the model is a row. γ says how unequally the experts moved it. "
-                "Choose a row."
-            ),
+            sentence="Every matrix of the model is a row. γ says how unequally the experts moved "
+            "it. Choose a row.",
             begin=layers,
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
@@ -79,24 +76,20 @@ def _merging(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence=tr(
-                "The same γ along the model. Drag the line τ, or move it by Ctrl and the arrow "
-                "keys: matrices above it are treated as heterogeneous."
-            ),
+            sentence="The same γ along the model. Drag the line τ, or move it by Ctrl and the "
+            "arrow keys: matrices above it are treated as heterogeneous.",
             begin=views,
             target=lambda: window.workspace.heterogeneity,
             done=lambda: bool(begun) and session.draft.tau != begun[-1],
         ),
         Step(
-            sentence=tr("Merge. It takes a few seconds and changes no file."),
+            sentence="Merge. It takes a few seconds and changes no file.",
             target=lambda: window.header.place.main,
             done=merged,
         ),
         Step(
-            sentence=tr(
-                "The singular values of each expert's change of the chosen matrix, and of the "
-                "merge. Ctrl+G goes to the most heterogeneous one."
-            ),
+            sentence="The singular values of each expert's change of the chosen matrix, and of the "
+            "merge. Ctrl+G goes to the most heterogeneous one.",
             begin=inspector,
             target=lambda: window.workspace.inspector,
         ),
@@ -116,23 +109,19 @@ def _judging(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence=tr("Is the merge any good? Turn to the scores."),
+            sentence="Is the merge any good? Turn to the scores.",
             target=lambda: window.header.workspaces,
             done=lambda: window.header.workspaces.current == 1,
         ),
         Step(
-            sentence=tr(
-                "Evaluate tries base, experts and merge on the tasks of the sample, which were "
-                "held out."
-            ),
+            sentence="Evaluate tries base, experts and merge on the tasks of the sample, which "
+            "were held out.",
             target=scores,
             done=evaluated,
         ),
         Step(
-            sentence=tr(
-                "Export writes the merged model as a folder that its library loads. Nothing more "
-                "is needed for your own models: open a base, add experts, merge."
-            ),
+            sentence="Export writes the merged model as a folder that its library loads. Nothing "
+            "more is needed for your own models: open a base, add experts, merge.",
             target=lambda: window.header.place,
         ),
     ]
@@ -141,6 +130,6 @@ def _judging(window: ShellWindow) -> list[Step]:
 def _sample_button(window: ShellWindow) -> QWidget | None:
     """On the welcome page its button, else the menus, which have it under Help."""
     buttons = window.welcome.findChildren(QPushButton)
-    named = tr("Open the sample")
+    named = "Open the sample"
     found = next((each for each in buttons if each.isVisible() and each.text() == named), None)
     return found or window.header.menu_bar

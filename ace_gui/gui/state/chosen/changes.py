@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ace_gui.formatting import counted
 from ace_gui.gui.state.chosen.inputs import Expert, Inputs
-from ace_gui.gui.words import counted, tr
 from ace_gui.recipe.values import model_name
 
 
@@ -14,16 +14,16 @@ def change_text(
 ) -> str:
     """A few words, to follow Undo and Redo. ``titles`` of methods, ``labels`` of parameters."""
     kinds: tuple[Callable[[], str], ...] = (
-        lambda: tr("change of the base model") if before.base != after.base else "",
+        lambda: "change of the base model" if before.base != after.base else "",
         lambda: _experts(before, after),
         lambda: _method(before, after, titles),
         lambda: _parameters(before, after, labels),
-        lambda: tr("change of overrides") if before.overrides != after.overrides else "",
-        lambda: tr("change of tasks") if before.tasks != after.tasks else "",
-        lambda: tr("change of scope") if before.scope != after.scope else "",
-        lambda: tr("change of the cap") if before.cap != after.cap else "",
+        lambda: "change of overrides" if before.overrides != after.overrides else "",
+        lambda: "change of tasks" if before.tasks != after.tasks else "",
+        lambda: "change of scope" if before.scope != after.scope else "",
+        lambda: "change of the cap" if before.cap != after.cap else "",
     )
-    return next((text for kind in kinds if (text := kind())), tr("change of options"))
+    return next((text for kind in kinds if (text := kind())), "change of options")
 
 
 def _experts(before: Inputs, after: Inputs) -> str:
@@ -32,16 +32,16 @@ def _experts(before: Inputs, after: Inputs) -> str:
         return ""
     old, new = {each.path for each in then}, {each.path for each in now}
     if len(now) > len(then):
-        return tr("adding {what}", what=_named([each for each in now if each.path not in old]))
+        return f"adding {_named([each for each in now if each.path not in old])}"
     if len(now) < len(then):
-        return tr("removing {what}", what=_named([each for each in then if each.path not in new]))
+        return f"removing {_named([each for each in then if each.path not in new])}"
     changed = [(a, b) for a, b in zip(then, now, strict=True) if a != b]
     one, other = changed[0]
     if one.path != other.path:
-        return tr("change of experts")
+        return "change of experts"
     if one.name != other.name:
-        return tr("renaming {what}", what=_named([one]))
-    return tr("weight of {what}", what=_named([other]))
+        return f"renaming {_named([one])}"
+    return f"weight of {_named([other])}"
 
 
 def _named(experts: list[Expert]) -> str:
@@ -53,12 +53,12 @@ def _named(experts: list[Expert]) -> str:
 def _method(before: Inputs, after: Inputs, titles: Mapping[str, str]) -> str:
     if before.method == after.method:
         return ""
-    return tr("change to {method}", method=titles.get(after.method, after.method))
+    return f"change to {titles.get(after.method, after.method)}"
 
 
 def _parameters(before: Inputs, after: Inputs, labels: Mapping[str, str]) -> str:
     then, now = before.touched, after.touched
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if len(names) == 1:
-        return tr("change of {parameter}", parameter=labels.get(names[0], names[0]))
-    return tr("change of parameters") if names else ""
+        return f"change of {labels.get(names[0], names[0])}"
+    return "change of parameters" if names else ""

@@ -13,10 +13,9 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.formatting import symbol_of
+from ace_gui.formatting import counted, symbol_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
-from ace_gui.gui.words import counted
 
 TRIALS_KEPT: Final = 6
 """Merges made for a comparison alone whose stores stay; each is as large as the model."""

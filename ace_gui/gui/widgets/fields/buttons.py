@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.drawn_marks import RADIUS
-from ace_gui.gui.words import tr
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 DOT_ROOM: Final = QSize(14, 22)
@@ -86,7 +85,7 @@ class ProgressButton(QPushButton):
         """Be the progress; pressing it does nothing."""
         self.share = min(max(share, 0.0), 1.0)
         self.setText(text)
-        self.setAccessibleName(tr("Progress: {share}", share=text))
+        self.setAccessibleName(f"Progress: {text}")
         self.update()
 
     def show_action(self, text: str, tip: str) -> None:

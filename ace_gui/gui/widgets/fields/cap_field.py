@@ -12,11 +12,10 @@ from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.overrides import LARGEST_CAP
 from ace_gui.recipe.values import Cap, ParameterValue
 
-CAP_TIP: Final = later(
+CAP_TIP: Final = (
     "Limits how far a merge moves each matrix, whatever the method. The merged change may be as "
     "long as one expert's on average; with T experts √T times that, as long as it stays within δ "
     "of the base's norm. A longer one is scaled down, and the layer's notes say so."
@@ -25,10 +24,8 @@ _DELTA: Final = FieldInfo(
     name="delta",
     kind="float",
     default=Cap().delta,
-    label=later("Cap δ"),
-    help=later(
-        "Share of the norm of the base's matrix up to which the experts' changes may add up."
-    ),
+    label="Cap δ",
+    help="Share of the norm of the base's matrix up to which the experts' changes may add up.",
     low=0.0,
     high=LARGEST_CAP,
     low_open=False,
@@ -50,17 +47,15 @@ class CapField(QWidget):
 
     def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        explain(self, tr("Cap δ"))
+        explain(self, "Cap δ")
         self.choice = QComboBox(self)
-        self.choice.setAccessibleName(tr("Cap on the change"))
-        self.choice.setToolTip(tooltip(tr(CAP_TIP)))
-        choices = (
-            ((tr("as the recipe"), None), (tr("none"), _OFF)) if inherits else ((tr("none"), None),)
-        )
+        self.choice.setAccessibleName("Cap on the change")
+        self.choice.setToolTip(tooltip(CAP_TIP))
+        choices = (("as the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
         for text, value in choices:
             self.choice.addItem(text, value)
-        self.choice.addItem(tr("at δ"), Cap())
-        delta = replace(_DELTA, label=tr(_DELTA.label), help=tr(_DELTA.help))
+        self.choice.addItem("at δ", Cap())
+        delta = replace(_DELTA, label=_DELTA.label, help=_DELTA.help)
         self.delta = ParameterField(delta, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)

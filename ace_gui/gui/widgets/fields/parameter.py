@@ -21,12 +21,10 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.fields.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
-from ace_gui.gui.words import later, tr
 from ace_gui.recipe.values import ParameterValue
 
 _DECIMALS = 3
@@ -53,8 +51,8 @@ class ParameterField(QWidget):
         explain(self, _term(field))
         self.control.installEventFilter(self)
         self._reset = DotButton(self)
-        self._reset.setAccessibleName(tr("Default {label}", label=field.label))
-        self._reset.setToolTip(tr("Back to the default"))
+        self._reset.setAccessibleName(f"Default {field.label}")
+        self._reset.setToolTip("Back to the default")
         self._reset.clicked.connect(lambda: self.edited.emit(None))
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
@@ -105,8 +103,8 @@ class ParameterField(QWidget):
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
         button.setArrowType(Qt.ArrowType.DownArrow)
-        button.setAccessibleName(tr("Presets for {label}", label=self.field.label))
-        button.setToolTip(tr("Values from the papers and for model families"))
+        button.setAccessibleName(f"Presets for {self.field.label}")
+        button.setToolTip("Values from the papers and for model families")
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(button)
         for title, value in self.field.presets:
@@ -127,28 +125,26 @@ def in_line(control: QWidget) -> QWidget:
 
 def _help(field: FieldInfo) -> str:
     term = _term(field)
-    pointer = tr("F1: {term} in the glossary.", term=term) if term else ""
+    pointer = f"F1: {term} in the glossary." if term else ""
     return f"{_range(field)}\n{pointer}".strip()
 
 
 def _term(field: FieldInfo) -> str:
     term = OF_PARAMETERS.get(field.name)
-    return tr(term) if term else ""
+    return term if term else ""
 
 
 def _range(field: FieldInfo) -> str:
     low = "" if field.low is None else value_text(field.low)
     high = "" if field.high is None else value_text(field.high)
     if low and high:
-        bounds = (
-            later("Above {low} to {high}.") if field.low_open else later("From {low} to {high}.")
-        )
+        bounds = "Above {low} to {high}." if field.low_open else "From {low} to {high}."
     elif low:
-        bounds = later("Above {low}.") if field.low_open else later("At least {low}.")
+        bounds = "Above {low}." if field.low_open else "At least {low}."
     else:
-        bounds = later("At most {high}.") if high else ""
-    limits = tr(bounds, low=low, high=high) if bounds else ""
-    default = tr("Default {value}.", value=value_text(field.default))
+        bounds = "At most {high}." if high else ""
+    limits = bounds.format(low=low, high=high) if bounds else ""
+    default = f"Default {value_text(field.default)}."
     return f"{field.help}\n{limits} {default}".replace("\n ", "\n")
 
 
@@ -192,7 +188,7 @@ def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
 def _choice(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
     box = QComboBox(parent)
     for choice in field.choices:
-        box.addItem(told(choice), choice)
+        box.addItem(choice, choice)
     box.currentIndexChanged.connect(lambda _: edited(box.currentData()))
     return lambda value: box.setCurrentIndex(box.findData(value)), box
 

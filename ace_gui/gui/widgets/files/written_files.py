@@ -8,12 +8,10 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from ace_gui.gui.words import tr
-
 
 def offers(path: Path) -> Mapping[str, Callable[[], object]]:
     """*Open* and *Show in folder*, by what the desktop opens such files with."""
-    return {tr("Open"): lambda: show(path), tr("Show in folder"): lambda: show(path.parent)}
+    return {"Open": lambda: show(path), "Show in folder": lambda: show(path.parent)}
 
 
 def show(path: Path) -> None:

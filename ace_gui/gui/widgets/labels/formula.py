@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.words import tr
 from ace_gui.paths import resource_path
 
 _INK: Final = "#000000"  # what the drawings use for the colour of text
@@ -56,7 +55,7 @@ class _Drawing(QWidget):
         self._ink = ""
         self._renderer = QSvgRenderer(self)
         self._load()
-        self.setAccessibleName(tr("Formula: {formula}", formula=plain(text)))
+        self.setAccessibleName(f"Formula: {plain(text)}")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)

@@ -6,25 +6,23 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.words import later
-
 _TERM: Final = "term"
 OF_PARAMETERS: Final = {
-    "epsilon": later("Ridge ε"),
-    "alpha": later("Ridge share α"),
-    "tau": later("Threshold τ"),
-    "k_frac": later("Refinement"),
-    "refine": later("Refinement"),
-    "delta": later("Cap δ"),
-    "variant": later("Automatic variant"),
-    "scaling": later("Task vector"),
-    "density": later("Density"),
+    "epsilon": "Ridge ε",
+    "alpha": "Ridge share α",
+    "tau": "Threshold τ",
+    "k_frac": "Refinement",
+    "refine": "Refinement",
+    "delta": "Cap δ",
+    "variant": "Automatic variant",
+    "scaling": "Task vector",
+    "density": "Density",
 }
 """The parameters of methods that the glossary explains."""
 
 
 def explain(widget: QWidget, term: str) -> None:
-    """F1 with the focus in the widget opens this term of the glossary, as ``tr`` gives it."""
+    """F1 with the focus in the widget opens this term of the glossary."""
     widget.setProperty(_TERM, term)
 
 

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QAbstractSpinBox, QStyledItemDelegate, QStyleOptio
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.words import local
 
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -59,7 +58,7 @@ class WeightCell(RowGround):
             number = float(value)
         except ValueError:
             return str(value)
-        return local(f"{number:.2f}" if round(number, 2) == number else f"{number:g}")
+        return f"{number:.2f}" if round(number, 2) == number else f"{number:g}"
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: _Index) -> QWidget:
         editor = super().createEditor(parent, option, index)

@@ -11,11 +11,10 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QAction, QColor, QIcon, QKeySequence, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
-from ace_gui.gui.numbers import number_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.tables.table_tools import copy_table, fit_rows, save_table
-from ace_gui.gui.words import tr
 
 _SWATCH = 9  # px
 _DIGITS = 3
@@ -170,11 +169,11 @@ class FigureSheet(QTableView):
         save_table(self, self.accessibleName(), self._columns)
 
     def _add_actions(self) -> None:
-        copy = QAction(tr("Copy table"), self)
+        copy = QAction("Copy table", self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         copy.triggered.connect(self.copy)
-        save = QAction(tr("Save table…"), self)
+        save = QAction("Save table…", self)
         save.triggered.connect(self.save_csv)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         self.addActions([copy, save])

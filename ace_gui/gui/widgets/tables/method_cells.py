@@ -14,13 +14,12 @@ from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.share_bar import paint_share
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.words import later, local, tr
 
 METHOD: Final = Qt.ItemDataRole.UserRole
 """A MethodInfo."""
 MISFIT: Final = Qt.ItemDataRole.UserRole + 2
 """Why it cannot merge what is loaded; empty where it can."""
-MEANS: Final = later(
+MEANS: Final = (
     "The mean accuracy of the five experts of the sample merged by each method with its defaults, "
     "with the modules that it leaves. Bars run from the base to the experts themselves."
 )
@@ -65,7 +64,7 @@ class MethodCell(QStyledItemDelegate):
         font = face(Face.STRONG if chosen else Face.BODY)
         text = "–" if mean is None else short_score_text(mean)
         write(painter, place, text, font, theme.text2, align=_RIGHT)
-        number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(local(".000"))
+        number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(".000")
         bar = QRectF(0, 0, *_BAR)
         bar.moveCenter(place.center())
         bar.moveRight(place.right() - number - _GAP)
@@ -85,10 +84,10 @@ def number_of_experts(method: MethodInfo) -> str:
     """How many a method merges, in a few words."""
     if method.most is None:
         if method.least == 1:
-            return tr("any number of experts")
-        return tr("{count} experts or more", count=method.least)
+            return "any number of experts"
+        return f"{method.least} experts or more"
     if method.most == 1:
-        return tr("one expert only")
+        return "one expert only"
     if method.least == method.most:
-        return tr("{count} experts only", count=method.most)
-    return tr("{count} experts at most", count=method.most)
+        return f"{method.most} experts only"
+    return f"{method.most} experts at most"

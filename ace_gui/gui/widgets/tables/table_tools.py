@@ -19,10 +19,8 @@ from PySide6.QtWidgets import (
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
-from ace_gui.gui.told import told
 from ace_gui.gui.widgets.files.file_dialogs import TABLES, ask_target
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.words import tr
 
 _LEAST: Final = 22  # digits
 _Index = QModelIndex | QPersistentModelIndex
@@ -81,9 +79,9 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
         try:
             write_csv(columns, chosen[0])
         except WorkbenchError as error:
-            QMessageBox.warning(parent, tr("Save table"), told(error.sentence))
+            QMessageBox.warning(parent, "Save table", error.sentence)
 
-    ask_target(parent, tr("Save table"), f"{name}.csv", tr("Table (*.csv)"), TABLES, write)
+    ask_target(parent, "Save table", f"{name}.csv", "Table (*.csv)", TABLES, write)
 
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:
