@@ -21,7 +21,7 @@ from rich.text import Text
 from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.showing_covariances import compared, covariance_tables
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.contract.checks import RECIPE, Check, Verdict
 from ace_gui.engine.contract.events import (
     Event,
     Exported,
@@ -389,9 +389,9 @@ def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = Fal
     if notes:
         styles[Verdict.NOTE] = "dim"
     for check in checks:
-        if check.verdict in styles:
+        if check.verdict in styles or check.title == RECIPE:
             line = f"{check.verdict.value.title()}: {check.line}"
-            console.print(shown(line, style=styles[check.verdict]), soft_wrap=True)
+            console.print(shown(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)
 
 
 def _csv(layers: Sequence[Layer], plan: Plan) -> str:

@@ -23,8 +23,9 @@ from ace_gui.recipe.file_schema import (
     values_of,
 )
 from ace_gui.recipe.mergekit.reading import from_mergekit
+from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
-from ace_gui.recipe.mergekit.schema import is_mergekit
+from ace_gui.recipe.mergekit.schema import is_mergekit, refuse_mixture
 from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import Override, Recipe, Task, model_name
 
@@ -158,8 +159,9 @@ def _plain_paths(value: object) -> Any:
 
 def _recipe(content: Any, path: Path) -> Recipe:
     place = Places(folder=path.parent)
+    refuse_mixture(content, known_keys[()], path)
     if is_mergekit(content, known_keys[()]):
-        foreign = _validated(path, content, MergekitDocument)
+        foreign = _validated(path, content, MergekitDocument, known=MERGEKIT_KEYS)
         return replace(from_mergekit(foreign, path, place), unfound=place.unfound)
     found = values_of(_validated(path, content, Document, place))
     del found["schema_"]
@@ -208,7 +210,15 @@ def _read(path: Path) -> str:
 def _parsed(path: Path) -> Any:
     text = _read(path)
     try:
-        return yaml.load(text, Loader=_Loader)
+        loader = _Loader(text)
+        content = loader.get_data()
+        if loader.check_data():  # type: ignore[no-untyped-call]
+            raise RecipeError(
+                f"{path} holds several documents, divided by `---`; stages are not merged one "
+                "after the other here, so write one file for each.",
+                path=path,
+            )
+        return content
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)
@@ -220,6 +230,13 @@ def _mapping(content: Any, path: Path) -> dict[str, Any]:
         raise RecipeError(
             f"{path} is not a recipe: expected keys such as base_model and models.", path=path
         )
+    if "experts" in content and "models" not in content:
+        raise RecipeError(
+            f"{path} builds a mixture of experts, as mergekit-moe does, which is not possible "
+            "here; list the models under 'models' to merge them.",
+            path=path,
+            key="experts",
+        )
     return content
 
 
@@ -227,12 +244,17 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 
 def _validated(
-    path: Path, content: dict[str, Any], schema: type[Schema], place: Places | None = None
+    path: Path,
+    content: dict[str, Any],
+    schema: type[Schema],
+    place: Places | None = None,
+    *,
+    known: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
 ) -> Schema:
     try:
         return schema.model_validate(content, context=place)
     except ValidationError as error:
-        raise _explain(path, error) from None
+        raise _explain(path, error, known) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -241,7 +263,9 @@ def _one_line(error: Exception) -> str:
     return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
 
 
-def _explain(path: Path, error: ValidationError) -> RecipeError:
+def _explain(
+    path: Path, error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
+) -> RecipeError:
     """The first complaint of pydantic as one sentence; all of them as details."""
     first = error.errors()[0]
     place = first["loc"]

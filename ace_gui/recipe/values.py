@@ -49,17 +49,18 @@ class Vocabulary(StrEnum):
     ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, as the tokenizers
     say; where an expert lacks a token of the base it counts as unchanged. Tokens that the base
     lacks and all experts have are added; those of some experts are left out. ``UNION``: as
-    ``TOKENS``, with the tokens of every expert. ``BASE``: embedding and vocabulary head are the
-    base's.
+    ``TOKENS``, with the tokens of every expert. ``BASE_TOKENS``: as ``TOKENS``, with the tokens of
+    the base alone. ``BASE``: embedding and vocabulary head are the base's.
     """
 
     POSITION = "position"
     TOKENS = "tokens"
     UNION = "union"
+    BASE_TOKENS = "base_tokens"
     BASE = "base"
 
 
-BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION})
+BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION, Vocabulary.BASE_TOKENS})
 """Where rows are matched by token."""
 
 
@@ -138,6 +139,8 @@ class Recipe(Choices):
     ``parameters`` holds only what the person set; the rest are the method's defaults, which for
     ACE's epsilon depend on the model family.
     ``notes``: what was lost when another program's recipe was read; no part of what is merged.
+    ``from_mergekit``: read from mergekit's file; ``defaults_note``: its defaults, where the file
+    could also be meant as a recipe of this application.
     ``unfound``: models that were nowhere when the file was read, and what to say of each.
     """
 
@@ -146,6 +149,8 @@ class Recipe(Choices):
     models: tuple[ModelEntry, ...] = field(metadata=about(limits={"min_length": 1}))
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=_UNWRITTEN)
+    from_mergekit: bool = field(default=False, compare=False, repr=False, metadata=_UNWRITTEN)
+    defaults_note: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
     unfound: Mapping[Path, str] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
@@ -179,6 +184,12 @@ class Recipe(Choices):
             models=tuple(replace(entry, model=entry.model.absolute()) for entry in self.models),
             tasks=tuple(task.absolute() for task in self.tasks),
         )
+
+    @property
+    def keep_base_rows(self) -> str:
+        """How to keep the base's tokens, in the language of the recipe's file."""
+        said = "tokenizer_source: base" if self.from_mergekit else "vocabulary: base"
+        return f"keep the base's rows ({said})"
 
     @property
     def weights(self) -> tuple[float, ...]:

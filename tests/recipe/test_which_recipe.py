@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 
 WEIGHTED = [{"model": name, "parameters": {"weight": 1.0}} for name in ("a", "b")]
@@ -26,7 +25,47 @@ def read(folder: Path, document: dict[str, Any]) -> Recipe:
 def test_words_that_both_know_mean_what_mergekit_means(tmp_path: Path) -> None:
     recipe = read(tmp_path, SHARED)
     assert recipe.parameters["scaling"] == 1.0
-    assert recipe.notes == (READ_AS_MERGEKIT,)
+    assert recipe.from_mergekit
+    assert "lambda 1" in recipe.defaults_note
+
+
+@pytest.mark.parametrize(
+    ("said", "defaults"),
+    [
+        ({}, "lambda 1"),
+        ({"models": [{"model": "a"}]}, "weight 1, lambda 1"),
+        ({"merge_method": "ties"}, "density 1"),
+        ({"merge_method": "della"}, "density 1, epsilon 0.15"),
+        ({"merge_method": "slerp", "models": [{"model": "a"}]}, "t 0.5"),
+    ],
+)
+def test_the_note_about_a_file_without_schema_names_the_defaults(
+    tmp_path: Path, said: dict[str, Any], defaults: str
+) -> None:
+    recipe = read(tmp_path, SHARED | said)
+    assert set(defaults.split(", ")) <= set(
+        recipe.defaults_note.split("(")[1].split(")")[0].split(", ")
+    )
+    assert not any("schema" in note for note in recipe.notes)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"dtype": "float32"},
+        {"tokenizer_source": "base"},
+        {"chat_template": "auto"},
+        {"parameters": {"lambda": 0.5}},
+        {"parameters": {"weight": [0, 1]}},
+        {"models": [{"model": "a", "parameters": {"density": 0.5}}], "merge_method": "ties"},
+        {"models": [{"model": "base"}, {"model": "a"}]},
+        {"merge_method": "linear"},  # which means the same in both
+    ],
+)
+def test_no_note_where_a_file_can_only_be_mergekits(tmp_path: Path, said: dict[str, Any]) -> None:
+    recipe = read(tmp_path, SHARED | said)
+    assert recipe.from_mergekit
+    assert recipe.defaults_note == ""
 
 
 @pytest.mark.parametrize(
@@ -46,27 +85,66 @@ def test_what_is_left_out_is_mergekits_default(
     assert recipe.parameters.items() >= expected.items()
 
 
+OUR_KEYS: dict[str, dict[str, Any]] = {
+    "schema": {"schema": 1},
+    "vocabulary": {"vocabulary": "tokens"},
+    "seed": {"seed": 3},
+    "overrides": {"overrides": [{"blocks": "0", "disposition": "base"}]},
+    "models[0].name": {"models": [{"model": "a", "name": "first", "parameters": {"weight": 1.0}}]},
+}
+THEIR_KEYS: dict[str, dict[str, Any]] = {
+    "dtype": {"dtype": "float32"},
+    "tokenizer_source": {"tokenizer_source": "union"},
+    "parameters.lambda": {"parameters": {"lambda": 0.5}},
+    "parameters.density": {"merge_method": "ties", "parameters": {"density": [0.1, 0.9]}},
+    "models[1].parameters.density": {
+        "merge_method": "ties",
+        "models": [{"model": "a"}, {"model": "b", "parameters": {"density": 0.5}}],
+    },
+    "merge_method: ties": {"merge_method": "ties"},
+    "merge_method: task_arithmetic": {},
+}
+
+
+@pytest.mark.parametrize("ours", OUR_KEYS)
+@pytest.mark.parametrize("theirs", THEIR_KEYS)
+def test_a_file_with_keys_of_both_languages_names_both(
+    tmp_path: Path, ours: str, theirs: str
+) -> None:
+    said = SHARED | THEIR_KEYS[theirs] | OUR_KEYS[ours]
+    if ours.startswith("models"):
+        entries = THEIR_KEYS[theirs].get("models", WEIGHTED)
+        said["models"] = [entries[0] | {"name": "first"}, *entries[1:]]
+    if ours == "schema" and theirs.startswith("merge_method"):
+        assert not read(tmp_path, said).from_mergekit  # the remedy
+        return
+    with pytest.raises(RecipeError) as caught:
+        read(tmp_path, said)
+    assert f"'{ours}'" in caught.value.sentence
+    assert f"'{theirs}'" in caught.value.sentence
+
+
 OURS: dict[str, dict[str, Any]] = {
     "schema": {"schema": 1},
     "a method of our own": {"merge_method": "ace"},
-    "a scope": {"scope": "default"},
-    "a seed": {"seed": 3},
+    "a scope": {"merge_method": "linear", "scope": "default"},
+    "a seed": {"parameters": {"scaling": 0.3}, "seed": 3},
     "a parameter of our own": {"parameters": {"scaling": 0.3}},
-    "a named expert": {"models": [{"model": "a", "name": "first"}]},
-    "overrides": {"overrides": [{"blocks": "0", "disposition": "base"}]},
+    "a named expert": {"merge_method": "karcher", "models": [{"model": "a", "name": "first"}]},
+    "overrides": {"merge_method": "sce", "overrides": [{"blocks": "0", "disposition": "base"}]},
 }
 
 
 @pytest.mark.parametrize("said", OURS.values(), ids=OURS)
 def test_what_only_we_say_makes_a_file_ours(tmp_path: Path, said: dict[str, Any]) -> None:
     recipe = read(tmp_path, SHARED | said)
-    assert recipe.notes == ()
+    assert not recipe.from_mergekit
     assert recipe.parameters == said.get("parameters", {})
 
 
 def test_a_file_without_a_method_is_ours(tmp_path: Path) -> None:
     recipe = read(tmp_path, {"base_model": "base", "models": WEIGHTED})
-    assert (recipe.merge_method, recipe.notes) == ("ace", ())
+    assert (recipe.merge_method, recipe.from_mergekit) == ("ace", False)
 
 
 @pytest.mark.parametrize("schema", [2, 0, "1", True, 1.0, "x", [1]])

@@ -23,6 +23,9 @@ DISK: Final = "Disk"
 MEMORY: Final = "Memory"
 """Titles of the checks that ask for room."""
 
+RECIPE: Final = "Recipe"
+"""Title of the check that says how the recipe's file was read."""
+
 _ROOMY: Final = 1.25
 """Times what is needed from which room is not tight."""
 

@@ -197,11 +197,11 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
         lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
     if manifest.recipe.vocabulary in BY_TOKEN:
-        every = manifest.recipe.vocabulary is Vocabulary.UNION
-        lines.append(
-            "- rows of the vocabulary were matched by token; tokens that the base lacks and "
-            f"{'any expert has' if every else 'all experts have'} were added"
-        )
+        added = {
+            Vocabulary.TOKENS: "tokens that the base lacks and all experts have were added",
+            Vocabulary.UNION: "tokens that the base lacks and any expert has were added",
+        }.get(manifest.recipe.vocabulary, "no token was added")
+        lines.append(f"- rows of the vocabulary were matched by token; {added}")
     regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
     if regimes:
         lines.append(

@@ -55,7 +55,7 @@ def plan_rows(
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
     rows: list[PlanRow] = []
     for name in base.checkpoint.tensors:
-        row = _base_row(name, base, experts, method, recipe.scope, kept, heads)
+        row = _base_row(name, base, experts, method, recipe, kept, heads)
         traits = base.architecture.traits[name]
         if _takes_matrices(row, recipe.scope):
             parts = split_row(row, traits, split_fused=recipe.split_fused)
@@ -79,7 +79,7 @@ def _base_row(
     base: OpenedModel,
     experts: Sequence[OpenedModel],
     method: MergeMethod[object],
-    scope: str,
+    recipe: Recipe,
     kept: Collection[str],
     heads: HeadChoice,
 ) -> PlanRow:
@@ -99,7 +99,7 @@ def _base_row(
         reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
         return replace(row, experts=(), reason=reason)
     if row.tied_to is not None:
-        source = _base_row(row.tied_to, base, experts, method, scope, kept, heads)
+        source = _base_row(row.tied_to, base, experts, method, recipe, kept, heads)
         return replace(
             row,
             disposition=source.disposition,
@@ -107,10 +107,10 @@ def _base_row(
             experts=source.experts,
             reason=f"tied to {row.tied_to}: merged as that is",
         )
-    _refuse_shapes(name, base, experts, row.experts)
+    _refuse_shapes(name, base, experts, row.experts, recipe)
     # A preset leaves heads out: where the recipe has them merged, it says nothing of them.
     is_head = traits.role is Role.HEAD
-    row = combined(row, traits, method, DEFAULT if is_head else scope, len(experts))
+    row = combined(row, traits, method, DEFAULT if is_head else recipe.scope, len(experts))
     return replace(row, reason=row.reason + heads.because) if is_head else row
 
 
@@ -288,7 +288,11 @@ def _has_blocks(expert: OpenedModel, base: OpenedModel) -> bool:
 
 
 def _refuse_shapes(
-    name: str, base: OpenedModel, experts: Sequence[OpenedModel], owners: Sequence[int]
+    name: str,
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    owners: Sequence[int],
+    recipe: Recipe,
 ) -> None:
     shape, role = base.shape(name), base.architecture.traits[name].role
     for t in owners:
@@ -297,7 +301,7 @@ def _refuse_shapes(
         if theirs == shape or (name in expert.token_rows and same_width):
             continue
         if role in VOCABULARIES and same_width:
-            sentence = _other_rows(name, base, expert)
+            sentence = _other_rows(name, base, expert, recipe)
         else:
             sentence = (
                 f"`{plain(name)}` is {_times(theirs)} in {expert.name} but {_times(shape)} in the "
@@ -311,18 +315,25 @@ def _refuse_shapes(
         )
 
 
-def _other_rows(name: str, base: OpenedModel, expert: OpenedModel) -> str:
+def _other_rows(name: str, base: OpenedModel, expert: OpenedModel, recipe: Recipe) -> str:
     """What to say of a vocabulary with more or fewer rows than the base's."""
     rows, theirs = base.shape(name)[0], expert.shape(name)[0]
     tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
     longer = expert if theirs > rows else base
     token = token_of(longer.checkpoint, min(rows, theirs))
     first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
+    advice = (
+        "Choose under Vocabulary (`vocabulary` in a recipe) to have rows matched by token "
+        "(tokens), or the base's kept (base)."
+    )
+    if recipe.from_mergekit:
+        advice = (
+            "Write `tokenizer_source: base` or `tokenizer_source: union`, and rows are matched by "
+            "token."
+        )
     return (
         f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
-        f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. Choose "
-        "under Vocabulary (`vocabulary` in a recipe) to have rows matched by token (tokens), or "
-        "the base's kept (base)."
+        f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. {advice}"
     )
 
 

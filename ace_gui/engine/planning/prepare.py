@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.checkpoints import FileStamp, listing, reader_of
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.contract.checks import Check, worst_first
+from ace_gui.engine.contract.checks import (
+    EVERYTHING,
+    RECIPE,
+    Check,
+    Verdict,
+    worst_first,
+)
 from ace_gui.engine.contract.plan import (
     COMBINED,
     Disposition,
@@ -177,6 +183,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     )
     needs = needs_of(rows, method, parameters)
     checks = (
+        *_recipe_checks(recipe),
         *_checks(plan, base, experts),
         *data_checks(recipe, needs),
         *module_checks(recipe, rows, method, base),
@@ -204,6 +211,14 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
     )
 
 
+def _recipe_checks(recipe: Recipe) -> tuple[Check, ...]:
+    """The note about a recipe that was read with mergekit's defaults."""
+    if not recipe.defaults_note:
+        return ()
+    note, sentence = Verdict.NOTE, recipe.defaults_note
+    return (Check(subject=EVERYTHING, title=RECIPE, verdict=note, sentence=sentence),)
+
+
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
     """The recipe's method. Raises RecipeError for errors that need no model to be found."""
     _check_names(recipe)
@@ -228,9 +243,9 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
         warnings.append("No tensor is merged by the method: nothing here is a linear layer.")
     if kept := kept_integers(rows):
         warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
-    dropped = [row.name for row in rows if row.disposition == Disposition.DROPPED]
-    if dropped:
-        warnings.append(f"{len(dropped)} tensors are dropped; the layers table says why.")
+    dropped = [row for row in rows if row.disposition == Disposition.DROPPED]
+    for reason in dict.fromkeys(row.reason for row in dropped):
+        warnings.append(f"{listing([r.name for r in dropped if r.reason == reason])}: {reason}.")
     return tuple(dict.fromkeys(warnings))
 
 

@@ -57,6 +57,7 @@ VOCABULARIES = (
     (Vocabulary.POSITION, "row by row"),
     (Vocabulary.TOKENS, "matched by token"),
     (Vocabulary.UNION, "union of all tokens"),
+    (Vocabulary.BASE_TOKENS, "the base's tokens alone"),
     (Vocabulary.BASE, "as in the base"),
 )
 _VOCABULARY_TIP = (
@@ -64,7 +65,8 @@ _VOCABULARY_TIP = (
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
     "wherever they are; an expert without the token counts as unchanged. Tokens that the base "
     "lacks and all experts have are added, with the mean of their rows; in the union of all "
-    "tokens, so are those that only some experts have. Or the base's rows are kept."
+    "tokens, so are those that only some experts have; with the base's tokens alone, none is. Or "
+    "the base's rows are kept."
 )
 _HEADS_TIP = (
     "Task heads are merged where all experts have one task: heads of one shape with the same "

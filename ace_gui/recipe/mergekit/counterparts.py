@@ -36,7 +36,8 @@ class Translation:
 class Settings:
     """A mergekit file's settings. ``experts``: without the base, which ``base`` may hold.
 
-    ``shared``: settings for all models, the nearest first. ``notes`` collects sentences.
+    ``shared``: settings for all models, the nearest first. ``notes`` collects sentences,
+    ``filled`` the numbers that the file leaves to mergekit's defaults.
     """
 
     method: str
@@ -47,12 +48,15 @@ class Settings:
     blocks: int | None
     notes: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    filled: dict[str, float] = field(default_factory=dict)
 
     def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
         """A parameter for all tensors, of one model or of the merge."""
         self.used.add(name)
-        own = [model.parameters] if model is not None else []
-        return chain_of(name, [*own, *self.shared], default, self.blocks)
+        scopes = [*([model.parameters] if model is not None else []), *self.shared]
+        if not isinstance(default, bool | str) and not any(name in scope for scope in scopes):
+            self.filled[name] = default
+        return chain_of(name, scopes, default, self.blocks)
 
     def fixed(self, name: str, default: Scalar) -> Scalar:
         """A parameter that must be the same for all tensors."""

@@ -13,7 +13,7 @@ from typing import Final, get_args
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.mergekit.counterparts import Settings, translated
-from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT, Document, Model, Setting
+from ace_gui.recipe.mergekit.schema import Document, Model, Setting, could_be_ours
 from ace_gui.recipe.mergekit.settings_at_depth import rules_of
 from ace_gui.recipe.values import ModelEntry, OutputDtype, Recipe, Vocabulary
 
@@ -31,7 +31,8 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
     """
     _refuse_other_merges(document, path)
     models, nearer = _models(document, path)
-    folder = resolve(_without_adapter(document.base_model or _first_as_base(document, path), path))
+    folder = resolve(_base_of(document, path))
+    _refuse_parts(models, path, resolve)
     models = [
         model.model_copy(update={"model": _on_base(model.model, folder, path, resolve)})
         for model in models
@@ -58,7 +59,9 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
         parameters={name: chain[0].value for name, chain in found.parameters.items()},
         vocabulary=_vocabulary(document),
         out_dtype=_out_dtype(document, path),
-        notes=(READ_AS_MERGEKIT, *settings.notes, *_tokenizer_notes(document)),
+        notes=(*settings.notes, *_tokenizer_notes(document)),
+        from_mergekit=True,
+        defaults_note=_defaults_note(settings) if could_be_ours(document) else "",
     )
     weights = dict(zip(recipe.expert_names, found.weights, strict=True))
     densities = dict(zip(recipe.expert_names, found.own, strict=False))
@@ -90,9 +93,7 @@ def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[s
             raise RecipeError(f"{path} has no models; add some.", path=path, key="models")
         return document.models, []
     only = document.slices[0]
-    ranges = {source.layer_range for source in only.sources}
-    whole = len(document.slices) == 1 and len(ranges) == 1 and only.base_model is None
-    if not whole or any(each is None or each[0] != 0 for each in ranges):
+    if len(document.slices) > 1 or only.base_model is not None:
         raise RecipeError(
             f"{path}: 'slices' stacks parts of models into a new one, which is not possible here; "
             "one slice with all blocks of every model is.",
@@ -102,16 +103,45 @@ def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[s
     return only.sources, [only.parameters]
 
 
-def _first_as_base(document: Document, path: Path) -> str:
-    """The first model as base: averages need none, and the result is the same."""
+def _refuse_parts(models: Sequence[Model], path: Path, resolve: Callable[[str], Path]) -> None:
+    """Raise RecipeError for a range that is not known to be all blocks of its model."""
+    for model in models:
+        if model.layer_range is None:
+            continue
+        folder = resolve(model.model.partition("+")[0])
+        count = block_count(folder if folder.is_dir() else folder.parent)
+        if model.layer_range == (0, count):
+            continue
+        first, end = model.layer_range
+        has = "does not say how many blocks it has" if count is None else f"has {count} blocks"
+        raise RecipeError(
+            f"{path}: layer_range is [{first}, {end}], but {model.model!r} {has}; parts of models "
+            "cannot be merged here, so name all blocks of every model, or write 'models'.",
+            path=path,
+            key="layer_range",
+        )
+
+
+def _base_of(document: Document, path: Path) -> str:
+    """The base model, else the first: averages need none, and the result is the same."""
+    if document.base_model is not None:
+        return _without_adapter(document.base_model, path)
     models, _ = _models(document, path)
+    first, plus, _ = models[0].model.partition("+")
     if document.merge_method not in {"linear", "nuslerp"}:
         raise RecipeError(
             f"{path}: {document.merge_method!r} needs a base model here; add base_model.",
             path=path,
             key="base_model",
         )
-    return models[0].model
+    if plus:
+        raise RecipeError(
+            f"{path} names no base_model; add `base_model: {first}`, and {models[0].model!r} is "
+            "that adapter as an expert.",
+            path=path,
+            key="base_model",
+        )
+    return first
 
 
 def _on_base(model: str, base: Path, path: Path, resolve: Callable[[str], Path]) -> str:
@@ -135,12 +165,16 @@ def _without_adapter(model: str, path: Path) -> str:
 
 def _blocks(document: Document, base: Path) -> int | None:
     """How many blocks the models have: as a slice says, else the base's config."""
-    sources = document.slices[0].sources if document.slices else []
-    config = base_config(base)
+    ranges = [source.layer_range for part in document.slices for source in part.sources]
+    return next((each[1] for each in ranges if each), None) or block_count(base)
+
+
+def block_count(folder: Path) -> int | None:
+    """How many blocks a model's config.json says that it has; None where it does not."""
+    config = base_config(folder)
     inner = config.get("text_config")
     places: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    found: list[object] = [source.layer_range[1] for source in sources if source.layer_range]
-    found += [place[key] for place in places for key in _BLOCK_KEYS if key in place]
+    found = (place[key] for place in places for key in _BLOCK_KEYS if key in place)
     counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
     return next(counts, None)
 
@@ -158,8 +192,20 @@ def _out_dtype(document: Document, path: Path) -> OutputDtype | None:
 
 
 def _vocabulary(document: Document) -> Vocabulary:
-    union = _tokenizer_source(document) == "union"
-    return Vocabulary.UNION if union else Vocabulary.POSITION
+    source = _tokenizer_source(document)
+    if source is None:
+        return Vocabulary.POSITION
+    return Vocabulary.UNION if source == "union" else Vocabulary.BASE_TOKENS
+
+
+def _defaults_note(settings: Settings) -> str:
+    """The sentence that names the defaults which the file leaves open."""
+    filled = ", ".join(f"{name} {value:g}" for name, value in settings.filled.items())
+    return (
+        "This file has no schema and only keys that mergekit has, too, so it is read as "
+        f"mergekit's{f', with its defaults ({filled})' if filled else ''}; write `schema: 1` in a "
+        "recipe of this application."
+    )
 
 
 def _tokenizer_source(document: Document) -> object:
@@ -173,8 +219,9 @@ def _tokenizer_notes(document: Document) -> list[str]:
     source = _tokenizer_source(document)
     if source not in (None, "base", "union", document.base_model):
         notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
-    if (document.tokenizer or {}).keys() - {"source"}:
-        notes.append("What 'tokenizer' says of tokens is left out; the tokenizer is the base's.")
+    if left_out := (document.tokenizer or {}).keys() - {"source"}:
+        named = ", ".join(f"{key!r}" for key in sorted(left_out))
+        notes.append(f"What 'tokenizer' says beside its source is left out: {named}.")
     if document.chat_template is not None:
         notes.append("The chat template is the base's, not the one the file names.")
     return notes

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ace_gui.errors import RecipeError
 
 Scalar = bool | int | float | str
 
@@ -89,6 +92,14 @@ class Document(BaseModel):
     modules: dict[str, Any] | None = None
 
 
+KNOWN_KEYS: Final = {
+    (): tuple(Document.model_fields),
+    ("models",): tuple(Model.model_fields),
+    ("slices",): tuple(Slice.model_fields),
+    ("slices", "sources"): tuple(Model.model_fields),
+}
+"""The keys that a file may have, by place."""
+
 _METHODS: Final = frozenset(
     [
         "arcee_fusion",
@@ -144,10 +155,76 @@ _PARAMETERS: Final = frozenset(
 )
 """Those that only mergekit has."""
 
-READ_AS_MERGEKIT: Final = (
-    "This file has no schema and says nothing that mergekit does not know, so it is read as "
-    "mergekit's, with mergekit's defaults; write `schema: 1` in a recipe of this application."
+_FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha"}
+"""Parameters that no method has in an own recipe."""
+
+_OTHER_DEFAULTS: Final = frozenset(
+    [
+        *("task_arithmetic", "ties", "slerp", "dare_linear", "dare_ties", "della", "della_linear"),
+        *("breadcrumbs", "breadcrumbs_ties"),
+    ]
 )
+"""Methods that do something else in an own recipe which leaves their parameters open."""
+
+
+def could_be_ours(document: Document) -> bool:
+    """Whether an own recipe may say the same in the same places, and mean another merge."""
+    content = document.model_dump(exclude_unset=True)
+    return (
+        document.merge_method in _OTHER_DEFAULTS
+        and not _says_what_only_mergekit_says(content, _entries(content))
+        and all(model.parameters.keys() <= {"weight"} for model in document.models)
+    )
+
+
+def refuse_mixture(content: Mapping[str, Any], own_keys: Collection[str], path: Path) -> None:
+    """Raise RecipeError for a file with a key of an own recipe and one of mergekit's.
+
+    Without ``schema``, the name of a method that mergekit has is such a key where an own recipe
+    means something else by it.
+    """
+    ours = _only_ours(content, own_keys)
+    theirs = _only_theirs(content) if ours else ""
+    method = content.get("merge_method")
+    if ours and not theirs and ours != "schema" and _means_two_things(content):
+        theirs = f"merge_method: {method}"
+    if theirs:
+        raise RecipeError(
+            f"{path}: {ours!r} is a key of this application's recipes, {theirs!r} one of "
+            "mergekit's; a file is read as one of the two, so remove one of them"
+            f"{', or add `schema: 1`' if theirs.startswith('merge_method') else ''}.",
+            path=path,
+            key=ours,
+        )
+
+
+def _means_two_things(content: Mapping[str, Any]) -> bool:
+    """Whether the method means something else in an own recipe, and no parameter says which."""
+    own = content.get("parameters")
+    named = own.keys() - _SHARED_PARAMETERS - _PARAMETERS if isinstance(own, dict) else ()
+    return content.get("merge_method") in _OTHER_DEFAULTS and not named
+
+
+def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
+    """A key that only an own recipe has, ``schema`` before others; empty where there is none."""
+    own = [key for key in own_keys if key in content and key not in Document.model_fields]
+    named = (f"models[{n}].name" for n, entry in enumerate(_entries(content)) if "name" in entry)
+    return "schema" if "schema" in own else next(iter((*own, *named)), "")
+
+
+def _only_theirs(content: Mapping[str, Any]) -> str:
+    """A key, parameter, gradient or filter that only mergekit has; empty where there is none."""
+    found = sorted(_KEYS & content.keys())
+    entries = _entries(content)
+    for place, parameters in (
+        ("parameters", content.get("parameters")),
+        *((f"models[{n}].parameters", each.get("parameters")) for n, each in enumerate(entries)),
+    ):
+        for name, value in parameters.items() if isinstance(parameters, dict) else ():
+            of_entry = place != "parameters" and name != "weight"
+            if of_entry or name in _FOREIGN or isinstance(value, list | dict):
+                found.append(f"{place}.{name}")
+    return next(iter(found), "")
 
 
 def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:

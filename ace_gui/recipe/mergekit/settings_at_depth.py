@@ -161,6 +161,12 @@ def _along(
         raise RecipeError(
             f"The gradient of {name!r} is empty; write numbers or one value.", key=name
         )
+    if any(isinstance(v, bool) for v in value):
+        raise RecipeError(
+            f"{name!r} is a gradient of true and false, between which there is nothing; write one "
+            "value, or numbers.",
+            key=name,
+        )
     points = [_number(v, name) for v in value]
     if len(set(points)) == 1:
         return (Choice(value=points[0], pattern=pattern),)

@@ -89,8 +89,8 @@ def _document(recipe: Recipe, foreign: Foreign, place: Callable[[Path], str]) ->
     out_dtype = recipe.out_dtype or _dtype_of(recipe.base_model)
     if out_dtype is not None:
         document["out_dtype"] = out_dtype
-    union = recipe.vocabulary is Vocabulary.UNION
-    document["tokenizer_source"] = "union" if union else place(recipe.base_model)
+    if recipe.vocabulary is not Vocabulary.POSITION:
+        document["tokenizer_source"] = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
     return document
 
 
@@ -104,6 +104,12 @@ def _refuse_others(recipe: Recipe) -> None:
         raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
     if recipe.cap is not None:
         raise RecipeError("mergekit cannot cap the merged change.", key="cap")
+    if recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.BASE):
+        raise RecipeError(
+            f"mergekit cannot express vocabulary: {recipe.vocabulary.value}; choose base_tokens or "
+            "union.",
+            key="vocabulary",
+        )
     if recipe.heads is Heads.KEEP:
         raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
     usual = {each.name: each.default for each in fields(Choices) if each.name not in _EXPRESSED}

@@ -9,7 +9,6 @@ import yaml
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from ace_gui.recipe.mergekit.schema import READ_AS_MERGEKIT
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
@@ -30,6 +29,13 @@ def read(folder: Path, **document: Any) -> Recipe:
     path = folder / "mergekit.yaml"
     path.write_text(json.dumps({"dtype": "float32", **document}))  # which is YAML, too
     return load_recipe(path)
+
+
+def give_blocks(folder: Path, **counts: int | None) -> None:
+    for name, count in counts.items():
+        (folder / name).mkdir(exist_ok=True)
+        config = {} if count is None else {"num_hidden_layers": count}
+        (folder / name / "config.json").write_text(json.dumps(config))
 
 
 def models(*parameters: dict[str, Any]) -> list[dict[str, Any]]:
@@ -56,7 +62,7 @@ def test_ties_with_one_density(tmp_path: Path) -> None:
         "balanced": "positive",
     }
     assert recipe.out_dtype == "bfloat16"
-    assert recipe.notes == (READ_AS_MERGEKIT,)
+    assert recipe.notes == ()
 
 
 def test_the_same_density_for_each_model_is_one(tmp_path: Path) -> None:
@@ -126,11 +132,54 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
     sources = [
         {"model": name, "layer_range": [0, 6], "parameters": {"weight": [0, 1]}} for name in "ab"
     ]
+    give_blocks(tmp_path, a=6, b=6)
     recipe = read(
         tmp_path, merge_method="task_arithmetic", base_model="base", slices=[{"sources": sources}]
     )
     assert len(recipe.models) == 2
     assert recipe.overrides[-1].blocks == "5"
+
+
+@pytest.mark.parametrize("method", ["linear", "slerp", "task_arithmetic"])
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        ([0, 4], [0, 4], None),
+        ([0, 3], [0, 3], "'base' has 4 blocks"),
+        ([0, 40], [0, 40], "'base' has 4 blocks"),
+        ([1, 4], [1, 4], "'base' has 4 blocks"),
+        ([0, 4], [0, 3], "'other' has 4 blocks"),
+        ([0, 4], [1, 4], "'other' has 4 blocks"),
+        ([0, 0], [0, 0], "'base' has 4 blocks"),
+    ],
+)
+def test_a_range_is_all_blocks_of_each_source_or_refused(
+    tmp_path: Path, method: str, first: list[int], second: list[int], refused: str | None
+) -> None:
+    give_blocks(tmp_path, base=4, other=4)
+    ranges = {"base": first, "other": second}
+    sources = [{"model": name, "layer_range": each} for name, each in ranges.items()]
+    document = {"base_model": "base"} if method != "linear" else {}
+    slices = [{"sources": sources}]
+    if refused is None:
+        assert len(read(tmp_path, merge_method=method, slices=slices, **document).models) == 1
+        return
+    with pytest.raises(RecipeError) as caught:
+        read(tmp_path, merge_method=method, slices=slices, **document)
+    wrong = first if "base" in refused else second
+    assert caught.value.key == "layer_range"
+    assert refused in caught.value.sentence
+    assert str(wrong) in caught.value.sentence
+
+
+@pytest.mark.parametrize("count", [6, None])
+def test_a_range_is_compared_with_the_blocks_of_its_own_model(
+    tmp_path: Path, count: int | None
+) -> None:
+    give_blocks(tmp_path, other=count)
+    sources = [{"model": name, "layer_range": [0, 4]} for name in ("base", "other")]
+    with pytest.raises(RecipeError, match="'other'"):
+        read(tmp_path, merge_method="slerp", base_model="base", slices=[{"sources": sources}])
 
 
 @pytest.mark.parametrize(
@@ -172,6 +221,60 @@ def test_what_cannot_be_translated_is_named(
     assert words in caught.value.sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("merge_method: linear\n---\nmerge_method: ties\n", ["several documents", "one file"]),
+        ("base_model: b\ngate_mode: hidden\nexperts: [{source_model: a}]\n", ["mixture"]),
+        (
+            "merge_method: ties\nbase_model: b\nmodels: [{model: a}]\n"
+            "parameters: {normalize: [true, false]}\n",
+            ["true and false", "normalize"],
+        ),
+        (
+            "merge_method: ties\nbase_model: b\nmodels: [{model: a}]\ndtype: float32\nparam: 1\n",
+            ["'param'", "tokenizer_source", "slices"],
+        ),
+        (
+            "merge_method: ties\nbase_model: b\nmodels: [{model: a, wieght: 1}]\ndtype: float32\n",
+            ["models[0].wieght", "layer_range"],
+        ),
+        ("merge_method: linear\nmodels: [{model: b+x}, {model: b+y}]\n", ["base_model: b"]),
+    ],
+)
+def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    assert all(word in caught.value.sentence for word in words), caught.value.sentence
+    strange = ("schema", "split_fused", "not valid YAML", "is missing", "other than the base")
+    assert not any(word in caught.value.sentence for word in strange)
+
+
+@pytest.mark.parametrize("source", ["union", "base"])
+def test_what_a_tokenizer_says_of_tokens_is_noted(tmp_path: Path, source: str) -> None:
+    both = models({"weight": 1.0}, {"weight": 1.0})
+    said = {"source": source, "tokens": {"<t>": {"source": "a"}}}
+    document = {"merge_method": "linear", "base_model": "base", "models": both}
+    (note,) = read(tmp_path, **document, tokenizer=said).notes
+    assert "'tokens'" in note
+    assert "base" not in note
+
+
+@pytest.mark.parametrize("choice", Vocabulary)
+def test_a_vocabulary_is_written_as_mergekit_reads_it(tmp_path: Path, choice: Vocabulary) -> None:
+    recipe = ours(tmp_path, vocabulary=choice, parameters=TIES)
+    if choice in (Vocabulary.TOKENS, Vocabulary.BASE):
+        with pytest.raises(RecipeError) as caught:
+            dump_mergekit(recipe, TIES, tmp_path)
+        assert caught.value.key == "vocabulary"
+        return
+    path = tmp_path / "out.yaml"
+    path.write_text(dump_mergekit(recipe, TIES, tmp_path))
+    assert load_recipe(path).vocabulary is choice
+
+
 def test_what_is_lost_is_noted(tmp_path: Path) -> None:
     recipe = read(
         tmp_path,
@@ -181,8 +284,8 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
         chat_template="chatml",
         tokenizer_source="b",
     )
-    assert len(recipe.notes) == 4
-    assert "density" in recipe.notes[1]
+    assert len(recipe.notes) == 3
+    assert "density" in recipe.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +296,7 @@ def test_a_union_of_vocabularies_is_read_and_written(tmp_path: Path, said: dict[
     both = models({"weight": 1.0}, {"weight": 1.0})
     recipe = read(tmp_path, **document, models=both, **said)
     assert recipe.vocabulary is Vocabulary.UNION
-    assert recipe.notes == (READ_AS_MERGEKIT,)
+    assert recipe.notes == ()
     same = ours(tmp_path, vocabulary=recipe.vocabulary)
     written = yaml.safe_load(dump_mergekit(same, TIES, tmp_path))
     assert written["tokenizer_source"] == "union"

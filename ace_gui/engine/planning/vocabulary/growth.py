@@ -30,7 +30,7 @@ from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import files_beside, tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import BY_TOKEN, Vocabulary
+from ace_gui.recipe.values import Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float
 
 _TOKENIZER: Final = (
@@ -52,12 +52,15 @@ def with_new_tokens(
     """
     names = vocabulary_tensors(base)
     owners = tuple(expert for expert in experts if any(map(expert.has, names)))
-    if recipe.vocabulary not in BY_TOKEN or not owners or not tokenizer_stamps(base.checkpoint):
+    adding = recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.UNION)
+    if not adding or not owners or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
     if not all(_as_wide(expert, base, names) for expert in owners):  # which is refused
         return base, tuple(experts)
     ours, *known = (_known(model, base, names) for model in (base, *owners))
-    joined = join(ours, known, union=recipe.vocabulary is Vocabulary.UNION)
+    joined = join(
+        ours, known, union=recipe.vocabulary is Vocabulary.UNION, advice=recipe.keep_base_rows
+    )
     if joined is None:
         return base, tuple(experts)
     return _Growing(
@@ -131,8 +134,8 @@ class _Growing:
             row = int(np.flatnonzero(unknown)[0])
             raise RecipeError(
                 f"No expert has row {row} of `{plain(name)}`, for the token "
-                f"{plain(self.joined.tokens.get(row, ''))!r}, which would be added; keep the "
-                "base's rows (vocabulary: base).",
+                f"{plain(self.joined.tokens.get(row, ''))!r}, which would be added; "
+                f"{self.recipe.keep_base_rows}.",
                 key="vocabulary",
             )
         return Growth(own=own, donors=donors)

@@ -45,12 +45,13 @@ class Joined:
     left_out: frozenset[str]
 
 
-def join(base: Known, experts: Sequence[Known], *, union: bool) -> Joined | None:
+def join(base: Known, experts: Sequence[Known], *, union: bool, advice: str = "") -> Joined | None:
     """The base's tokens and those that all experts have besides; with ``union`` those of any.
 
     None where nothing is added. The tokenizer is that of an expert with just these tokens, one
     that has the base's at their ids where there is one. Else the base's is extended. Raises
-    RecipeError where its ids have gaps, into which a tokenizer would put new tokens.
+    RecipeError, which ends with ``advice``, where its ids have gaps, into which a tokenizer would
+    put new tokens.
     """
     ours = set(base.tokens.values())
     new = [expert.held - ours for expert in experts]
@@ -74,8 +75,8 @@ def join(base: Known, experts: Sequence[Known], *, union: bool) -> Joined | None
     if start and max(base.tokens) != start - 1:
         raise RecipeError(
             f"The tokens {listing(added)} cannot be added to the vocabulary of {plain(base.name)}, "
-            "whose ids have gaps, and no expert's tokenizer has just these tokens besides; keep "
-            "the base's rows (vocabulary: base).",
+            "whose ids have gaps, and no expert's tokenizer has just these tokens besides; "
+            f"{advice}.",
             key="vocabulary",
         )
     tokens = {**base.tokens, **dict(enumerate(added, start))}

@@ -114,7 +114,7 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
         if not found:
             raise RecipeError(
                 f"Rows cannot be matched by token: {plain(model.name)} has no tokenizer file. Copy "
-                "it into the folder, or keep the base's rows (vocabulary: base).",
+                "it into the folder.",
                 key="vocabulary",
                 path=model.checkpoint.path,
             )

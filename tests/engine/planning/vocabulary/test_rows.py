@@ -18,7 +18,8 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import Look
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.errors import MismatchError, RecipeError, ResumeError
+from ace_gui.errors import MismatchError, RecipeError, ResumeError, WorkbenchError
+from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
@@ -93,6 +94,72 @@ def test_rows_are_averaged_by_token(tmp_path: Path, padded: int) -> None:
         assert torch.equal(result[name][4:], weights(base)[name][4:])  # no token, no change
     norms = torch.stack([weights(folder)["norm"] for folder in folders])
     assert torch.allclose(result["norm"], norms.mean(dim=0), atol=1e-6)
+
+
+ORDERS = {
+    "swapped": {"one": list("bacd"), "two": list("abcd")},
+    "longer, all with one token": {"one": list("abcdx"), "two": list("xdcba")},
+    "longer, with other tokens": {"one": list("abxcd"), "two": list("ybacd")},
+    "shorter": {"one": list("ca"), "two": list("abcd")},
+}
+
+
+def mergekit_file(folder: Path, base: Path, experts: list[Path], **said: object) -> Path:
+    file = folder / "mergekit.yaml"
+    models = [{"model": str(path), "parameters": {"weight": 0.5}} for path in experts]
+    document = {"merge_method": "linear", "base_model": str(base), "models": models, **said}
+    file.write_text(json.dumps({**document, "dtype": "float32"}))
+    return file
+
+
+@pytest.mark.parametrize("said", ["tokenizer_source", "tokenizer", "a path"])
+@pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
+def test_the_base_as_tokenizer_source_keeps_its_tokens_exactly(
+    tmp_path: Path, orders: dict[str, list[str]], said: str
+) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    folders = [
+        folder_of(tmp_path / name, order, seed=seed)
+        for seed, (name, order) in enumerate(orders.items(), start=1)
+    ]
+    keys = {
+        "tokenizer_source": {"tokenizer_source": "base"},
+        "tokenizer": {"tokenizer": {"source": "base"}},
+        "a path": {"tokenizer_source": str(base)},
+    }[said]
+    recipe = load_recipe(mergekit_file(tmp_path, base, folders, **keys))
+    result = merged_tensors(prepare(recipe), tmp_path / "store")
+    for name in (EMBEDDING, HEAD, HEAD_BIAS):
+        experts = {folder.name: weights(folder)[name].double() for folder in folders}
+        expected = expected_rows(weights(base)[name].double(), experts, orders)
+        assert result[name].shape == expected.shape
+        assert torch.allclose(result[name].double(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_advice_on_vocabularies_is_in_the_language_of_the_file(
+    tmp_path: Path, foreign: bool
+) -> None:
+    base = folder_of(tmp_path / "base", list("abcd"))
+    expert = folder_of(tmp_path / "longer", list("abcdx"), seed=1)
+    other = folder_of(tmp_path / "other", list("abcdxy"), seed=2)
+    ids = {"a": 0, "b": 1, "c": 2, "d": 3, "e": 7}
+    gaps = folder_of(tmp_path / "gaps", list("abcd"))
+    (gaps / "vocab.json").write_text(json.dumps(ids))
+    recipes = [
+        recipe_over(base, [expert]),
+        recipe_over(gaps, [expert, other], vocabulary=Vocabulary.UNION),
+    ]
+    if foreign:
+        recipes = [
+            load_recipe(mergekit_file(tmp_path, base, [expert])),
+            load_recipe(mergekit_file(tmp_path, gaps, [expert, other], tokenizer_source="union")),
+        ]
+    for recipe in recipes:
+        with pytest.raises(WorkbenchError) as caught:
+            prepare(recipe)
+        assert ("tokenizer_source: base" in caught.value.sentence) is foreign
+        assert ("vocabulary" in caught.value.sentence.replace("the vocabulary", "")) is not foreign
 
 
 def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
