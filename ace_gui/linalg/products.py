@@ -20,7 +20,6 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from ace_gui.linalg.split import add_split_product_, splitting
 from ace_gui.linalg.unpublished import LINEAR
 
 PIECE: Final = 1536
@@ -78,9 +77,7 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
         alike = len(set(alpha)) == 1
         left_NK = left_NK if alike else left_NK * one_each(alpha, left_NK)
         alpha = alpha[0] if alike else 1.0
-    if splitting() and sum_NM.dtype == torch.float64:
-        add_split_product_(sum_NM, left_NK, right_KM, alpha)
-    elif sum_NM.ndim == 3 and len(sum_NM) > 1:
+    if sum_NM.ndim == 3 and len(sum_NM) > 1:
         sum_NM.baddbmm_(left_NK, right_KM, alpha=alpha)
     elif sum_NM.ndim == 3:
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)

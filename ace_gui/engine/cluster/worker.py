@@ -30,7 +30,6 @@ from ace_gui.engine.merging.units import (
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.linalg.products import library
-from ace_gui.linalg.split import choose
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.offline import go_offline
@@ -134,7 +133,6 @@ class Worker:
         for need, folders in order.measured.items():
             self._prepared.measurements[need] = tuple(map(Statistics, folders))
         self._rooms = rooms_of(resolve_device(self._device))
-        choose(self._rooms.device, False)  # float64 everywhere, however fast a worker is in it
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 

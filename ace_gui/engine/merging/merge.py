@@ -54,7 +54,6 @@ from ace_gui.engine.planning.memory import matrices_at_once, require_memory
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.linalg.products import library
-from ace_gui.linalg.split import choose, pays
 from ace_gui.machine import peak_memory
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
@@ -109,7 +108,6 @@ def merge(
         claimed(store_folder),
         opened(store_folder, manifest, readers.witness) as store,
     ):
-        choose(where, store.manifest.split)
         trained: tuple[str, ...] = ()
         for done in _fill(store, prepared, readers, where, memory_bytes, workers):
             trained = done.warnings if isinstance(done, LearningProgress) else trained
@@ -193,7 +191,6 @@ def make_manifest(
         threads=torch.get_num_threads() if workers is None else workers.threads,
         side_by_side=at_once,
         products=library(),
-        split=pays(device),
         measurements=tuple(
             statistics.key for own in prepared.measurements.values() for statistics in own
         ),

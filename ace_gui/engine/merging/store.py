@@ -22,7 +22,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
 from typing import IO, Any, Self
@@ -87,8 +87,7 @@ class Manifest:
     every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
-    composition follows from ``rows``. ``products``: by which library. ``split``: whether float64
-    products may be split into float32 ones, which was found out by a measurement.
+    composition follows from ``rows``. ``products``: by which library.
     ``measurements``: what was measured with the experts' data. ``libraries``: versions, by name;
     ``code``: a digest of what computes here.
     ``warnings``: what was said before the merge; no part of what it results in.
@@ -108,7 +107,6 @@ class Manifest:
     threads: int
     side_by_side: int
     products: str = "torch"
-    split: bool = False
     measurements: tuple[str, ...] = ()
     program: str = ace_gui.__version__
     code: str = ""
@@ -205,14 +203,12 @@ class MergeStore:
     def resume(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
         """Go on with an unfinished store, or create it where there is none.
 
-        What was read of the inputs is read again, as sizes and times do not tell every change; what
-        was measured of the device then holds now.
+        What was read of the inputs is read again, as sizes and times do not tell every change.
         Raises ResumeError where the store belongs to other inputs, recipe, versions or device.
         """
         if not (folder / MANIFEST).exists():
             return cls.create(folder, manifest, witness)
         begun = _read_manifest(folder)
-        manifest = replace(manifest, split=begun.split)
         changed = begun.differences(manifest)
         if changed:
             raise ResumeError(

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.heterogeneity import Heterogeneity, heterogeneity
-from ace_gui.linalg.split import chosen
 from ace_gui.methods.ace.by_rows import few_experts
-from ace_gui.methods.ace.float32_check import SPLIT, SUMS
+from ace_gui.methods.ace.float32_check import SUMS
 from ace_gui.methods.ace.probes import (
     ProbedExpert,
     Probes,
@@ -70,7 +69,6 @@ def measure(
         delta_BOI = seen(layers, t)
         if not t:
             shape = (delta_BOI.shape[1], delta_BOI.shape[2])
-            split = chosen(delta_BOI.device)
             usable = epsilon is not None and not few_experts(shape, len(layers[0]))
             given_PI = new_probes(delta_BOI) if usable or any(coarse_B) else None
         figures_B2, own = probe(delta_BOI, given_PI)
@@ -78,13 +76,13 @@ def measure(
         if own is not None:
             probed.append(own)
             if delta_BOI.device.type == "cpu":
-                vain_B = _in_vain(layers, torch.stack(found), shape, epsilon, coarse_B, split)
+                vain_B = _in_vain(layers, torch.stack(found), shape, epsilon, coarse_B)
                 given_PI = None if all(vain_B) else given_PI
         del delta_BOI
     figures_TB2, inner_BTT = _known(found, [] if given_PI is None else probed)
     vain_B, probes = [True] * len(layers), None
     if given_PI is not None:
-        vain_B = _in_vain(layers, figures_TB2, shape, epsilon, coarse_B, split)
+        vain_B = _in_vain(layers, figures_TB2, shape, epsilon, coarse_B)
         probes = Probes(given_PI=given_PI, experts=probed, inner_BTT=inner_BTT)
     energies_BT, traces_BT = figures_TB2.permute(2, 1, 0).tolist()
     return [
@@ -105,12 +103,10 @@ def _in_vain(
     shape: tuple[int, int],
     epsilon: float | None,
     coarse_B: Sequence[bool],
-    split: bool,
 ) -> list[bool]:
     """For which layers float32 is surely not exact enough, or float64 is as fast."""
     # ‖S₀‖_F is at least Tr S₀ / √I.
-    error = SPLIT if split else SUMS
-    largest = EXACT / error * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
+    largest = EXACT / SUMS * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
     few = few_experts(shape, len(layers[0]))  # then float64 is the faster
     traces_B = figures_TB2[..., 1].sum(dim=0).tolist()
     return [

@@ -17,7 +17,6 @@ from typing import Final
 
 import torch
 
-from ace_gui.linalg.split import chosen, split_products
 from ace_gui.methods.ace import by_inputs, by_rows
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
@@ -30,9 +29,6 @@ and up to ten times as much. Where that would be too much already they are not t
 SOLVED: Final = 1e-7
 """The same where the system is solved in float32 too."""
 
-SPLIT: Final = 3e-10
-"""The same where sums are in split products."""
-
 REFINED: Final = 40.0
 """By about how much the refinement multiplies errors."""
 
@@ -42,7 +38,6 @@ class Way(Enum):
 
     SINGLE = "float32"
     MIXED = "float32 where experts are summed up, float64 where the system is solved"
-    SPLIT = "split float32 where experts are summed up, float64 where the system is solved"
     DOUBLE = "float64"
 
 
@@ -54,7 +49,6 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
     """
     few = by_rows.few_experts(problem.shape, len(problem.shares))  # then float64 is the faster
     usual = problem.rule is Rule.HOMOGENEOUS and not few
-    split = chosen(probed.given_PI.device) and not few
     multiplied = REFINED if problem.with_residual else 1.0
     allowed = zip(problem.tolerances, problem.sizes, strict=True)
     found = []
@@ -64,8 +58,6 @@ def _ways(problem: Problem, probed: Probed) -> list[Way]:
             found.append(Way.SINGLE)
         elif (tolerance.rounding or usual) and SUMS * condition <= most:
             found.append(Way.MIXED)
-        elif split and SPLIT * condition <= most:
-            found.append(Way.SPLIT)
         else:
             found.append(Way.DOUBLE)
     return found
@@ -79,7 +71,7 @@ def solve(problem: Problem, probed: Probed) -> Terms:
     ways = _ways(problem, probed)
     parts: list[tuple[list[int], Terms]] = []
     exact = [b for b, way in enumerate(ways) if way is Way.DOUBLE]
-    for way in (Way.SINGLE, Way.MIXED, Way.SPLIT):
+    for way in (Way.SINGLE, Way.MIXED):
         places = [b for b, own in enumerate(ways) if own is way]
         if not places:
             continue
@@ -110,9 +102,7 @@ def attempt(problem: Problem, probed: Probed, way: Way) -> tuple[Terms, list[int
     else:
         # Where experts have little in common, their sums are more exact without the reference.
         referred = all(tolerance.rounding for tolerance in problem.tolerances)
-        dtype = torch.float64 if way is Way.SPLIT else torch.float32
-        with split_products(way is Way.SPLIT):
-            sums = by_inputs.collect(problem, dtype, referred=referred or way is Way.SPLIT)
+        sums = by_inputs.collect(problem, torch.float32, referred=referred)
         terms = by_inputs.solved(sums, problem, widened=widened)
     errors = probed.errors(terms, problem)
     coarse = [

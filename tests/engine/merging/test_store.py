@@ -17,11 +17,10 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished, reports
+from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import FileChangedError, NonFiniteError, OutputError, RecipeError, ResumeError
-from ace_gui.linalg import split
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import recipe_of
@@ -132,27 +131,6 @@ def test_what_was_merged_by_other_numbers_of_threads_is_not_continued(
     monkeypatch.setattr("ace_gui.engine.merging.merge.matrices_at_once", lambda *_: 7)
     with pytest.raises(ResumeError, match="side_by_side differs"):
         drain(merge(prepared, store, resume=True))
-
-
-def test_a_resumed_merge_splits_products_as_it_began(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is measured then: so the bits are those of a merge that was not interrupted."""
-    monkeypatch.setattr(split, "_CHOSEN", {})
-    recipe = dataclasses.replace(prepared.plan.recipe, parameters={"epsilon": 2e-3, "tau": 100.0})
-    other = prepare(recipe)
-    found = {}
-    for on in (True, False):
-        monkeypatch.setattr("ace_gui.engine.merging.merge.pays", lambda _device, on=on: on)
-        drain(merge(other, tmp_path / f"{on}"))
-        found[on] = bits(tmp_path / f"{on}" / MODEL)
-    said = [report.precision for report in reports(tmp_path / "True").values()]
-    assert any(each.startswith("Computed in split float32") for each in said)
-    monkeypatch.setattr("ace_gui.engine.merging.merge.pays", lambda _device: True)
-    stop_after(merge(other, tmp_path / "cut"), 9)
-    monkeypatch.setattr("ace_gui.engine.merging.merge.pays", lambda _device: False)
-    drain(merge(other, tmp_path / "cut", resume=True))
-    assert bits(tmp_path / "cut" / MODEL) == found[True] != found[False]
 
 
 def test_without_resume_a_merge_begins_anew(prepared: Prepared, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Float32 where it is enough: held to the oracle, and to the published script in float32."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.linalg import split
 from ace_gui.methods.ace import AceParameters, ace, algorithm, first_pass
 from ace_gui.methods.ace.first_pass import measure
 from ace_gui.methods.ace.float32_check import Way, attempt
@@ -184,33 +183,6 @@ def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
     found, _ = both([deltas[0], still, *deltas[1:], torch.zeros(20, 30)], 1e-2)
     assert found is not None
     assert torch.equal(found, both(deltas, 1e-2)[0])
-
-
-@pytest.fixture
-def split_on_the_processor() -> Iterator[None]:
-    """What is meant for GPUs that are slow in float64, forced."""
-    split.choose(torch.device("cpu"), True)
-    yield
-    split.choose(torch.device("cpu"), False)
-
-
-@pytest.mark.usefixtures("split_on_the_processor")
-@by_spectrum
-@pytest.mark.parametrize(("m", "n"), [(64, 64), (96, 24), (40, 96)])
-@pytest.mark.parametrize("tau", [HOMOGENEOUS, HETEROGENEOUS])
-def test_split_products_are_as_exact_as_float64_must_be(
-    make: Make, m: int, n: int, tau: float
-) -> None:
-    """Of conditions at which float32 is not tried, and held by the probes like float32."""
-    deltas, weights = single(make(6, m, n, spread(6, 3), m)), [1.0] * 6
-    for wanted in (3e2, 3e3, 1e7):
-        epsilon = (condition(deltas, 1.0) - 1) / wanted
-        error, published = errors(deltas, epsilon, tau)
-        assert error <= (EXACT if tau else LARGEST_ERROR)
-        assert error <= published
-        if tau:
-            said = ace(deltas, weights, AceParameters(epsilon=epsilon, tau=tau)).diagnostics
-            assert said.precision.startswith("Computed in split float32") == (wanted < 1e7)
 
 
 @given(
