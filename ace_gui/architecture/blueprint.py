@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ace_gui.architecture import names, transformers_library
-from ace_gui.architecture.heads import head_roles
+from ace_gui.architecture.heads import before_heads, head_roles
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
 
@@ -99,11 +99,14 @@ def read(model: Any) -> dict[str, ModuleTensor]:
     tensors: dict[str, ModuleTensor] = {}
     storage: dict[str, int] = {}
     parameters = list(_parameters(model))
-    heads = head_roles(model, [name for name, _, _ in parameters])
+    names_of_all = [name for name, _, _ in parameters]
+    heads = head_roles(model, names_of_all)
+    before = before_heads(model, names_of_all, heads)
     for name, module, parameter in parameters:
         tensor = _read_parameter(name, module, tuple(parameter.shape))
-        if name in heads:
-            tensor = replace(tensor, traits=replace(tensor.traits, role=heads[name]))
+        role = heads.get(name, tensor.traits.role)
+        traits = replace(tensor.traits, role=role, before_head=name in before)
+        tensor = replace(tensor, traits=traits)
         tensors[name] = tensor
         storage[name] = id(parameter)
     for name, buffer in model.named_buffers(remove_duplicate=False):

@@ -15,13 +15,17 @@ A head is what maps to the labels of a task, or to a vocabulary; what an expert 
 All else is the body, where it may stand: poolers and projections, whatever they are called, and
 decoders that predict pixels, depths or positions, which mean the same in every expert. Every model
 inside of the model is asked in the same way.
+
+Some modules of the body feed the task heads alone: what they compute is no part of the hidden
+states. These are a body's pooler, and what a classifier without a base model of its own has between
+its encoder and its head.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +37,8 @@ _FIXED_LABELS: Final = re.compile(
     r"For\w*(?:Classification|QuestionAnswering|MultipleChoice|NextSentencePrediction)"
     r"|DoubleHeadsModel$"
 )
+# The norm that these classes apply to what they have pooled.
+_NORM_OF_POOLED: Final = {"ConvNextModel": "layernorm.", "ConvNextV2Model": "layernorm."}
 _LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
 
 
@@ -51,6 +57,21 @@ def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
         for name in tensors
         if name in roles or stored[name] in shared
     }
+
+
+def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) -> frozenset[str]:
+    """The names of ``tensors`` whose module feeds task heads alone; ``roles``: of the heads."""
+    body = [name for name in tensors if name not in roles]
+    found = {name for name in body if names.is_pooler(name)}
+    whole, *inner = _parts(model, body)
+    if whole.base is None and inner and _FIXED_LABELS.search(whole.class_name):
+        free = (name for name in body if not name.startswith(whole.bodies))
+        found |= {name for name in free if names.embedding_role(name) is None}
+    for part in (whole, *inner):
+        if part.class_name in _NORM_OF_POOLED:
+            start = part.prefix + _NORM_OF_POOLED[part.class_name]
+            found |= {name for name in part.tensors if name.startswith(start)}
+    return frozenset(found)
 
 
 @dataclass(frozen=True, kw_only=True)

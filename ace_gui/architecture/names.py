@@ -98,6 +98,7 @@ _PRETRAINING_HEAD = re.compile(
     r"(?:cls\.seq_relationship|sop_classifier|discriminator_predictions|answer_head"
     r"|obj_predict_head)\."
 )
+_POOLER = re.compile(r"^(?:[^.]+\.)?pooler\.")
 _LM_HEAD = re.compile(r"(?:^|\.)(?:lm_head|cls\.predictions)\.")
 
 _ATTENTION = r"(?:attn|attention|mha)"
@@ -240,6 +241,11 @@ def is_pretraining_head(name: str) -> bool:
     return bool(_PRETRAINING_HEAD.match(name))
 
 
+def is_pooler(name: str) -> bool:
+    """Whether the name is that of a pooler of the whole body, with or without the body's prefix."""
+    return bool(_POOLER.match(unwrapped(name)))
+
+
 def module_of(name: str) -> str:
     """Name of the module that a weight or bias belongs to."""
     return _LEAF.sub("", name)
@@ -304,6 +310,7 @@ def _traits(name: str, ndim: int, *, transposed: bool) -> TensorTraits:
         transposed=right_factor or (matrix and transposed),
         stack=stack,
         block=block_index(name),
+        before_head=is_pooler(name),
     )
 
 

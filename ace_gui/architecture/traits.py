@@ -56,6 +56,7 @@ class TensorTraits:
     matrices along the first axis, one for each expert of a Mixture of Experts. ``fusion``: how a
     matrix falls into several, where that is known. ``block``: index of the transformer block it
     belongs to. ``tied_to``: name of the tensor whose storage it shares in the model.
+    ``before_head``: its module's output goes to the task heads of the model alone (BERT's pooler).
     """
 
     role: Role
@@ -65,6 +66,7 @@ class TensorTraits:
     fusion: Fusion | None = None
     block: int | None = None
     tied_to: str | None = None
+    before_head: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ __all__ = [
     "OutputDtype",
     "Override",
     "ParameterValue",
+    "Poolers",
     "Recipe",
     "Task",
     "Vocabulary",
@@ -79,6 +80,18 @@ class Heads(StrEnum):
     KEEP = "keep"
 
 
+class Poolers(StrEnum):
+    """How modules of the body that feed task heads alone are merged. The value stands in a recipe.
+
+    BERT's pooler is one. ``MERGE``: like the rest of the body. ``KEEP``: where heads are kept for
+    each expert, so are these, in the same file of ``heads/``; the model itself has the base's. A
+    scope other than the default decides by itself.
+    """
+
+    MERGE = "merge"
+    KEEP = "keep"
+
+
 OutputDtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 _FILLED: Final = about(limits={"min_length": 1})
@@ -103,17 +116,18 @@ class Choices:
 
     ``out_dtype`` None means: as the base. ``split_fused``: merge the matrices of a fused projection
     (query, key and value; gate and up) one by one. ``vocabulary``: how embeddings and vocabulary
-    heads are combined. ``heads``: whether task heads are merged. ``seed`` matters to methods that
-    draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``cap``: the
-    limit on the merged change of each matrix, None without. ``overrides``: what some
-    tensors do differently; later ones win. ``tasks``: with which the models are tried; no part of
-    what is merged.
+    heads are combined. ``heads``: whether task heads are merged. ``poolers``: whether what feeds
+    them alone is kept with them. ``seed`` matters to methods that draw random numbers.
+    ``non_finite``: how tensors with NaN or Inf are merged. ``cap``: the limit on the merged change
+    of each matrix, None without. ``overrides``: what some tensors do differently; later ones win.
+    ``tasks``: with which the models are tried; no part of what is merged.
     """
 
     scope: str = field(default="default", metadata=about(task_vectors=False))
     split_fused: bool = False
     vocabulary: Vocabulary = Vocabulary.POSITION
     heads: Heads = Heads.AUTO
+    poolers: Poolers = Poolers.MERGE
     out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
     non_finite: NonFinite = NonFinite.STOP

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ace_gui.architecture import blueprint, transformers_library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
+from tests.architecture.feeding_heads import every_fed, fed
 from tests.architecture.model_classes import built
 
 # Modules with heads; those after the bar are vocabulary heads.
@@ -83,3 +86,37 @@ def test_names_alone_take_no_pooling_or_projection_for_a_head() -> None:
     assert not {Role.HEAD, Role.VOCABULARY_HEAD} & {traits.role for traits in described.values()}
     described = describe(None, {"head.weight": (10, 16), "head.fc.weight": (10, 16)}).traits
     assert {traits.role for traits in described.values()} == {Role.HEAD}
+
+
+# Where what feeds a head alone lies; a class of each kind, and some that have none.
+FEEDING = {
+    "BertForSequenceClassification": "bert.pooler.",
+    "AlbertForPreTraining": "albert.pooler.",
+    "LxmertForQuestionAnswering": "lxmert.pooler.",
+    "BeitForImageClassification": "beit.pooler.",
+    "ConvNextForImageClassification": "convnext.layernorm.",
+    "WhisperForAudioClassification": "projector.",
+    "RobertaForSequenceClassification": "",
+    "CLIPForImageClassification": "",
+    "Dinov2ForImageClassification": "",
+    "Wav2Vec2ForSequenceClassification": "",
+    "T5ForTokenClassification": "",
+    "GPT2DoubleHeadsModel": "",
+}
+
+
+@pytest.mark.parametrize("name", FEEDING)
+def test_what_feeds_a_head_alone(name: str) -> None:
+    found = fed(name)
+    assert (found.why, found.is_wrong) == ("", False), found.wrong
+    assert bool(found.alone) == bool(FEEDING[name])
+    assert all(tensor.startswith(FEEDING[name]) for tensor in found.alone)
+
+
+@pytest.mark.long
+def test_what_feeds_the_heads_alone_in_all_classes() -> None:
+    found = every_fed(os.cpu_count() or 1)
+    counted = [each for each in found if not each.why]
+    assert len(counted) > 400
+    assert sum(bool(each.alone) for each in counted) > 50
+    assert [each.wrong for each in counted if each.is_wrong] == []

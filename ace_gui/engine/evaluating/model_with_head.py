@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 
 from ace_gui.architecture.loading import load_pretrained
+from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import reader_of
 from ace_gui.engine.evaluating.subjects import Loading, Own
 from ace_gui.errors import MismatchError
@@ -56,10 +57,11 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
     names = dict(own.names)
     if own.fills:
         names |= {name: name for name in lacking if name in own.checkpoint.tensors}
+    answers = match_names(places, names)
     reader = reader_of(own.checkpoint)
     for name, stored in names.items():
         tensor = reader.read(stored)
-        place = places.get(name)
+        place = places.get(answers.get(name, name))
         if place is None or place.shape != tensor.shape:
             raise MismatchError(
                 f"{loading.folder.name} has no place for `{stored}` of {own.checkpoint.path.name}; "
@@ -68,4 +70,4 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
                 tensor=stored,
             )
         place.data.copy_(tensor)
-    return set(names)
+    return {answers.get(name, name) for name in names}

@@ -13,6 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
@@ -151,13 +152,22 @@ class TaskTensors:
 
     def outputs(self) -> Iterator[OutputTensor]:
         """Names, dtypes and shapes of ``tensors``."""
-        own = {} if self.head is None else self.head.tensors
-        for name, info in {**self.modules.merged.tensors, **own}.items():
+        infos = dict(self.modules.merged.tensors)
+        if self.head is not None:
+            infos |= {name: self.head.tensors[own] for name, own in self._own.items()}
+        for name, info in infos.items():
             yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
+
+    @property
+    def _own(self) -> dict[str, str]:
+        """The expert's names of its own tensors, by the merged model's where that has them."""
+        own = () if self.head is None else tuple(self.head.tensors)
+        answers = match_names(self.modules.merged.tensors, own)
+        return {answers.get(name, name): name for name in own}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
-        own = {} if self.head is None else self.head.tensors
+        own = self._own
         merged, modules = TensorReader(self.modules.merged), TensorReader(self.modules.tensors)
         base = None if self.base is None else TensorReader(self.base)
         for name in self.modules.merged.tensors:
@@ -170,8 +180,8 @@ class TaskTensors:
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
-            for name in own:
-                yield name, head.read(name)
+            for name, stored in own.items():
+                yield name, head.read(stored)
 
     def _remade(
         self, name: str, merged: Tensor, base: Tensor | None, modules: TensorReader

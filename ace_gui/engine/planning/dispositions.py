@@ -90,6 +90,12 @@ def _base_row(
     if traits.role == Role.HEAD and row.experts and name not in heads.merged:
         reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
         return replace(row, disposition=Disposition.PER_EXPERT, reason=reason + heads.because)
+    if name in heads.poolers:
+        reason = (
+            "its output goes to the task heads alone: every expert's own is saved with them in "
+            "heads/, the base's stays in the model, since no head fits a mean of poolers"
+        )
+        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
     if is_new(base, name):
         reason = f"the mean of the experts', as the base has none{heads.because}"
         return replace(row, disposition=Disposition.AVERAGED, reason=reason)

@@ -263,7 +263,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         row
         for row in rows
         if row.disposition == Disposition.PER_EXPERT
-        and row.role in (Role.HEAD, Role.VOCABULARY_HEAD)
+        and (row.in_base or row.role in (Role.HEAD, Role.VOCABULARY_HEAD))
     ]
     if not heads:
         return _merged_heads(rows)

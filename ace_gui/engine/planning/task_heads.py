@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -17,7 +17,7 @@ from ace_gui.checkpoints import Growth, Source, TensorInfo, grow, listing, plain
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
-from ace_gui.recipe.values import Heads, Vocabulary
+from ace_gui.recipe.values import Heads, Poolers, Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float
 
 _UNNAMED: Final = re.compile(r"LABEL_\d+")
@@ -31,10 +31,14 @@ _OF_HEADS: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class HeadChoice:
-    """How the heads are merged. ``merged``: their names in the base; ``why``: the reason."""
+    """How the heads are merged. ``merged``: their names in the base; ``why``: the reason.
+
+    ``poolers``: the base's tensors that feed heads alone and are kept with them.
+    """
 
     merged: frozenset[str] = frozenset()
     why: str = ""
+    poolers: frozenset[str] = frozenset()
 
     @property
     def because(self) -> str:
@@ -82,7 +86,11 @@ def with_heads(
     added = merged | (beside if merged or not _any_heads(experts) else set())
     changes = _config_changes(base, experts) if added else {}
     new = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
-    choice = HeadChoice(merged=frozenset(merged), why=_said(why, wanted, recipe))
+    choice = HeadChoice(
+        merged=frozenset(merged),
+        why=_said(why, wanted, recipe),
+        poolers=frozenset(_kept_poolers(base, experts, merged, recipe)),
+    )
     if not new:
         return _with_changes(base, changes), tuple(experts), choice
     return _grown(base, experts, new, changes), _answering(experts, new), choice
@@ -201,6 +209,21 @@ def _heads_of(model: OpenedModel) -> list[str]:
 
 def _any_heads(experts: Sequence[OpenedModel]) -> bool:
     return any(map(_heads_of, experts))
+
+
+def _kept_poolers(
+    base: OpenedModel, experts: Sequence[OpenedModel], merged: Collection[str], recipe: Recipe
+) -> Iterator[str]:
+    """The base's tensors that feed the heads alone of an expert whose heads are kept."""
+    if recipe.poolers is Poolers.MERGE or recipe.scope != DEFAULT:
+        return
+    for expert in experts:
+        together = {expert.own_names.get(name, name) for name in merged}
+        if together.issuperset(_heads_of(expert)):
+            continue
+        for name, own in expert.own_names.items():
+            if expert.architecture.traits[own].before_head and base.has(name):
+                yield name
 
 
 def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> bool:

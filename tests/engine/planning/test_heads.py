@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ace_gui import load_model
 from ace_gui.architecture.loading import load_pretrained
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.output.task_model import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Heads, NonFinite
+from ace_gui.recipe.values import Heads, NonFinite, Poolers
 
 TINY = {
     "hidden_size": 16,
@@ -212,3 +215,136 @@ def test_recipes_say_so(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(tmp_path / "recipe.yaml").heads is Heads.MERGE
     assert json.loads((tmp_path / "e0" / "config.json").read_text())["id2label"]
+
+
+def pooled(folder: Path, kind: str, seed: int, family: str = "Bert", labels: int = 3) -> Path:
+    """A tiny model of a family whose body has a pooler, saved."""
+    config = getattr(transformers, f"{family}Config")(**TINY, num_labels=labels)
+    torch.manual_seed(seed)
+    getattr(transformers, f"{family}{kind}")(config).save_pretrained(folder)
+    return folder
+
+
+def own_poolers(
+    folder: Path,
+    base: str = "ForSequenceClassification",
+    kinds: tuple[str, ...] = ("ForSequenceClassification", "ForSequenceClassification"),
+    family: str = "Bert",
+    **choices: Any,
+) -> Recipe:
+    """Experts of different tasks: the n-th has n + 3 labels."""
+    pooled(folder / "base", base, 0, family)
+    models = tuple(
+        ModelEntry(model=pooled(folder / f"e{n}", kind, n + 1, family, labels=n + 3))
+        for n, kind in enumerate(kinds)
+    )
+    return Recipe(
+        base_model=folder / "base",
+        models=models,
+        **{"merge_method": "ace", "poolers": Poolers.KEEP, **choices},
+    )
+
+
+def pooler_rows(recipe: Recipe) -> dict[str, PlanRow]:
+    return {row.name: row for row in prepare(recipe).plan.rows if "pooler" in row.name}
+
+
+def poolers_in(model: Any) -> dict[str, Tensor]:
+    state = model if isinstance(model, dict) else model.state_dict()
+    return {n[n.index("pooler") :]: tensor for n, tensor in state.items() if "pooler" in n}
+
+
+@pytest.mark.parametrize("base", ["Model", "ForPreTraining", "ForSequenceClassification"])
+@pytest.mark.parametrize("family", ["Bert", "Albert", "RemBert"])
+def test_a_pooler_is_kept_with_the_head_that_it_feeds(
+    family: str, base: str, tmp_path: Path
+) -> None:
+    if (family, base) == ("RemBert", "ForPreTraining"):
+        base = "ForMultipleChoice"
+    recipe = own_poolers(tmp_path, base, family=family)
+    assert pooler_rows(recipe)
+    for row in pooler_rows(recipe).values():
+        assert row.disposition is Disposition.PER_EXPERT
+        assert "head" in row.reason
+    out = output(recipe, tmp_path)
+    merged = poolers_in(load_file(out / "model.safetensors"))
+    torch.testing.assert_close(
+        merged, poolers_in(load_file(tmp_path / "base" / "model.safetensors"))
+    )
+    for n in range(2):
+        own = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
+        head = load_file(out / "heads" / f"e{n}.safetensors")
+        assert own
+        torch.testing.assert_close(poolers_in(head), own)
+        torch.testing.assert_close(poolers_in(load_model(out, task=f"e{n}")), own)
+
+
+def test_complete_models_have_their_own_pooler(tmp_path: Path) -> None:
+    recipe = own_poolers(tmp_path, "Model")
+    for _ in merge(prepare(recipe), tmp_path / "store", device="cpu", as_output=True):
+        pass
+    publish(tmp_path / "store", tmp_path / "out", complete_heads=True)
+    for n in range(2):
+        model, report = load_pretrained(tmp_path / "out" / "heads" / f"e{n}")
+        assert not report.missing
+        own = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
+        torch.testing.assert_close(poolers_in(model), own)
+
+
+@pytest.mark.parametrize("base", ["Model", "ForSequenceClassification"])
+def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(
+    base: str, tmp_path: Path
+) -> None:
+    out = output(own_poolers(tmp_path, base, merge_method="emr"), tmp_path)
+    write_task_model(out, "e1", tmp_path / "task")
+    model, report = load_pretrained(tmp_path / "task")
+    assert not report.missing
+    assert not report.unexpected
+    own = poolers_in(load_file(tmp_path / "e1" / "model.safetensors"))
+    stored = load_file(tmp_path / "task" / "model.safetensors")
+    assert sum("pooler" in name for name in stored) == len(own)
+    torch.testing.assert_close(poolers_in(stored), own)
+    torch.testing.assert_close(poolers_in(model), own)
+
+
+@pytest.mark.parametrize(
+    ("choices", "kinds"),
+    [
+        ({"poolers": Poolers.MERGE}, ("ForSequenceClassification",) * 2),
+        ({"scope": "authors-roberta"}, ("ForSequenceClassification",) * 2),
+        ({}, ("Model", "Model")),
+        ({}, ("ForSequenceClassification",)),
+    ],
+    ids=["not asked for", "a preset", "no heads", "merged heads"],
+)
+def test_a_pooler_is_merged_where_no_head_is_kept_with_it(
+    choices: dict[str, Any], kinds: tuple[str, ...], tmp_path: Path
+) -> None:
+    recipe = own_poolers(tmp_path, kinds=kinds, **choices)
+    usual = pooler_rows(replace(recipe, poolers=Poolers.MERGE))
+    assert usual
+    assert pooler_rows(recipe) == usual
+    assert {row.disposition for row in usual.values()} <= COMBINED | {Disposition.BASE}
+
+
+def test_an_expert_without_a_head_keeps_its_pooler_too(tmp_path: Path) -> None:
+    recipe = own_poolers(tmp_path, kinds=("ForSequenceClassification", "Model"))
+    assert {row.experts for row in pooler_rows(recipe).values()} == {(0, 1)}
+
+
+def test_poolers_in_a_recipe_file(tmp_path: Path) -> None:
+    recipe = own_poolers(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
+    assert "poolers: keep" in (tmp_path / "recipe.yaml").read_text()
+    assert load_recipe(tmp_path / "recipe.yaml").poolers is Poolers.KEEP
+
+
+def test_own_tensors_are_found_under_the_names_of_a_wrapped_model(tmp_path: Path) -> None:
+    """DataParallel puts ``module.`` before every name of an expert."""
+    recipe = own_poolers(tmp_path, "Model")
+    file = tmp_path / "e1" / "model.safetensors"
+    save_file({f"module.{name}": t for name, t in load_file(file).items()}, file, {"format": "pt"})
+    out = output(recipe, tmp_path)
+    assert all(name.startswith("module.") for name in load_file(out / "heads" / "e1.safetensors"))
+    model = load_model(out, task="e1")
+    torch.testing.assert_close(poolers_in(model), poolers_in(load_file(file)))
