@@ -144,5 +144,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def lacks_room(error: BaseException) -> bool:
+    """Whether a GPU says that it has no room, in any of its ways.
+
+    Torch's allocator has an error of its own. Libraries of matrix products and of decompositions
+    take memory beside it: they fail with a status, as soon as they are started, or (as what torch
+    takes for a singular matrix) while they ask how much they need. For pinned memory CUDA itself
+    fails. ROCm uses the same words.
+    """
+    words = ("out of memory", "alloc_failed", "not_initialized", "cusolver error")
+    found = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or any(each in found for each in words)
+    )
+
+
 class Cancelled(Exception):  # noqa: N818 (not an error)
     """The person asked to stop."""

@@ -8,6 +8,10 @@ that calls ``register_method``, or a ``MergeMethod``. A person puts a Python fil
 from __future__ import annotations
 
 import importlib.util
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
@@ -18,21 +22,49 @@ from ace_gui.paths import methods_folder
 
 GROUP: Final = "ace_gui.methods"
 
+PATIENCE: Final = 60.0
+"""Seconds that a file or a package may take to be imported."""
+
+_ANYTHING: Final = (Exception, SystemExit)
+"""What a stranger's code may raise; Ctrl+C still stops the program."""
+
 
 def load_plugins() -> tuple[str, ...]:
     """Run every plugin once; a sentence for each that could not be used."""
     problems = []
     for point in entry_points(group=GROUP):
         try:
-            _load_entry_point(point)
-        except Exception as error:  # whatever a stranger's code raises
+            with _limited():
+                _load_entry_point(point)
+        except _ANYTHING as error:
             problems.append(_sentence(f"the package that offers {point.value!r}", error))
     for path in _files():
         try:
-            _run(path)
-        except Exception as error:
+            with _limited():
+                _run(path)
+        except _ANYTHING as error:
             problems.append(_sentence(str(path), error))
     return tuple(problems)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise TimeoutError in a block that takes too long, where the system has such an alarm."""
+    alarm = getattr(signal, "SIGALRM", None)
+    if alarm is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"it did not end within {PATIENCE:g} seconds")
+
+    before = signal.signal(alarm, stop)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(alarm, before)
 
 
 def _load_entry_point(point: EntryPoint) -> None:
@@ -55,5 +87,5 @@ def _run(path: Path) -> None:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-def _sentence(whose: str, error: Exception) -> str:
+def _sentence(whose: str, error: BaseException) -> str:
     return f"The methods of {whose} cannot be used: {type(error).__name__}: {error}"

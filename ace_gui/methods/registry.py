@@ -21,6 +21,7 @@ from ace_gui.methods.adaptive.few_shot_masks import LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
+from ace_gui.methods.calling import require_signature, source_of
 from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
@@ -140,7 +141,7 @@ _KINDS: Final = {
 class ParameterField:
     """One parameter of a method. ``kind``: float, int, bool or str.
 
-    ``metadata``: what ``methods.base.parameter`` was told, under the names of its arguments.
+    ``metadata``: the other arguments of ``methods.method.parameter``, by their names.
     """
 
     name: str
@@ -157,45 +158,82 @@ def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
     return found
 
 
-def add_method(method: MergeMethod[Any], family: str = YOUR_OWN) -> None:
+def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: bool = False) -> None:
     """Offer a method wherever methods are offered, under the heading ``family``.
 
-    Raises MethodError for a name that is taken or is none, and for parameters that are no frozen
-    dataclass of documented fields.
+    ``replace``: in place of one that was added under this name before. Raises MethodError for a
+    name that is taken or is none, a function that cannot be called as methods are, fields of other
+    types than declared, and parameters that are no frozen dataclass of documented fields.
     """
-    if not _NAME.fullmatch(method.name):
+    name = method.name
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise MethodError(
-            f"{method.name!r} cannot name a method; use small letters, digits and _, up to 40."
+            f"{name!r} cannot name a method; use small letters, digits and _, up to 40."
         )
-    if method.name in _REGISTERED:
-        raise MethodError(f"There is a method {method.name!r} already; choose another name.")
+    added = any(name == each.name for methods in _ADDED.values() for each in methods)
+    if name in _REGISTERED and not (replace and added):
+        how = "pass `replace=True` or choose" if added else "choose"
+        raise MethodError(f"There is a method {name!r} already; {how} another name.")
+    _require_fields(method)
+    require_signature(name, method.merge)
     try:
         fields = parameter_fields(method)
         checked_parameters(method, {field.name: field.default for field in fields})
     except Exception as error:
         raise MethodError(
-            f"The parameters of {method.name!r} must be a frozen dataclass whose fields are made "
+            f"The parameters of {name!r} must be a frozen dataclass whose fields are made "
             f"by `parameter`, with defaults in their ranges ({type(error).__name__}: {error})."
         ) from error
-    _REGISTERED[method.name] = method
+    for heading, methods in _ADDED.items():
+        _ADDED[heading] = tuple(each for each in methods if each.name != name)
+    _REGISTERED[name] = method
     _ADDED[family] = (*_ADDED.get(family, ()), method)
 
 
+def _require_fields(method: MergeMethod[Any]) -> None:
+    """Raise MethodError where a plain field of a method is of another type than declared."""
+    plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
+    for field in dataclasses.fields(method):
+        value, wanted = getattr(method, field.name), plain.get(str(field.type))
+        if wanted is not None and not isinstance(value, wanted):
+            raise MethodError(
+                f"`{field.name}` of the method `{method.name}` ({source_of(method.merge)}) must be "
+                f"{wanted.__name__}, not {value!r}."
+            )
+
+
 def register_method(
-    *, name: str, title: str, summary: str, family: str = YOUR_OWN, **options: Any
+    *,
+    name: str,
+    title: str,
+    summary: str,
+    family: str = YOUR_OWN,
+    replace: bool = False,
+    **options: Any,
 ) -> Callable[[Function], Function]:
     """A decorator that offers a function as a merge method: ``MergeMethod`` has the options.
 
     ``options``: the fields of ``MergeMethod`` that are to be other than their defaults. Without
-    ``parameters`` the method has none; ``kind`` is ``Kind.MATRIX`` unless said otherwise. Raises
-    MethodError as ``add_method`` does.
+    ``parameters`` the method has none; ``kind`` is ``Kind.MATRIX`` unless said otherwise.
+    ``replace``: in place of one registered before, as when a notebook's cell is run again. Raises
+    MethodError as ``add_method`` does, and for an unknown kind or option.
     """
 
     def registered(function: Function) -> Function:
-        told = {"formula": "", "citation": "", "parameters": NoParameters, **options}
-        told["kind"] = Kind(told.get("kind", Kind.MATRIX))
-        method = MergeMethod[Any](name=name, title=title, summary=summary, merge=function, **told)
-        add_method(method, family)
+        given = {"formula": "", "citation": "", "parameters": NoParameters, **options}
+        whose = f"The method `{name}` ({source_of(function)})"
+        try:
+            given["kind"] = Kind(given.get("kind", Kind.MATRIX))
+        except ValueError:
+            kinds = ", ".join(Kind)
+            raise MethodError(f"{whose} has kind {given['kind']!r}; known: {kinds}.") from None
+        try:
+            method = MergeMethod[Any](
+                name=name, title=title, summary=summary, merge=function, **given
+            )
+        except TypeError as error:
+            raise MethodError(f"{whose} has an unknown option: {error}.") from error
+        add_method(method, family, replace=replace)
         return function
 
     return registered
@@ -281,8 +319,10 @@ def _checked(field: ParameterField, value: object) -> float | int | bool | str:
     if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
+        wanted, allowed = f"it must be {_KINDS[field.kind]}", _range_of(field)
+        more = "" if allowed == wanted else f"; {allowed}"
         raise RecipeError(
-            f"`{field.name}` must be {_KINDS[field.kind]}, not {shown(value)}; {_range_of(field)}.",
+            f"`{field.name}` must be {_KINDS[field.kind]}, not {shown(value)}{more}.",
             key=field.name,
         )
     if not _allowed(field, value):

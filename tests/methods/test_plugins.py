@@ -1,20 +1,24 @@
 """Methods from outside: of a file of one's own, of a package, and what is wrong with others."""
 
 import json
+import math
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+import ace_gui as workbench
 from ace_gui.engine.capabilities import method_info
 from ace_gui.errors import MethodError
-from ace_gui.methods import METHODS, Merged, families, plugins
+from ace_gui.methods import METHODS, Diagnostics, Merged, families, plugins
+from ace_gui.methods.method import Kind
 from ace_gui.methods.registry import register_method
 from tests.helpers.command import ace_gui
 from tests.helpers.registry import own_registry
@@ -112,10 +116,16 @@ def test_an_installed_package_offers_one(monkeypatch: pytest.MonkeyPatch, folder
     [
         ("raise RuntimeError('broken')", "RuntimeError: broken"),
         ("import no_such_module", "no_such_module"),
+        ("import sys; sys.exit(0)", "SystemExit"),
+        ("while True: pass", "TimeoutError"),
+        ("import time; time.sleep(60)", "TimeoutError"),
         ("this is no Python", "SyntaxError"),
     ],
 )
-def test_a_broken_plugin_is_said_and_does_no_harm(folder: Path, text: str, said: str) -> None:
+def test_a_broken_plugin_is_said_and_does_no_harm(
+    folder: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "PATIENCE", 0.2)
     (folder / "bad.py").write_text(text)
     (problem,) = plugins.load_plugins()
     assert said in problem
@@ -123,13 +133,125 @@ def test_a_broken_plugin_is_said_and_does_no_harm(folder: Path, text: str, said:
 
 
 def median(deltas, weights, parameters, **_: object) -> Merged:
-    raise AssertionError("never merged by")
+    """What stands at its place in a list: never merged by, but for what is returned."""
+    return Merged(delta=torch.stack(list(deltas)).median(dim=0).values)
+
+
+RETURNED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
+    "nothing": (lambda _: None, "NoneType"),
+    "a bare tensor": (lambda d: d, "Merged"),
+    "a dictionary": (lambda d: {"delta": d}, "dict"),
+    "a number": (lambda _: Merged(delta=1.0), "float"),  # type: ignore[arg-type]
+    "an array": (lambda d: Merged(delta=d.numpy()), "ndarray"),  # type: ignore[arg-type]
+    "one row": (lambda d: Merged(delta=d[:1]), "shape"),
+    "a scalar": (lambda d: Merged(delta=d.sum()), "shape"),
+    "one more dimension": (lambda d: Merged(delta=d[None]), "shape"),
+    "another order": (lambda d: Merged(delta=d[..., None].mT), "shape"),
+    "no entries": (lambda d: Merged(delta=d[:0]), "shape"),
+    "half": (lambda d: Merged(delta=d.half()), "float16"),
+    "bfloat16": (lambda d: Merged(delta=d.bfloat16()), "bfloat16"),
+    "integers": (lambda d: Merged(delta=d.long()), "int64"),
+    "bool": (lambda d: Merged(delta=d > 0), "bool"),
+    "complex": (lambda d: Merged(delta=d.cfloat()), "complex64"),
+    "sparse": (lambda d: Merged(delta=d.to_sparse()), "dense"),
+    "meta": (lambda d: Merged(delta=d.to("meta")), "meta"),
+    "NaN": (lambda d: Merged(delta=d * math.nan), "range"),
+    "Inf": (lambda d: Merged(delta=d / 0), "range"),
+    "beyond float32": (lambda d: Merged(delta=d.double() * 1e60), "range"),
+    "a short preliminary": (lambda d: Merged(delta=d, preliminary=d[:1]), "preliminary"),
+    "no diagnostics": (lambda d: Merged(delta=d, diagnostics={}), "diagnostics"),  # type: ignore[arg-type]
+    "no vote": (lambda d: Merged(delta=d, vote=1), "vote"),  # type: ignore[arg-type]
+    "energies of others": (lambda d: told(d, energies=(1.0,)), "energies"),
+    "energies that are NaN": (lambda d: told(d, energies=(math.nan,) * 3), "energies"),
+    "traces of others": (lambda d: told(d, traces=(1.0,) * 4), "traces"),
+    "an expert left out who is not": (lambda d: told(d, left_out=(3,)), "left_out"),
+    "notes that are one text": (lambda d: told(d, notes="Note."), "notes"),
+    "a gamma that is a tensor": (lambda d: told(d, gamma=d.sum()), "gamma"),
+    "another signature": (lambda _: median(1), "TypeError"),  # type: ignore[call-arg, arg-type]
+    "another argument": (lambda d: Merged(detla=d), "detla"),  # type: ignore[call-arg]
+    "a missing attribute": (lambda d: d.no_such, "no_such"),
+    "wrong shapes": (lambda d: d.reshape(7, 999), "RuntimeError"),
+    "an index beyond": (lambda _: (0,)[3], "IndexError"),
+    "a failed assertion": (lambda _: assert_false(), "AssertionError"),
+    "the end of the program": (lambda _: sys.exit(0), "SystemExit"),
+}
+
+
+def told(delta: torch.Tensor, **figures: Any) -> Merged:
+    return Merged(delta=delta, diagnostics=Diagnostics(**figures))
+
+
+def assert_false() -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("what", RETURNED)
+def test_what_a_method_returns_is_checked(what: str, kind: Kind, tmp_path: Path) -> None:
+    make, said = RETURNED[what]
+
+    @register_method(name="own", title="T", summary="S", kind=kind)
+    def own(deltas, weights, parameters, **_: object) -> Any:
+        return make(deltas[0].clone())
+
+    with pytest.raises(MethodError, match=said) as caught:
+        workbench.merge(by_own_method(tmp_path), tmp_path / "out", device="cpu")
+    assert caught.value.tensor == "layer.weight"
+    assert "`layer.weight`" in caught.value.sentence
+    if said != "range":
+        assert "`own`" in caught.value.sentence
+        assert "test_plugins.py" in caught.value.sentence
+    assert not (tmp_path / "out").exists()
+
+
+def by_own_method(folder: Path) -> dict[str, object]:
+    models(folder)
+    experts = [{"model": str(folder / name)} for name in "abc"]
+    return {"schema": 1, "merge_method": "own", "base_model": f"{folder}/base", "models": experts}
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(
+    "make",
+    [torch.Tensor.double, lambda d: d.requires_grad_(), torch.Tensor.contiguous],
+    ids=["float64", "with a gradient", "as it is"],
+)
+def test_what_a_method_may_return(
+    make: Callable[[torch.Tensor], torch.Tensor], kind: Kind, tmp_path: Path
+) -> None:
+    @register_method(name="own", title="T", summary="S", kind=kind)
+    def own(deltas, weights, parameters, **_: object) -> Merged:
+        return Merged(delta=make(deltas[0].clone()))
+
+    workbench.merge(by_own_method(tmp_path), tmp_path / "out", device="cpu")
+    merged = load_file(tmp_path / "out" / "model.safetensors")["layer.weight"]
+    expert = load_file(tmp_path / "a" / "model.safetensors")["layer.weight"]
+    torch.testing.assert_close(merged, expert)
+
+
+def test_a_cell_run_twice_replaces_its_method() -> None:
+    for title in ("First", "Second"):
+        register_method(name="own", title=title, summary="S", family=title, replace=True)(median)
+    assert METHODS["own"].title == "Second"
+    offered = [method.title for methods in families().values() for method in methods]
+    assert offered.count("Second") == 1
+    assert "First" not in offered
+    with pytest.raises(MethodError, match="replace=True"):
+        register_method(name="own", title="T", summary="S")(median)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"name": "ace"}, "already"),
+        ({"name": "ace", "replace": True}, "already"),
+        ({"name": 3}, "cannot name"),
+        ({"name": "x", "kind": "rows"}, "entry, row, tensor, matrix"),
+        ({"name": "x", "kind": None}, "known"),
+        ({"name": "x", "least": "two"}, "least"),
+        ({"name": "x", "seeded": "yes"}, "seeded"),
+        ({"name": "x", "formula": 3}, "formula"),
+        ({"name": "x", "seedd": True}, "seedd"),
         ({"name": "Two words"}, "cannot name"),
         ({"name": ""}, "cannot name"),
         ({"name": "x", "parameters": int}, "frozen dataclass"),
@@ -138,3 +260,21 @@ def median(deltas, weights, parameters, **_: object) -> Merged:
 def test_what_cannot_be_registered_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(MethodError, match=said):
         register_method(title="T", summary="S", **options)(median)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: None,
+        lambda deltas: None,
+        lambda deltas, weights, parameters: None,
+        lambda deltas, weights, parameters, extra, **context: None,
+        lambda deltas, weights, parameters, *, place: None,
+        lambda *, deltas, weights, parameters, **context: None,
+        3,
+    ],
+)
+def test_another_signature_is_refused_at_once(function: Any) -> None:
+    with pytest.raises(MethodError, match=r"`x`.*context"):
+        register_method(name="x", title="T", summary="S")(function)
+    assert "x" not in METHODS

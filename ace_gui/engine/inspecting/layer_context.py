@@ -24,7 +24,6 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
-from ace_gui.engine.merging.on_gpu.gpu_memory import lacks_room
 from ace_gui.engine.merging.one_tensor.non_finite import settle
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
@@ -33,7 +32,7 @@ from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.planning.vocabulary.rows import rows_digest
 from ace_gui.engine.streaming import ordered
-from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.methods.method import Merged
 
 Item = TypeVar("Item")

@@ -18,20 +18,14 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.merging.on_gpu import batches, gpu_memory
-from ace_gui.engine.merging.on_gpu.gpu_memory import (
-    GPU_AHEAD,
-    Room,
-    lacks_room,
-    merged_with_room,
-    rooms_of,
-)
+from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Room, merged_with_room, rooms_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.memory import whole_bytes
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import merge_reports
-from ace_gui.errors import NonFiniteError
+from ace_gui.errors import NonFiniteError, lacks_room
 from ace_gui.methods.ace.probes import PROBES
 from tests.helpers import models
 from tests.helpers.device_stand_in import ERRORS, GPU, DeviceStandIn

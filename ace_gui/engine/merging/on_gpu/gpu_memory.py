@@ -19,26 +19,11 @@ from ace_gui.engine.merging.one_tensor.tensor_merge import (
     pieces_together,
 )
 from ace_gui.engine.planning.memory import SIDE_BY_SIDE_BYTES
-from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.machine import free_memory
 
 GPU_AHEAD: Final = 4
 """Batches that are read, uploaded, merged and downloaded at the same time."""
-
-_NO_ROOM: Final = ("out of memory", "alloc_failed", "not_initialized", "cusolver error")
-"""Parts of what CUDA and its libraries say, in small letters; those of ROCm use the same words."""
-
-
-def lacks_room(error: RuntimeError) -> bool:
-    """Whether a GPU says that it has no room, in any of its ways.
-
-    Torch's allocator has an error of its own. Libraries of matrix products and of decompositions
-    take memory beside it: they fail with a status, as soon as they are started, or (as what torch
-    takes for a singular matrix) while they ask how much they need. For pinned memory CUDA itself
-    fails.
-    """
-    told = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or any(each in told for each in _NO_ROOM)
 
 
 @dataclass(eq=False)

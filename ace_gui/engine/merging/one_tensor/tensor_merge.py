@@ -28,6 +28,7 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
+from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Layer, Merged, Vote
 from ace_gui.methods.shared.cap import limited
@@ -46,6 +47,9 @@ DIVIDED: Final = (
     "that its last digits may differ from those of another run."
 )
 
+HARMLESS_NORM: Final = 1e30
+"""Of a change that cannot make a finite float32 number infinite: below half its last place."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
@@ -63,7 +67,7 @@ class TensorMerge:
 
     ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
     because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
-    a RuntimeError (``gpu_memory.lacks_room``), and can be asked for again once there is some, or
+    a RuntimeError (``errors.lacks_room``), and can be asked for again once there is some, or
     after ``fall_back``; the report says so. ``dtype``: what floats are rounded to; None: they stay
     as computed. ``keeps_experts``: whether a GPU holds all of them, as they are stored.
     """
@@ -274,15 +278,14 @@ def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) 
     (row, *others), prepared = [work._row for work in works], works[0]._prepared
     if not others:
         return [_merged_piece(works[0], deltas[0], 0)]
-    together = prepared.method_of(row).merge_batch
-    assert together is not None
+    method, bases = prepared.method_of(row), [own.base for own in deltas]
     weights = [prepared.weights_of(each) for each in (row, *others)]
     with merging_of(row.name, deltas[0].names):
         layers = [
             Layer(own, weight, own.base, own.tolerance(weight, work._dtype))
             for work, own, weight in zip(works, deltas, weights, strict=True)
         ]
-        found = together(layers, prepared.parameters_of(row))
+        found = merged_together(method, layers, bases, prepared.parameters_of(row))
         rows = (row, *others)
         return [
             _piece(own, _capped(each, merged, own, weight), 0)
@@ -302,7 +305,7 @@ def _merged_piece(
 def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
     exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
     values, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
-    if not math.isfinite(norm):
+    if not math.isfinite(norm) or (norm > HARMLESS_NORM and not is_finite(values)):
         raise MethodError(
             "The merged task vector leaves the range of its numbers; lower the experts' weights or "
             "the method's scale, or average this tensor."
@@ -349,7 +352,9 @@ def merge_deltas(
         if context["measured"] is None:
             mean = averaged(linear(deltas, weights, LinearParameters()))
             return _capped(row, mean, deltas, weights)
-    merged: Merged = prepared.method_of(row).merge(deltas, weights, parameters, **context)
+    method = prepared.method_of(row)
+    with merging_of(row.name, deltas.names):
+        merged = merged_by(method, deltas, weights, parameters, deltas.base, context)
     return _capped(row, merged, deltas, weights)
 
 
