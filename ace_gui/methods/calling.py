@@ -32,7 +32,8 @@ def source_of(function: Callable[..., object]) -> str:
 
 
 def _plain(function: Callable[..., object]) -> Callable[..., object]:
-    return inspect.unwrap(getattr(function, "func", function))
+    plain: Callable[..., object] = inspect.unwrap(getattr(function, "func", function))
+    return plain
 
 
 def require_signature(name: str, function: Callable[..., object]) -> None:
