@@ -1,0 +1,349 @@
+"""What methods learn, as their papers write it: slowly, in float64, by autograd through all.
+
+Sources: AdaRank arXiv:2503.22178, Concrete arXiv:2312.06173, Localize-and-Stitch arXiv:2408.13656,
+Representation Surgery arXiv:2402.02705, WEMoE arXiv:2402.00433, Twin-Merging arXiv:2406.15479.
+T experts; a state is a model's tensors by name. A task is the list of logits (one row an example)
+that a state gives for its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+State = dict[str, Tensor]
+Task = Callable[[State], Tensor]
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Learned:
+    """Values after the last step; ``least`` is the smallest share that any |gradient| of an entry
+    had of the largest: where it is near rounding, Adam's step follows the rounding's sign."""
+
+    values: State
+    least: State
+
+
+def adam(start: State, loss: Callable[[State, int], Tensor], steps: int, rate: float) -> Learned:
+    """Adam without weight decay; ``loss`` gets the number of the step, from 0."""
+    values = {name: value.clone() for name, value in start.items()}
+    first = {name: torch.zeros_like(value) for name, value in start.items()}
+    second = {name: torch.zeros_like(value) for name, value in start.items()}
+    least = {name: torch.ones_like(value) for name, value in start.items()}
+    for step in range(steps):
+        leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+        gradients = torch.autograd.grad(loss(leaves, step), list(leaves.values()))
+        largest = max(float(gradient.abs().max()) for gradient in gradients)
+        for name, gradient in zip(leaves, gradients, strict=True):
+            first[name] = BETA_1 * first[name] + (1 - BETA_1) * gradient
+            second[name] = BETA_2 * second[name] + (1 - BETA_2) * gradient**2
+            mean = first[name] / (1 - BETA_1 ** (step + 1))
+            square = second[name] / (1 - BETA_2 ** (step + 1))
+            values[name] = values[name] - rate * mean / (square.sqrt() + EPSILON)
+            least[name] = torch.minimum(least[name], gradient.abs() / largest)
+    return Learned(values, least)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """−Σ p ln p, the mean over examples."""
+    p = torch.softmax(logits, dim=1)
+    return -(p * torch.log(p)).sum(dim=1).mean()
+
+
+def entropies(tasks: Sequence[Task], state: State) -> Tensor:
+    return torch.stack([entropy(task(state)) for task in tasks]).sum()
+
+
+def adarank(
+    base: State,
+    experts: Sequence[State],
+    tasks: Sequence[Task],
+    matrices: Sequence[str],
+    *,
+    steps: int,
+    rate: float,
+    scaling: float,
+    ratio: float,
+    temperature: float,
+) -> tuple[State, Learned]:
+    """θ₀ + Σ λ_t U_t diag(B_t ⊙ s_t) V_tᵀ; B by logits ±0.1, straight through σ(logit / temp)."""
+    changes = {name: [expert[name] - base[name] for expert in experts] for name in base}
+    parts = {
+        name: [torch.linalg.svd(change, full_matrices=False) for change in changes[name]]
+        for name in matrices
+    }
+    start = {f"{name}/lambda": torch.full((len(experts),), scaling).double() for name in base}
+    for name in matrices:
+        directions = len(parts[name][0][1])
+        logits = torch.full((len(experts), directions), -0.1, dtype=torch.float64)
+        logits[:, : int(ratio * directions)] = 0.1
+        start[f"{name}/logits"] = logits
+
+    def merged(values: State) -> State:
+        state = {}
+        for name in base:
+            total = base[name]
+            for t in range(len(experts)):
+                change = changes[name][t]
+                if name in parts:
+                    u, s, vh = parts[name][t]
+                    soft = torch.sigmoid(values[f"{name}/logits"][t] / temperature)
+                    kept = soft + ((soft > 0.5).double() - soft).detach()
+                    change = u @ torch.diag(kept * s) @ vh
+                total = total + values[f"{name}/lambda"][t] * change
+            state[name] = total
+        return state
+
+    learned = adam(start, lambda values, _step: entropies(tasks, merged(values)), steps, rate)
+    return merged(learned.values), learned
+
+
+def concrete(
+    base: State,
+    experts: Sequence[State],
+    tasks: Sequence[Task],
+    uniforms: Callable[[str, int], Tensor],
+    *,
+    steps: int,
+    rate: float,
+    scaling: float,
+    temperature: float,
+    coefficients: bool = False,
+) -> tuple[State, Learned]:
+    """θ₀ + Σ λ τ_t ⊙ m / mean(m); m = σ((x + ln u − ln(1 − u)) / temp), x from 0; then m = σ(x)."""
+    start = {f"{name}/x": torch.zeros_like(base[name]) for name in base}
+    if coefficients:
+        for name in base:
+            start[f"{name}/lambda"] = torch.full((len(experts),), scaling, dtype=torch.float64)
+
+    def merged(values: State, masks: State) -> State:
+        state = {}
+        for name, mask in masks.items():
+            factors = values.get(f"{name}/lambda", torch.full((len(experts),), scaling))
+            total = sum(
+                factor * (expert[name] - base[name])
+                for factor, expert in zip(factors, experts, strict=True)
+            )
+            state[name] = base[name] + mask / mask.mean() * total
+        return state
+
+    def loss(values: State, step: int) -> Tensor:
+        masks = {}
+        for name in base:
+            u = uniforms(name, step)
+            noise = torch.log(u) - torch.log(1 - u)
+            masks[name] = torch.sigmoid((values[f"{name}/x"] + noise) / temperature)
+        return entropies(tasks, merged(values, masks))
+
+    learned = adam(start, loss, steps, rate)
+    masks = {name: torch.sigmoid(learned.values[f"{name}/x"]) for name in base}
+    return merged(learned.values, masks), learned
+
+
+def localized(
+    base: State,
+    expert: State,
+    loss: Callable[[State], Tensor],
+    *,
+    density: float,
+    steps: int,
+    rate: float,
+    pull: float,
+) -> tuple[State, State]:
+    """One expert's masks, round(σ(S)), and S after gradient steps; S = ±5 by the largest changes.
+
+    S ← S − rate · ∂ℓ/∂S − pull · ∂Σσ(S)/∂S, so that ``pull`` is λ times the rate.
+    """
+    change = {name: expert[name] - base[name] for name in base}
+    sizes = torch.cat([each.abs().reshape(-1) for each in change.values()]).sort().values
+    threshold = sizes[-max(1, int(density * len(sizes)))]
+    scores = {name: torch.where(each.abs() >= threshold, 5.0, -5.0).double()
+              for name, each in change.items()}  # fmt: skip
+    for _ in range(steps):
+        leaves = {name: each.clone().requires_grad_() for name, each in scores.items()}
+        state = {name: base[name] + torch.sigmoid(leaves[name]) * change[name] for name in base}
+        gradients = torch.autograd.grad(loss(state), list(leaves.values()))
+        for name, gradient in zip(leaves, gradients, strict=True):
+            gate = torch.sigmoid(scores[name])
+            scores[name] = scores[name] - rate * gradient - pull * gate * (1 - gate)
+    return {name: torch.sigmoid(each).round() for name, each in scores.items()}, scores
+
+
+def stitched(base: State, experts: Sequence[State], masks: Sequence[State]) -> State:
+    """θ₀ + Σ γ_t / (Σ γ) ⊙ τ_t."""
+    merged = {}
+    for name in base:
+        count = torch.stack([mask[name] for mask in masks]).sum(dim=0).clamp(min=1)
+        merged[name] = base[name] + sum(
+            mask[name] / count * (expert[name] - base[name])
+            for mask, expert in zip(masks, experts, strict=True)
+        )
+    return merged
+
+
+def surgery(
+    given: Tensor, wanted: Tensor, down: Tensor, up: Tensor, steps: int, rate: float
+) -> Learned:
+    """Adam on mean |h − Up max(0, Down h) − h_t| over examples and features."""
+
+    def loss(values: State, _step: int) -> Tensor:
+        corrected = [h - values["up"] @ torch.relu(values["down"] @ h) for h in given]
+        return (torch.stack(corrected) - wanted).abs().mean()
+
+    return adam({"down": down, "up": up}, loss, steps, rate)
+
+
+MLP = (
+    "intermediate.dense.weight",
+    "intermediate.dense.bias",
+    "output.dense.weight",
+    "output.dense.bias",
+)
+
+
+class RoutedBlock:
+    """A BERT layer's MLP as WEMoE has it: θ₀ + Σ w_t τ_t, w the mean over tokens of a router."""
+
+    def __init__(self, layer: Any, base: State, changes: Sequence[State]) -> None:
+        self.layer, self.base, self.changes = layer, base, changes
+        self.router: State = {}
+        layer.feed_forward_chunk = self
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        router, outputs = self.router, []
+        for tokens in hidden:
+            given = [
+                router["out"] @ torch.relu(router["hidden"] @ token + router["hidden_bias"])
+                + router["out_bias"]
+                for token in tokens
+            ]
+            weights = torch.stack(given).mean(dim=0)
+            w_1, b_1, w_2, b_2 = (
+                self.base[name]
+                + sum(w * c[name] for w, c in zip(weights, self.changes, strict=True))
+                for name in MLP
+            )
+            inner = self.layer.intermediate.intermediate_act_fn(tokens @ w_1.T + b_1)
+            outputs.append(self.layer.output.LayerNorm(inner @ w_2.T + b_2 + tokens))
+        return torch.stack(outputs)
+
+
+def wemoe(
+    routed: Mapping[str, Sequence[RoutedBlock]],
+    tasks: Sequence[Callable[[], Tensor]],
+    start: State,
+    steps: int,
+    rate: float,
+) -> Learned:
+    """Adam on the entropies; ``routed`` are the blocks (one a task's model) by the name of each."""
+
+    def loss(values: State, _step: int) -> Tensor:
+        for name, blocks in routed.items():
+            for block in blocks:
+                block.router = {
+                    each: values[f"{name}/{each}"]
+                    for each in ("hidden", "hidden_bias", "out", "out_bias")
+                }
+        return torch.stack([entropy(task()) for task in tasks]).sum()
+
+    return adam(start, loss, steps, rate)
+
+
+def logistic_regression(features: Tensor, owners: Tensor, penalty: float, rounds: int) -> State:
+    """Newton's steps on the mean cross-entropy + penalty ‖A‖² of standardised features."""
+    centre, scale = features.mean(dim=0), features.std(dim=0)
+    given = (features - centre) / scale
+    classes, width = int(owners.max()) + 1, given.shape[1]
+    flat = torch.zeros(classes * (width + 1), dtype=torch.float64)
+
+    def loss(values: Tensor) -> Tensor:
+        matrix = values.reshape(classes, width + 1)
+        logits = given @ matrix[:, :-1].T + matrix[:, -1]
+        fit = torch.nn.functional.cross_entropy(logits, owners)
+        return fit + penalty * (matrix[:, :-1] ** 2).sum()
+
+    for _ in range(rounds):
+        gradient = torch.autograd.functional.jacobian(loss, flat)
+        curvature = torch.autograd.functional.hessian(loss, flat)
+        flat = flat - torch.linalg.pinv(curvature) @ gradient
+    matrix = flat.reshape(classes, width + 1)
+    return {"centre": centre, "scale": scale, "weight": matrix[:, :-1], "bias": matrix[:, -1]}
+
+
+def router_shares(router: State, features: Tensor) -> Tensor:
+    given = (features - router["centre"]) / router["scale"]
+    return torch.softmax(given @ router["weight"].T + router["bias"], dim=1)
+
+
+def twin_differences(
+    base: State, experts: Sequence[State], scaling: float, rank: int
+) -> tuple[State, list[State]]:
+    """θ_s = θ₀ + λ Σ τ, and SVD_r(θ_t − θ_s) of each expert; vectors whole."""
+    shared = {
+        name: base[name] + scaling * sum(expert[name] - base[name] for expert in experts)
+        for name in base
+    }
+    differences = []
+    for expert in experts:
+        own = {}
+        for name in base:
+            change = expert[name] - shared[name]
+            if change.ndim == 2:
+                u, s, vh = torch.linalg.svd(change, full_matrices=False)
+                change = u[:, :rank] @ torch.diag(s[:rank]) @ vh[:rank]
+            own[name] = change
+        differences.append(own)
+    return shared, differences
+
+
+def high_frequencies(matrix: Tensor, cutoff: float) -> Tensor:
+    """F⁻¹(H · F(v)), the Fourier sums written out; H is 0 below this share of the radius."""
+    rows, columns = matrix.shape
+
+    def waves(n: int) -> Tensor:
+        place = torch.arange(n, dtype=torch.float64)
+        return torch.exp(-2j * torch.pi * torch.outer(place, place) / n)
+
+    def frequency(n: int) -> Tensor:
+        number = torch.arange(n, dtype=torch.float64)
+        return torch.minimum(number, n - number) / n
+
+    down, across = waves(rows), waves(columns)
+    spectrum = down @ matrix.to(torch.complex128) @ across
+    radius = torch.sqrt(frequency(rows)[:, None] ** 2 + frequency(columns)[None] ** 2)
+    kept = (radius >= cutoff * 0.5**0.5 - 1e-12).double()
+    return (down.conj() @ (kept * spectrum) @ across.conj()).real / (rows * columns)
+
+
+def free(changes: Sequence[Tensor], cutoff: float, density: float) -> tuple[Tensor, list[Tensor]]:
+    """Σ λ_t G_t, λ_t = E|G_t| / Σ E|G|, and μ_t M(v_t, d), the largest d of each row."""
+    filtered = [high_frequencies(change, cutoff) for change in changes]
+    sizes = torch.stack([each.abs().mean() for each in filtered])
+    shared = sum(size / sizes.sum() * each for size, each in zip(sizes, filtered, strict=True))
+    experts = []
+    for change, size in zip(changes, sizes, strict=True):
+        count = max(1, int(density * change.shape[1]))
+        kept = torch.zeros_like(change)
+        for row, source in zip(kept, change, strict=True):
+            largest = source.abs().argsort(descending=True)[:count]
+            row[largest] = source[largest]
+        mean = kept.abs().sum() / (count * len(change))
+        factor = -mean * torch.log10(torch.tensor(density, dtype=torch.float64)) / size
+        experts.append(factor * kept)
+    return shared, experts
+
+
+def batch(model: Any, inputs: Sequence[Mapping[str, Tensor]]) -> Task:
+    """A classifier's logits for these inputs, one after the other, with the state's weights."""
+
+    def logits(state: State) -> Tensor:
+        given = [functional_call(model, state, (), dict(each)).logits[0] for each in inputs]
+        return torch.stack(given)
+
+    return logits
