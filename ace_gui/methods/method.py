@@ -126,9 +126,10 @@ class Diagnostics:
     solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
     ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
     cap scaled the change, 1 where it was short enough. ``precision``: in which numbers it was
-    computed, and why they are exact enough. ``notes``: departures from the published procedure that
-    were taken here; ``warnings``: what may be wrong with the result, and what one can do. A
-    sentence each.
+    computed, and why they are exact enough. ``reshaped``: the singular values of the change before
+    and after it was given others, the largest first. ``notes``: departures from the published
+    procedure that were taken here; ``warnings``: what may be wrong with the result, and what one
+    can do. A sentence each.
     """
 
     energies: tuple[float, ...] = ()
@@ -143,6 +144,7 @@ class Diagnostics:
     refinement_ratio: float | None = None
     cap_factor: float | None = None
     precision: str = ""
+    reshaped: tuple[Sequence[float], Sequence[float]] | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
@@ -18,6 +18,9 @@ Fate = Literal["merge", "average", "base"]
 
 LARGEST_CAP: Final = 10.0
 """δ of a cap: no merge goes ten times as far from the base as the base is large."""
+
+LARGEST_POWER: Final = 4.0
+LARGEST_FACTOR: Final = 10.0
 
 _RANGE: Final = re.compile(r"\s{0,9}(\d{1,6})\s{0,9}(?:(-)\s{0,9}(\d{0,6}))?\s{0,9}", re.ASCII)
 _FILLED: Final = about(limits={"min_length": 1})
@@ -55,7 +58,7 @@ def _one_block(value: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Cap:
-    """A limit on the merged change of each matrix, whatever the method (``methods.shared.cap``).
+    """A limit on the merged change of each matrix, whatever the method (``methods.shared.after``).
 
     ``delta``: δ, the share of the base's norm up to which T experts may add up.
     Raises RecipeError for one out of its range.
@@ -72,6 +75,68 @@ class Cap:
             )
 
 
+def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """The factors of a depth, if they are in range. Raises ValueError."""
+    if len(factors) != 2 or not all(abs(each) <= LARGEST_FACTOR for each in factors):
+        raise ValueError(
+            "must be two factors, of the first and of the last block, from "
+            f"{-LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}"
+        )
+    return factors
+
+
+def _with_name(delta: object) -> object:
+    """The δ of a cap may be written alone."""
+    is_number = isinstance(delta, int | float) and not isinstance(delta, bool)
+    return {"delta": delta} if is_number else delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class After:
+    """What is done to the merged change of each matrix, whatever the method, in this order.
+
+    None: the default, which leaves it as it is; in an override, what the recipe says. ``rank``:
+    share of the singular directions that is kept, the leading ones. ``spectrum``: the power p in
+    σ^p, which replaces each singular value σ; the Frobenius norm stays. ``depth``: factors of the
+    first and the last block, linear in between (LiNeS, arXiv 2410.17146); what is in no block has
+    that of the first. ``scale``: a factor. ``cap``: the limit on the change; False for none, where
+    the recipe has one. Raises RecipeError for a value out of its range.
+    """
+
+    rank: float | None = field(default=None, metadata=about(limits={"gt": 0, "le": 1}))
+    spectrum: float | None = field(
+        default=None, metadata=about(limits={"ge": 0, "le": LARGEST_POWER})
+    )
+    depth: tuple[float, float] | None = field(default=None, metadata=about(checked=_factors))
+    scale: float | None = field(
+        default=None, metadata=about(limits={"ge": -LARGEST_FACTOR, "le": LARGEST_FACTOR})
+    )
+    cap: Cap | Literal[False] | None = field(default=None, metadata=about(tidied=_with_name))
+
+    def __post_init__(self) -> None:
+        fine = {
+            "rank": self.rank is None or 0 < self.rank <= 1,
+            "spectrum": self.spectrum is None or 0 <= self.spectrum <= LARGEST_POWER,
+            "scale": self.scale is None or abs(self.scale) <= LARGEST_FACTOR,
+        }
+        for name, within in fine.items():
+            if not within:
+                raise RecipeError(
+                    f"after: {name} is {getattr(self, name)}, which is out of its range.",
+                    key=f"after.{name}",
+                )
+        if self.depth is not None:
+            try:
+                _factors(self.depth)
+            except ValueError as error:
+                raise RecipeError(f"after: depth {error}.", key="after.depth") from None
+
+    def over(self, others: After) -> After:
+        """These settings, and the others' where these say nothing."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(others, **{name: value for name, value in own.items() if value is not None})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Override:
     """One rule. It holds for a tensor for which all of the first four hold that are given.
@@ -84,7 +149,8 @@ class Override:
     from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
     method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
     keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
-    ``cap``: the limit on the change of these matrices; False for none, where the recipe has one.
+    ``after``: what is done to the merged change of these matrices; what it leaves open is as in the
+    recipe.
     """
 
     role: str | None = field(default=None, metadata=_FILLED)
@@ -98,7 +164,7 @@ class Override:
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
     weights: Mapping[str, float] = field(default_factory=dict, hash=False)
     experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict, hash=False)
-    cap: Cap | Literal[False] | None = None
+    after: After = After()
 
     @property
     def selects(self) -> bool:
@@ -109,7 +175,7 @@ class Override:
     def changes(self) -> bool:
         """Whether the rule says what is different."""
         said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
-        return any(said) or self.cap is not None
+        return any(said) or self.after != After()
 
     def holds_for(self, name: str, role: str, block: int | None) -> bool:
         """Whether the rule is for a tensor of this name, role and block."""

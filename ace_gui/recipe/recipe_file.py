@@ -158,7 +158,7 @@ def _plain_paths(value: object) -> Any:
 
 
 def _recipe(content: Any, path: Path) -> Recipe:
-    place = Places(folder=path.parent)
+    place, content = Places(folder=path.parent), _with_after(content, path)
     refuse_mixture(content, known_keys[()], path)
     if is_mergekit(content, known_keys[()]):
         foreign = _validated(path, content, MergekitDocument, known=MERGEKIT_KEYS)
@@ -171,12 +171,35 @@ def _recipe(content: Any, path: Path) -> Recipe:
     return recipe
 
 
+def _with_after(content: Any, path: Path, key: str = "") -> Any:
+    """The older spelling ``cap`` as ``after.cap``, in the recipe and in each of its overrides.
+
+    Raises RecipeError where both are given.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    made, after = dict(content), content.get("after", {})
+    if "cap" in made and isinstance(after, Mapping):
+        if "cap" in after:
+            raise RecipeError(
+                f"{path}: {key}cap and {key}after.cap are one setting; keep {key}after.cap alone.",
+                path=path,
+                key=f"{key}after.cap",
+            )
+        made["after"] = {**after, "cap": made.pop("cap")}
+    if isinstance(rules := made.get("overrides"), list):
+        made["overrides"] = [
+            _with_after(rule, path, f"overrides[{place}].") for place, rule in enumerate(rules)
+        ]
+    return made
+
+
 def _check(path: Path, key: str, rule: Override) -> None:
     if rule.selects and rule.changes:
         return
     lacking = (
         "does not say what is different; add disposition, merge_method, parameters, weights, "
-        "experts or cap"
+        "experts or after"
         if rule.selects
         else "does not say for which tensors it is; add role, blocks, pattern or tensors"
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ace_gui.recipe.overrides import Cap, Override
+from ace_gui.recipe.overrides import After, Override
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,23 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
         for name, own in rule.experts.items()
         for parameter, value in own.items()
     ]
-    if rule.cap is not None:
-        parts.append(describe_cap(rule.cap or None))
-    return ", ".join(parts)
+    return ", ".join((*parts, *describe_after(rule.after)))
 
 
-def describe_cap(cap: Cap | None) -> str:
-    """A limit on the change, in words."""
-    return "no cap" if cap is None else f"cap δ {cap.delta:g}"
+def describe_after(after: After) -> list[str]:
+    """What is done to a merged change, in words; empty where nothing is said."""
+    parts = []
+    if after.rank is not None:
+        parts.append(f"rank {after.rank:g}")
+    if after.spectrum is not None:
+        parts.append(f"spectrum σ^{after.spectrum:g}")
+    if after.depth is not None:
+        parts.append(f"depth {after.depth[0]:g} to {after.depth[1]:g}")
+    if after.scale is not None:
+        parts.append(f"scale {after.scale:g}")
+    if after.cap is not None:
+        parts.append(f"cap δ {after.cap.delta:g}" if after.cap else "no cap")
+    return parts
 
 
 def for_selection(change: Override, names: Collection[str], tensors: Sequence[Tensor]) -> Override:

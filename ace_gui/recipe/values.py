@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from ace_gui.recipe.fields import about, traits_of
-from ace_gui.recipe.overrides import Cap, Override, ParameterValue
+from ace_gui.recipe.overrides import After, Cap, Override, ParameterValue
 from ace_gui.recipe.tasks import Task
 
 __all__ = [
     "BY_TOKEN",
+    "After",
     "Cap",
     "Choices",
     "Heads",
@@ -118,8 +119,8 @@ class Choices:
     (query, key and value; gate and up) one by one. ``vocabulary``: how embeddings and vocabulary
     heads are combined. ``heads``: whether task heads are merged. ``poolers``: whether what feeds
     them alone is kept with them. ``seed`` matters to methods that draw random numbers.
-    ``non_finite``: how tensors with NaN or Inf are merged. ``cap``: the limit on the merged change
-    of each matrix, None without. ``overrides``: what some tensors do differently; later ones win.
+    ``non_finite``: how tensors with NaN or Inf are merged. ``after``: what is done to the merged
+    change of each matrix. ``overrides``: what some tensors do differently; later ones win.
     ``tasks``: with which the models are tried; no part of what is merged.
     """
 
@@ -131,7 +132,7 @@ class Choices:
     out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
     non_finite: NonFinite = NonFinite.STOP
-    cap: Cap | None = field(default=None, metadata=about(task_vectors=False))
+    after: After = field(default=After(), metadata=about(task_vectors=False))
     overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
     tasks: tuple[Task, ...] = field(default=(), compare=False, metadata=about(task_vectors=False))
 

@@ -179,6 +179,21 @@ def truncate(matrix: Array, k: int) -> Array:
     return u[:, :k] * s[:k] @ vh[:k]
 
 
+def reshaped(matrix: Array, share: float, power: float, noise: float = 0.0) -> Array:
+    """U f(S) Vᵀ, f(s) ∝ s^power for the leading floor(share · R); one singular value at a time.
+
+    A power below 1 leaves out those that ``noise``, or the rounding of a Gram matrix, explains.
+    """
+    u, sigma, vh = np.linalg.svd(matrix, full_matrices=False)
+    count = max(1, math.floor(share * len(sigma) + 1e-9))
+    floor = max(noise * sum(1 / math.sqrt(size) for size in matrix.shape), 1e-7 * sigma[0])
+    made = [
+        s**power if i < count and (power >= 1 or s > floor) else 0.0 for i, s in enumerate(sigma)
+    ]
+    norm, wanted = np.linalg.norm(made), np.linalg.norm(sigma[:count])
+    return np.asarray((u * np.array(made) * (wanted / norm if norm else 0.0)) @ vh)
+
+
 def polar(columns: Array) -> Array:
     """U Vᵀ over the directions that have a singular value."""
     if not columns.shape[1]:

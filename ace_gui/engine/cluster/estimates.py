@@ -13,6 +13,7 @@ from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.units import Unit
 from ace_gui.engine.planning.memory import with_freed, working_set
 from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.linalg.shaping import shaping_flops
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
 
@@ -31,6 +32,8 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     experts, entries = len(row.experts), prod(row.shape)
     method = prepared.method_of(row)
     read = ENTRY_FLOPS * experts * entries
+    if row.after.reshapes:
+        read += shaping_flops(row.shape)
     if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
         return read
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape

@@ -53,6 +53,27 @@ class RowOverride:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowAfter:
+    """What is done to the merged change of one matrix; the recipe's ``After``, resolved for it.
+
+    ``scale``: the factor of its depth times that of all. ``cap``: δ of the limit, None without.
+    """
+
+    rank: float = 1.0
+    spectrum: float = 1.0
+    scale: float = 1.0
+    cap: float | None = None
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether the singular values change otherwise than by one factor."""
+        return self.rank != 1 or self.spectrum != 1
+
+
+NOTHING_AFTER: Final = RowAfter()
+
+
+@dataclass(frozen=True, kw_only=True)
 class MatrixPart:
     """One of several matrices that a stored tensor holds.
 
@@ -95,7 +116,7 @@ class PlanRow:
     base's as stored, or the first owner's where the base has no such tensor. ``transposed``:
     stored inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that
     have it. ``override``: what it does differently, None where the recipe's method, parameters and
-    weights hold. ``cap``: δ of the limit on its merged change, None where there is none.
+    weights hold. ``after``: what is done to its merged change.
     """
 
     name: str
@@ -111,7 +132,7 @@ class PlanRow:
     experts: tuple[int, ...] = ()
     override: RowOverride | None = None
     part: MatrixPart | None = None
-    cap: float | None = None
+    after: RowAfter = NOTHING_AFTER
 
     @property
     def tensor(self) -> str:
@@ -212,7 +233,7 @@ class Plan:
 
     def delta_of(self, row: PlanRow) -> float | None:
         """δ of the narrowest cap on the change of a row; None where there is none."""
-        values, found = self._values_of(row), [] if row.cap is None else [row.cap]
+        values, found = self._values_of(row), [] if row.after.cap is None else [row.after.cap]
         if values.get("variant") == AUTOMATIC and "delta" in values:
             found.append(float(values["delta"]))
         return min(found, default=None)

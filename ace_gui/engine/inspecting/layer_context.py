@@ -114,7 +114,7 @@ class Look:
         prepared, row = self.prepared, self.row
         terms = (
             row.disposition,
-            row.cap,
+            row.after,
             prepared.method_of(row).name,
             prepared.parameters_of(row),
             prepared.own_of(row),

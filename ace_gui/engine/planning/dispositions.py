@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,7 +11,7 @@ from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.submodels import stack_of, whole_stacks
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import listing, part_of, plain
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow, RowAfter
 from ace_gui.engine.planning.matrix_parts import split_row
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new
@@ -20,7 +20,7 @@ from ace_gui.engine.planning.vocabulary.tokenizers import token_of
 from ace_gui.errors import MismatchError
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Cap, Vocabulary
+from ace_gui.recipe.values import After, Vocabulary
 from ace_gui.stored_formats import is_float
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
@@ -155,10 +155,35 @@ def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
     return replace(row, disposition=Disposition.AVERAGED, reason=reason)
 
 
-def capped(row: PlanRow, cap: Cap | None) -> PlanRow:
-    """The row with the limit on its change, which only merged matrices have."""
-    is_matrix = row.disposition is Disposition.MERGED and len(row.shape) == 2
-    return replace(row, cap=cap.delta if is_matrix and cap is not None else None)
+def last_blocks(rows: Iterable[PlanRow]) -> dict[str, int]:
+    """The index of the last block in each list of blocks, by ``block_list``."""
+    found: dict[str, int] = {}
+    for row in rows:
+        blocks = block_list(row.name)
+        if row.in_base and row.block is not None and blocks is not None:
+            found[blocks] = max(row.block, found.get(blocks, 0))
+    return found
+
+
+def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
+    """The row with what is done to its merged change, which only merged matrices have.
+
+    ``last``: the ``last_blocks`` of the model.
+    """
+    if row.disposition is not Disposition.MERGED or len(row.shape) != 2:
+        return replace(row, after=NOTHING_AFTER)
+    depth, usual = 1.0, NOTHING_AFTER
+    if after.depth is not None:
+        first, end = after.depth
+        share = (row.block or 0) / (last.get(block_list(row.name) or "") or 1)
+        depth = first + (end - first) * share
+    own = RowAfter(
+        rank=usual.rank if after.rank is None else after.rank,
+        spectrum=usual.spectrum if after.spectrum is None else after.spectrum,
+        scale=depth if after.scale is None else depth * after.scale,
+        cap=after.cap.delta if after.cap else None,
+    )
+    return replace(row, after=own)
 
 
 def _combined(

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from ace_gui.checkpoints import plain
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes
+from ace_gui.linalg.shaping import shaping_numbers
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
@@ -84,13 +85,14 @@ def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
 def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
     """Whether a row is merged in one piece, and not part by part.
 
-    A capped one always is; what is merged by outputs is where they are the columns of the file.
+    One that is changed afterwards always is; what is merged by outputs is where they are the
+    columns of the file.
     """
     if row.disposition is not Disposition.MERGED:
         return False
     kind = method_of(row, default).kind
     by_rows = kind is Kind.ROW and not row.transposed
-    return row.cap is not None or not (kind is Kind.ENTRY or by_rows)
+    return row.after != NOTHING_AFTER or not (kind is Kind.ENTRY or by_rows)
 
 
 def row_width(row: PlanRow, default: MergeMethod[Any]) -> int | None:
@@ -247,6 +249,8 @@ def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
         numbers = method.working_memory(shape, len(row.experts))
-    if row.cap is not None:
+    if row.after.reshapes:
+        numbers = max(numbers, prod(shape) + shaping_numbers(shape))
+    if row.after.cap is not None:
         numbers = max(numbers, CAPPED_NUMBERS * prod(shape))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * prod(shape)

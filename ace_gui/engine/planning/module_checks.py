@@ -8,7 +8,7 @@ from typing import Any, Final
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES, plain
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
@@ -67,9 +67,11 @@ def _obstacle(
             f"{own.title} leaves modules for the whole model: choose it for the recipe, and leave "
             "its name and others with modules out of the rules."
         )
-    capped = next((row for row in left if row.cap is not None), None)
-    if capped is not None:
-        return f"{own.title} leaves differences to a merge without a cap; take the cap away."
+    if any(row.after != NOTHING_AFTER for row in left):
+        return (
+            f"{own.title} leaves differences to its own merge, which nothing may change "
+            "afterwards; take after away."
+        )
     assert own.modules is not None
     kind = kind_of(own.modules)
     if kind is ModuleKind.SMILE:

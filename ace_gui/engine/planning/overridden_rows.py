@@ -1,17 +1,17 @@
-"""Applies the recipe's cap and overrides to the plan's rows."""
+"""Applies the recipe's overrides, and what is done after the method, to the plan's rows."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
-from ace_gui.engine.planning.dispositions import capped, combined
+from ace_gui.engine.planning.dispositions import combined, last_blocks, with_after
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import is_new
@@ -20,8 +20,8 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.overrides import Fate
-from ace_gui.recipe.rules import describe, describe_cap
-from ace_gui.recipe.values import Cap, ParameterValue
+from ace_gui.recipe.rules import describe, describe_after
+from ace_gui.recipe.values import After, ParameterValue
 
 _FATES: Final = {
     "merge": Disposition.MERGED,
@@ -40,7 +40,7 @@ class _Choice:
     values: dict[str, ParameterValue]
     weights: dict[str, float]
     own: dict[str, dict[str, ParameterValue]]
-    cap: Cap | None
+    after: After
     fate: Fate | None = None
     rules: tuple[int, ...] = ()
 
@@ -97,14 +97,15 @@ def _check_own(recipe: Recipe, rule: Override, key: str) -> None:
 def overridden(
     rows: Sequence[PlanRow], recipe: Recipe, base: OpenedModel
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
-    """The rows with the recipe's cap and overrides, and a warning for each rule without effect.
+    """The rows with the recipe's ``after`` and overrides, and a warning for each idle rule.
 
     A tensor tied to another follows that one.
     """
-    rows = tuple(capped(row, recipe.cap) for row in rows)
+    last = last_blocks(rows)
+    rows = tuple(with_after(row, recipe.after, last) for row in rows)
     if not recipe.overrides:
         return rows, ()
-    changed = {row.name: _overridden(row, recipe, base) for row in rows}
+    changed = {row.name: _overridden(row, recipe, base, last) for row in rows}
     used = {place for row in changed.values() if row.override for place in row.override.rules}
     warnings = tuple(
         f"overrides[{place}] ({describe(rule)}) changes no tensor of this merge; correct or "
@@ -120,7 +121,9 @@ def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
     return default if row.override is None else get_method(row.override.method)
 
 
-def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
+def _overridden(
+    row: PlanRow, recipe: Recipe, base: OpenedModel, last: Mapping[str, int]
+) -> PlanRow:
     takes_part = row.in_base and row.experts and row.disposition in _OPEN
     if not takes_part or row.tied_to is not None:
         return row
@@ -136,8 +139,9 @@ def _overridden(row: PlanRow, recipe: Recipe, base: OpenedModel) -> PlanRow:
         changed = row
     elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
         changed = replace(changed, disposition=_FATES[choice.fate])
-    changed = capped(changed, choice.cap)
-    differences = _differences(changed, choice, recipe)
+    usual = with_after(changed, recipe.after, last)
+    changed = with_after(changed, choice.after, last)
+    differences = _differences(changed, usual, choice, recipe)
     if not differences and changed.disposition is row.disposition:
         return row
     values, _ = completed(choice.values, method, base)
@@ -172,7 +176,7 @@ def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
         values=dict(recipe.parameters),
         weights=dict(zip(recipe.expert_names, recipe.weights, strict=True)),
         own={},
-        cap=recipe.cap,
+        after=recipe.after,
     )
     for place, rule in enumerate(recipe.overrides):
         if rule.holds_for(row.name, row.role, row.block):
@@ -193,7 +197,7 @@ def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choi
         values=values,
         weights={**choice.weights, **rule.weights},
         own=own,
-        cap=choice.cap if rule.cap is None else rule.cap or None,
+        after=rule.after.over(choice.after),
         fate=rule.disposition or (None if rule.merge_method else choice.fate),
         rules=(*choice.rules, place),
     )
@@ -214,8 +218,11 @@ def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
     )
 
 
-def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
-    """What the rules change for a row of this disposition, in words; empty if nothing."""
+def _differences(row: PlanRow, usual: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
+    """What the rules change for a row of this disposition, in words; empty if nothing.
+
+    ``usual``: the row with the recipe's own ``after``.
+    """
     found = []
     if row.disposition is Disposition.MERGED:
         same = choice.method == recipe.merge_method
@@ -223,8 +230,8 @@ def _differences(row: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
         found = [] if same else [f"not {get_method(recipe.merge_method).title}"]
         found += [f"{n} {v}" for n, v in choice.values.items() if n not in own or own[n] != v]
         found += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
-        if row.cap != capped(row, recipe.cap).cap:
-            found.append(describe_cap(choice.cap))
+        if row.after != usual.after:
+            found += describe_after(choice.after)
     if row.disposition is not Disposition.BASE:
         given = dict(zip(recipe.expert_names, recipe.weights, strict=True))
         found += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != given[n]]
@@ -240,5 +247,5 @@ def _tied(row: PlanRow, rows: dict[str, PlanRow]) -> PlanRow:
         disposition=source.disposition,
         transposed=source.transposed,
         override=source.override,
-        cap=source.cap,
+        after=source.after,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
@@ -25,7 +26,7 @@ from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
-from ace_gui.recipe.values import Cap, ParameterValue
+from ace_gui.recipe.values import After, Cap, ParameterValue
 
 ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
@@ -62,7 +63,7 @@ class OverrideDialog(QDialog):
         self.verdict = muted_label("", self)
         self.fields: dict[str, ParameterField] = {}
         self._parameters = QVBoxLayout()
-        self._limit: Cap | Literal[False] | None = self._rule.cap
+        self._limit: Cap | Literal[False] | None = self._rule.after.cap
         self.cap: CapField | None = None
         self._box: QWidget | None = None
         self._buttons = QDialogButtonBox(
@@ -95,7 +96,7 @@ class OverrideDialog(QDialog):
             parameters=dict(self._values) if method is not None else {},
             weights=self._rule.weights,
             experts=self._rule.experts,
-            cap=self._limit if method is not None else None,
+            after=replace(self._rule.after, cap=self._limit) if method is not None else After(),
         )
 
     def accept(self) -> None:

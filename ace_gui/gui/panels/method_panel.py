@@ -191,10 +191,10 @@ class MethodPanel(QWidget):
             self._form.setRowVisible(field, field.field.applies(self._session.draft.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
-        self.cap.show_cap(inputs.cap)
+        self.cap.show_cap(inputs.after.cap or None)
         # The automatic variant has a cap of its own, which stands right above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
-        self._form.setRowVisible(self.cap, inputs.cap is not None or not own)
+        self._form.setRowVisible(self.cap, bool(inputs.after.cap) or not own)
         self.seed.setText(str(inputs.seed))
         self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
         self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
@@ -305,7 +305,8 @@ class MethodPanel(QWidget):
         return Heads.KEEP
 
     def _choose_cap(self, cap: Cap | None) -> None:
-        self.inputs_edited.emit(replace(self._session.draft.inputs, cap=cap))
+        inputs = self._session.draft.inputs
+        self.inputs_edited.emit(replace(inputs, after=replace(inputs.after, cap=cap)))
 
     def _choose_seed(self) -> None:
         inputs, seed = self._session.draft.inputs, int(self.seed.text())

@@ -46,7 +46,7 @@ from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import Context, Layer, Merged
-from ace_gui.methods.shared.cap import cap_, largest_change
+from ace_gui.methods.shared.after import cap_, largest_change
 from ace_gui.methods.shared.measured import required_measured
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts

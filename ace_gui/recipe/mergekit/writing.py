@@ -18,7 +18,7 @@ import yaml
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.file_schema import placed
-from ace_gui.recipe.overrides import Override
+from ace_gui.recipe.overrides import After, Override
 from ace_gui.recipe.values import Choices, Heads, ParameterValue, Recipe, Vocabulary
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
@@ -27,6 +27,8 @@ _EXPRESSED: Final = {
     *("out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks")
 }
 """Choices that mergekit makes the same way, or none at all."""
+
+_NOT_AFTER: Final = "mergekit cannot change what a method merged; take `after` away."
 
 Parameters = Mapping[str, ParameterValue]
 
@@ -102,8 +104,8 @@ def _refuse_others(recipe: Recipe) -> None:
         )
     if recipe.split_fused:
         raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
-    if recipe.cap is not None:
-        raise RecipeError("mergekit cannot cap the merged change.", key="cap")
+    if recipe.after != After():
+        raise RecipeError(_NOT_AFTER, key="after")
     if recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.BASE):
         raise RecipeError(
             f"mergekit cannot express vocabulary: {recipe.vocabulary.value}; choose base_tokens or "
@@ -134,8 +136,8 @@ def _filter(
         raise RecipeError(
             f"{key}: mergekit has one method for the whole model.", key=f"{key}.merge_method"
         )
-    if rule.cap is not None:
-        raise RecipeError(f"{key}: mergekit cannot cap the merged change.", key=f"{key}.cap")
+    if rule.after != After():
+        raise RecipeError(f"{key}: {_NOT_AFTER}", key=f"{key}.after")
     made = _METHODS[recipe.merge_method]
     foreign = made(values, recipe.weights)
     if rule.weights and foreign.weights != recipe.weights:

@@ -10,7 +10,14 @@ import pytest
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.figures.forecast import forecast
-from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow, RowOverride
+from ace_gui.engine.contract.plan import (
+    Disposition,
+    ExpertSummary,
+    Plan,
+    PlanRow,
+    RowAfter,
+    RowOverride,
+)
 from ace_gui.recipe import ModelEntry, Recipe
 
 NAMES = ("q0", "q1", "up0", "up1")
@@ -83,7 +90,7 @@ def test_one_without_any_like_it_follows_all_others() -> None:
 
 @pytest.mark.parametrize("of", ["recipe", "variant"])
 def test_under_a_cap_lengths_are_as_it_leaves_them(of: str) -> None:
-    rows = tuple(replace(r, cap=0.12) for r in ROWS) if of == "recipe" else ROWS
+    rows = tuple(replace(r, after=RowAfter(cap=0.12)) for r in ROWS) if of == "recipe" else ROWS
     values = {} if of == "recipe" else {"variant": "automatic", "delta": 0.12}
     known = reports(q0=ALLOWED, up0=1.0)
     known["q0"] = replace(known["q0"], cap_factor=0.1)

@@ -13,7 +13,7 @@ from ace_gui.gui.widgets.fields.buttons import DotButton
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
-from ace_gui.recipe.values import Cap, Heads, Vocabulary
+from ace_gui.recipe.values import After, Cap, Heads, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -149,19 +149,19 @@ def test_every_method_can_have_a_cap(
     assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == ("none", False)
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         choose(filled.cap.choice, "at δ")
-    assert asked.args[0] == replace(session.draft.inputs, cap=Cap())
+    assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.cap.delta.control.setValue(0.25)
-    assert asked.args[0].recipe().cap == Cap(delta=0.25)
+    assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
     assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (True, 0.25)
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         filled.cap.delta.findChild(DotButton).click()  # back to the default δ
-    assert asked.args[0].cap == Cap()
+    assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         choose(filled.cap.choice, "none")
-    assert asked.args[0].cap is None
+    assert asked.args[0].after.cap is None
 
 
 def test_the_automatic_variant_leads_its_form_and_has_one_cap(
@@ -174,7 +174,7 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     shown = [name for name, field in filled.fields.items() if field.isVisible()]
     assert shown == ["variant", "alpha", "delta", "scaling"]
     assert not filled.cap.isVisible()
-    session.draft.keep(replace(session.draft.inputs, cap=Cap(delta=0.05)))  # a recipe may have both
+    session.draft.keep(replace(session.draft.inputs, after=After(cap=Cap(delta=0.05))))
     assert filled.cap.isVisible()
 
 

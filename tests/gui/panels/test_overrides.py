@@ -18,7 +18,7 @@ from ace_gui.gui.state.chosen.inputs import Expert, Inputs
 from ace_gui.gui.state.chosen.layer_rules import open_to_override, overridden, reset
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
-from ace_gui.recipe.values import Cap
+from ace_gui.recipe.values import After, Cap
 from tests.gui.fakes import BASE, COLA, ENGINE, ROWS, SST2, FakeWorker, adopt_two, plan, recipe
 
 QUERIES = frozenset({"layer.0.q", "layer.2.q"})
@@ -162,17 +162,19 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
 def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
     loaded: Session, qtbot: QtBot, text: str, cap: object
 ) -> None:
-    dialog = OverrideDialog(loaded, Override(role="key", merge_method="linear", cap=Cap(delta=0.5)))
+    dialog = OverrideDialog(
+        loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
+    )
     qtbot.addWidget(dialog)
     assert dialog.cap is not None
     assert dialog.cap.delta.control.value() == 0.5
     dialog.cap.choice.setCurrentText(text)
     dialog.cap.choice.activated.emit(dialog.cap.choice.currentIndex())
     assert dialog.rule() == Override(
-        role="key", merge_method="linear", disposition="merge", cap=cap
+        role="key", merge_method="linear", disposition="merge", after=After(cap=cap)
     )
     dialog.outcome.setCurrentIndex(dialog.outcome.findData("average"))
-    assert dialog.rule().cap is None  # it is for what a method merges
+    assert dialog.rule().after == After()  # it is for what a method merges
 
 
 @pytest.mark.parametrize(("blocks", "words"), [("x", "blocks such as"), ("9", "0 of")])

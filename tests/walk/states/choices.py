@@ -12,7 +12,7 @@ from ace_gui.gui.picture import Studio
 from ace_gui.gui.shell.layout.cards import VIEWS
 from ace_gui.gui.state.chosen.layer_rules import overridden
 from ace_gui.recipe import Override
-from ace_gui.recipe.values import Cap
+from ace_gui.recipe.values import After, Cap
 from tests.walk.states.doing import Step, change, opened, turn_to, until_ready
 
 SMALL_RIDGE = 1e-9
@@ -24,7 +24,7 @@ def choices(studio: Studio) -> Iterator[Step]:
     window, session = studio.window, studio.window.session
     before = session.draft.inputs
     yield from _overrides(studio)
-    change(studio, replace(before, cap=Cap()))
+    change(studio, replace(before, after=After(cap=Cap())))
     yield "a cap", window
     change(studio, before.with_parameter("epsilon", SMALL_RIDGE))
     yield "settings changed", window

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.one_tensor.drawing_place import place_of
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
@@ -31,7 +31,7 @@ from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Layer, Merged, Vote
-from ace_gui.methods.shared.cap import limited
+from ace_gui.methods.shared.after import changed_after
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
@@ -288,7 +288,7 @@ def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) 
         found = merged_together(method, layers, bases, prepared.parameters_of(row))
         rows = (row, *others)
         return [
-            _piece(own, _capped(each, merged, own, weight), 0)
+            _piece(own, _after(each, merged, own, weight), 0)
             for each, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
         ]
 
@@ -351,16 +351,18 @@ def merge_deltas(
         context["measured"] = measured_of(row, prepared, deltas, need)
         if context["measured"] is None:
             mean = averaged(linear(deltas, weights, LinearParameters()))
-            return _capped(row, mean, deltas, weights)
+            return _after(row, mean, deltas, weights)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):
         merged = merged_by(method, deltas, weights, parameters, deltas.base, context)
-    return _capped(row, merged, deltas, weights)
+    return _after(row, merged, deltas, weights)
 
 
-def _capped(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
-    """The same with the change no larger than the recipe's cap on this row allows."""
-    return merged if row.cap is None else limited(merged, deltas, weights, deltas.base, row.cap)
+def _after(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
+    """The same with what the recipe does to this row after the method."""
+    if row.after == NOTHING_AFTER:
+        return merged
+    return changed_after(merged, deltas, weights, deltas.base, **asdict(row.after))
 
 
 def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:

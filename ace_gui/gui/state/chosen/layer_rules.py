@@ -10,6 +10,7 @@ from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, PlanR
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
+from ace_gui.recipe.overrides import After
 from ace_gui.recipe.rules import Tensor, for_selection, without
 
 ACE: Final = "ace"
@@ -32,7 +33,7 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
     kept: list[Override] = []
     for rule in session.draft.inputs.overrides:
         ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
-        others = rule.weights or rule.experts or rule.cap is not None
+        others = rule.weights or rule.experts or rule.after != After()
         if others or not ruled & set(names):
             kept.append(rule)
         elif ruled - set(names):

@@ -1,7 +1,8 @@
-"""A limit on how far a merge may move a matrix from the base. O outputs, I inputs, T experts.
+"""What is done to the merged change of a matrix after any method. O outputs, I inputs.
 
-The merged change of T experts may be as large as one of them, and as large as √T of them where that
-is small beside the base.
+In this order: fewer singular directions, powers of the singular values, a factor, a cap. Under the
+cap the merged change of T experts may be as large as one of them, and as large as √T of them where
+that is small beside the base.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.centring import centre_
 from ace_gui.linalg.heterogeneity import energy, heterogeneity
+from ace_gui.linalg.shaping import shape_
 from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.tolerance import EXACT
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
 FLAT: Final = (
@@ -70,6 +73,42 @@ def limited(
     notes = found.notes if factor == 1 else (*found.notes, _sentence(factor))
     diagnostics = replace(found, cap_factor=factor * (found.cap_factor or 1.0), notes=notes)
     return replace(merged, diagnostics=diagnostics)
+
+
+def changed_after(
+    merged: Merged,
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    base_OI: Tensor,
+    *,
+    rank: float = 1.0,
+    spectrum: float = 1.0,
+    scale: float = 1.0,
+    cap: float | None = None,
+) -> Merged:
+    """The merge of a matrix by any method, with all that is done to its change after the method.
+
+    ``rank``: share of the singular directions kept; ``spectrum``: power of the singular values;
+    ``scale``: factor; ``cap``: δ, None without. Overwrites ``merged.delta``; with the defaults it
+    is the merge as it was given.
+    """
+    if rank != 1 or spectrum != 1:
+        merged = _reshaped(merged, base_OI, rank, spectrum)
+    if scale != 1:
+        merged.delta.mul_(scale)
+    return merged if cap is None else limited(merged, deltas, weights, base_OI, cap)
+
+
+def _reshaped(merged: Merged, base_OI: Tensor, rank: float, spectrum: float) -> Merged:
+    """With other singular values, and these and the former ones in the diagnostics."""
+    noise = EXACT * math.sqrt(energy(merged.delta))
+    if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
+        noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
+    shaped = shape_(merged.delta, share=rank, power=spectrum, noise=noise)
+    if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
+        merged.delta.copy_(shaped.matrix_OI)
+    both = shaped.before_R.tolist(), shaped.after_R.tolist()
+    return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=both))
 
 
 def _sentence(factor: float) -> str:
