@@ -20,11 +20,12 @@ from ace_gui.engine.inspecting.sampled_merges import in_order, sampled, work
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Cap
+from ace_gui.recipe.values import After, Cap
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
 
 CPU = torch.device("cpu")
+ALL = After(rank=0.5, spectrum=0.5, depth=(0.5, 2.0), scale=-1.5, cap=Cap(delta=0.001))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"parameters": {"variant": "automatic"}}, {"cap": Cap(delta=0.001)}]
+    [{}, {"parameters": {"variant": "automatic"}}, {"after": ALL}]
     + [{"merge_method": name, "parameters": {}} for name in ("task_arithmetic", "dare_linear")],
 )  # fmt: skip
 def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_them(

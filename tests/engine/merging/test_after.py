@@ -350,9 +350,8 @@ def test_it_travels_in_the_file(gpt2: Family, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(text)
     assert load_recipe(tmp_path / "recipe.yaml") == recipe
     assert "after:\n  cap:\n    delta: 0.12\n" in text
-    shared = {"merge_method": "ties", "base_model": "b", "models": [{"model": "a"}]}
-    assert recipe_from({**shared, "cap": {}}).after.cap == Cap(delta=0.12)  # ours, not mergekit's
-    assert not recipe_from({**shared, "cap": {}}).notes
+    ours = {"merge_method": "slerp", "base_model": "b", "models": [{"model": "a"}], "cap": {}}
+    assert recipe_from({**ours, "schema": 1}).after.cap == Cap(delta=0.12)
 
 
 def test_both_spellings_of_the_cap() -> None:

@@ -1,5 +1,6 @@
 """The memory a merge will take is known before it starts, and refused when it is too much."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,22 @@ from safetensors.torch import save_file
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.planning import memory as budget
-from ace_gui.engine.planning.memory import matrices_at_once, peak_bytes, with_freed, working_set
+from ace_gui.engine.planning.memory import (
+    matrices_at_once,
+    peak_bytes,
+    whole_bytes,
+    with_freed,
+    working_set,
+)
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.values import After, Cap
 from tests.helpers.device_stand_in import DeviceStandIn
+from tests.helpers.live_memory import LiveMemory
 
 
 def recipe(folder: Path, experts: int, shape: tuple[int, int]) -> Recipe:
@@ -83,6 +94,25 @@ def test_the_estimate_follows_the_orientation(tmp_path: Path) -> None:
     few = prepare(recipe(tall, 2, (512, 64)))
     many = prepare(recipe(wide, 2, (64, 512)))
     assert peak_bytes(few.plan.rows, few.method) < peak_bytes(many.plan.rows, many.method)
+
+
+@pytest.mark.parametrize("after", [After(spectrum=0.5), After(rank=0.5, scale=2.0, cap=Cap())])
+@pytest.mark.parametrize("shape", [(96, 1500), (256, 256), (1500, 96)])
+@pytest.mark.parametrize("method", ["ace", "linear", "task_arithmetic", "tsv_m"])
+def test_what_is_done_after_a_method_is_counted(
+    tmp_path: Path, method: str, shape: tuple[int, int], after: After
+) -> None:
+    given = replace(recipe(tmp_path, 3, shape), merge_method=method, after=after)
+    for place, path in enumerate(entry.model for entry in given.models):
+        values = torch.randn(shape, generator=torch.Generator().manual_seed(place))
+        save_file({"fc.weight": values}, path)
+    prepared = prepare(given)
+    (row,) = prepared.plan.rows
+    deltas = TaskVectors(row, Readers(prepared), torch.device("cpu"))
+    with LiveMemory() as memory:
+        merge_deltas(row, prepared, deltas)
+    declared = whole_bytes(row, prepared.method)
+    assert memory.peak <= declared <= 6 * memory.peak
 
 
 def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(
