@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
-
-import torch
+from zipfile import BadZipFile, ZipFile
 
 from ace_gui.checkpoints.claims import Claim
 from ace_gui.checkpoints.folder import (
@@ -22,18 +21,15 @@ from ace_gui.checkpoints.folder import (
     find_pickled_weights,
     is_pickle,
 )
-from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import changed, open_regular, read_at, refusal, status_of
+from ace_gui.checkpoints.input_files import changed, open_regular, refusal, status_of
 from ace_gui.checkpoints.pickle.conversion_record import is_sound, stamps_of, write_record
-from ace_gui.checkpoints.pickle.tensors import PickledFile, PickledTensor, open_pickle, unique_names
-from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.pickle.loading import PickledFile, open_pickle, tag_of, unique_names
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
-from ace_gui.stored_formats import FORMATS
 
 _BLOCK: Final = 1 << 26
 """Bytes of a tensor in memory at a time."""
@@ -159,65 +155,50 @@ def _convert(
     files: Sequence[PickledFile], source: _Source, stage: Path
 ) -> Iterator[tuple[int, int]]:
     outputs = [
-        OutputTensor(name=tensor.name, dtype=tensor.span.dtype, shape=tensor.shape)
+        OutputTensor(name=name, dtype=tag_of(tensor), shape=tuple(tensor.shape))
         for file in files
-        for tensor in file.tensors
+        for name, tensor in file.tensors.items()
     ]
     (shard,) = plan_shards(outputs, _ONE_FILE, stem=source.stem)
     shard = replace(
         shard, metadata={name: kept for file in files for name, kept in file.ties.items()}
     )
-    checked = sum(storage.size for file in files for storage in file.storages if storage.crc)
+    checked = sum(entry.file_size for file in files for entry in file.entries)
     total = checked + sum(output.nbytes for output in outputs)
     done = 0
     with ShardedWriter(stage, [shard]) as writer:
         for file in files:
-            for step in _steps(file, writer):
+            for step in chain(_check_entries(file), _copy(file, writer)):
                 done += step
                 yield done, total
         writer.finish()
 
 
-def _steps(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
-    """Check and copy one file; yields the bytes of each step."""
-    yield from _check_storages(file)
-    spans = {tensor.name: tensor.span for tensor in file.tensors}
-    pickled = Checkpoint(path=file.stamp.path, folder=None, tensors=spans, files=(file.stamp,))
-    with TensorReader(pickled) as reader:
-        for tensor in file.tensors:
-            yield from _copy(tensor, reader, writer)
-
-
-def _check_storages(file: PickledFile) -> Iterator[int]:
+def _check_entries(file: PickledFile) -> Iterator[int]:
     """Compare with the zip's checksums, where it has them, so that bit rot is not converted."""
-    buffer = memoryview(bytearray(_BLOCK))
     with open_regular(file.stamp.path) as (descriptor, stamp):
         if stamp != file.stamp:
             raise changed(stamp.path)
-        for storage in file.storages:
-            found = 0
-            for start in range(0, storage.size if storage.crc else 0, _BLOCK):
-                block = buffer[: min(_BLOCK, storage.size - start)]
-                if read_at(descriptor, block, storage.start + start) < len(block):
-                    raise changed(stamp.path)
-                found = zlib.crc32(block, found)
-                yield len(block)
-            if found != storage.crc:
-                sentence = f"`{storage.name}` does not match its checksum. Download it again."
-                raise refusal(stamp.path, sentence)
+        if not file.entries:
+            return
+        with open(descriptor, "rb", closefd=False) as opened, ZipFile(opened) as archive:
+            for entry in file.entries:
+                try:
+                    with archive.open(entry) as content:
+                        while block := content.read(_BLOCK):
+                            yield len(block)
+                except (BadZipFile, EOFError):
+                    sentence = f"`{entry.filename}` does not match its checksum. Download it again."
+                    raise refusal(stamp.path, sentence) from None
 
 
-def _copy(tensor: PickledTensor, reader: TensorReader, writer: ShardedWriter) -> Iterator[int]:
-    """One tensor, in blocks where its elements lie in order, else gathered in memory."""
-    if tensor.contiguous:
-        (count,) = tensor.span.shape
-        step = _BLOCK * 8 // FORMATS[tensor.span.dtype].bits
-        for start in range(0, count, step):
-            part = reader.read_part(tensor.name, start, min(start + step, count))
-            writer.write_part(tensor.name, start, part)
+def _copy(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
+    """Each tensor, in blocks where its elements lie in order, else gathered in memory."""
+    for name, tensor in file.tensors.items():
+        flat = tensor.reshape(-1)
+        step = _BLOCK // tensor.element_size()
+        for start in range(0, len(flat), step):
+            part = flat[start : start + step]
+            writer.write_part(name, start, part)
             yield part.nbytes
-        writer.mark_written(tensor.name)
-    else:
-        whole = torch.as_strided(reader.read(tensor.name), tensor.shape, tensor.strides)
-        writer.write(tensor.name, whole)
-        yield whole.nbytes
+        writer.mark_written(name)

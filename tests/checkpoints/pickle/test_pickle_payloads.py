@@ -165,13 +165,13 @@ def bombs() -> dict[str, tuple[Callable[[Path], object], str]]:
             lambda path: zip_file(
                 path, pickled({"a": view(Reference("0", 8), (4,), (1,), 6)}), {"0": bytes(32)}
             ),
-            "`a` reaches beyond its storage.",
+            "it is damaged",
         ),
         "beyond by its strides": (
             lambda path: zip_file(
                 path, pickled({"a": view(Reference("0", 8), (2,), (2**62,))}), {"0": bytes(32)}
             ),
-            "`a` reaches beyond its storage.",
+            "it is damaged",
         ),
         "many views of one storage": (
             lambda path: zip_file(path, pickled(views), {"0": bytes(256)}),
@@ -185,13 +185,13 @@ def bombs() -> dict[str, tuple[Callable[[Path], object], str]]:
         ),
         "absent storage": (
             lambda path: zip_file(path, pickled({"a": view(Reference("9", 2**40), (1,), (1,))})),
-            "Storage `9` claims 4398046511104 bytes; the file holds 0.",
+            "it is damaged",
         ),
         "legacy claim": (
             lambda path: legacy_file(
                 path, legacy_program(2**60), pickled(["0"]), (2**60).to_bytes(8, "little")
             ),
-            "claims 4611686018427387904 bytes; the file holds 0.",
+            "it is damaged",
         ),
         "negative size": (
             lambda path: zip_file(path, pickled({"a": view(one, (-1,), (1,))}), {"0": bytes(4)}),
@@ -199,9 +199,9 @@ def bombs() -> dict[str, tuple[Callable[[Path], object], str]]:
         ),
         "steps": (
             lambda path: zip_file(path, b"\x80\x02" + b"}" * 9_000_000 + b"."),
-            "more than 1000000 steps",
+            "more than 500000 steps",
         ),
-        "nesting": (lambda path: zip_file(path, nested), "Holds no tensors by name."),
+        "nesting": (lambda path: zip_file(path, nested), "more than 500000 steps"),
         "colliding keys": (
             lambda path: zip_file(path, b"\x80\x02}(" + colliding + b"u."),
             "not a PyTorch state dict",
@@ -241,7 +241,12 @@ def test_bombs(name: str, file: Path):
 
 @pytest.mark.parametrize(
     ("field", "sentence"),
-    [(24, "would expand to"), (20, "would expand to"), (42, "damaged"), (28, "damaged")],
+    [
+        (24, "would expand to"),
+        (20, "would expand to"),
+        (42, "damaged"),
+        (28, "not a PyTorch checkpoint"),
+    ],
 )
 def test_a_directory_that_lies(field: int, sentence: str, file: Path):
     zip_file(file, pickled({}), {"0": bytes(64)})
