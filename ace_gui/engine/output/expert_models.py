@@ -72,7 +72,7 @@ def _sources(
     resized = any(merged.tensors[n].shape != base.shape(n) for n in rows)
     if manifest.recipe.vocabulary is not Vocabulary.POSITION and (resized or differs(base, expert)):
         own_tensors |= set(rows)
-    answers = {own: name for name, own in expert.own_names.items()}
+    answers = expert.answers
     sources: dict[str, tuple[Checkpoint, str]] = {}
     for own in expert.checkpoint.tensors:
         name = answers.get(own)

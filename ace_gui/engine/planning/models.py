@@ -41,7 +41,8 @@ from ace_gui.steps import Steps
 class OpenedModel:
     """A model of the recipe.
 
-    ``own_names``: the base's name of a tensor → its name in this model's files. ``extra``: names
+    ``own_names``: the base's name of a tensor → its name in this model's files; a head that is
+    tied here has the embedding's. ``extra``: names
     in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
     of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
     negative where there is none. ``lacks``: parts of the base that this model has not.
@@ -68,6 +69,13 @@ class OpenedModel:
         body = [n for n in self.extra if traits[n].role not in (Role.HEAD, Role.VOCABULARY_HEAD)]
         blocks = {n for n in body if traits[n].block is not None and stack_of(n) in stacks}
         return frozenset(body) if blocks else frozenset()
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """The base's name of each tensor of this model; of an embedding that is the head, too, its
+        own.
+        """
+        return {own: name for name, own in reversed(list(self.own_names.items()))}
 
     def has(self, base_name: str) -> bool:
         """Whether this model has the tensor that the base calls ``base_name``."""
@@ -136,14 +144,29 @@ def _open_expert(
             "base.",
             path=path,
         )
+    architecture = yield from _describe(checkpoint, describer)
+    own_names = {theirs: own for own, theirs in answers.items()}
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,
-        architecture=(yield from _describe(checkpoint, describer)),
-        own_names={theirs: own for own, theirs in answers.items()},
+        architecture=architecture,
+        own_names=own_names | _tied_heads(architecture, base, own_names),
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
         lacks=lacking_parts(answers.values(), base.checkpoint),
     )
+
+
+def _tied_heads(
+    architecture: Architecture, base: OpenedModel, own_names: Mapping[str, str]
+) -> dict[str, str]:
+    """The base's own heads that an expert ties to its embedding: the embedding is its head."""
+    heads = [
+        name
+        for name, traits in base.architecture.traits.items()
+        if traits.role is Role.VOCABULARY_HEAD and not traits.tied_to and name not in own_names
+    ]
+    absent = architecture.absent
+    return {name: absent[own] for own, name in match_names(heads, absent).items()}
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import DEFAULT
@@ -95,18 +96,25 @@ def _check_own(recipe: Recipe, rule: Override, key: str) -> None:
 
 
 def overridden(
-    rows: Sequence[PlanRow], recipe: Recipe, base: OpenedModel
+    rows: Sequence[PlanRow],
+    recipe: Recipe,
+    base: OpenedModel,
+    asked: Mapping[str, frozenset[int]] = MappingProxyType({}),
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
     """The rows with the recipe's ``after`` and overrides, and a warning for each idle rule.
 
-    A tensor tied to another follows that one.
+    A tensor tied to another follows that one. ``asked``: by tensor, the places of the rules without
+    which it would not be merged at all.
     """
     last = last_blocks(rows)
     rows = tuple(with_after(row, recipe.after, last) for row in rows)
     if not recipe.overrides:
         return rows, ()
-    changed = {row.name: _overridden(row, recipe, base, last) for row in rows}
-    used = {place for row in changed.values() if row.override for place in row.override.rules}
+    changed, used = {}, set[int]()
+    for row in rows:
+        asking = asked.get(row.tensor, frozenset[int]())
+        changed[row.name], effective = _with_effect(row, recipe, base, last, asking)
+        used |= effective
     warnings = tuple(
         f"overrides[{place}] ({describe(rule)}) changes no tensor of this merge; correct or "
         "remove it."
@@ -121,13 +129,51 @@ def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
     return default if row.override is None else get_method(row.override.method)
 
 
-def _overridden(
-    row: PlanRow, recipe: Recipe, base: OpenedModel, last: Mapping[str, int]
-) -> PlanRow:
+def _with_effect(
+    row: PlanRow,
+    recipe: Recipe,
+    base: OpenedModel,
+    last: Mapping[str, int],
+    asking: frozenset[int],
+) -> tuple[PlanRow, set[int]]:
+    """The row as the rules for it make it, and the places of rules without which it is another."""
     takes_part = row.in_base and row.experts and row.disposition in _OPEN
     if not takes_part or row.tied_to is not None:
-        return row
-    choice = _chosen(row, recipe)
+        return row, set()
+    rules = enumerate(recipe.overrides)
+    places = [place for place, rule in rules if rule.holds_for(row.name, row.role, row.block)]
+    changed = _overridden(row, recipe, base, last, places, asking)
+    needed = set(places)
+    for place in places:
+        others = [each for each in places if each in needed and each != place]
+        without = _overridden(row, recipe, base, last, others, asking)
+        still_merged = not asking or not asking.isdisjoint(others)
+        if still_merged and _result(without, recipe) == _result(changed, recipe):
+            needed.remove(place)
+    return changed, needed
+
+
+def _result(row: PlanRow, recipe: Recipe) -> tuple[object, ...]:
+    """What a row of this disposition depends on."""
+    own, merged = row.override, row.disposition is Disposition.MERGED
+    return (
+        row.disposition,
+        row.transposed,
+        row.after,
+        row.disposition is not Disposition.BASE and (own.weights if own else recipe.weights),
+        merged and own and (own.method, own.parameters, own.own),
+    )
+
+
+def _overridden(
+    row: PlanRow,
+    recipe: Recipe,
+    base: OpenedModel,
+    last: Mapping[str, int],
+    places: Sequence[int],
+    asking: frozenset[int],
+) -> PlanRow:
+    choice = _chosen(recipe, places)
     if not choice.rules:
         return row
     method = get_method(choice.method)
@@ -142,7 +188,8 @@ def _overridden(
     usual = with_after(changed, recipe.after, last)
     changed = with_after(changed, choice.after, last)
     differences = _differences(changed, usual, choice, recipe)
-    if not differences and changed.disposition is row.disposition:
+    asked = not asking.isdisjoint(places)
+    if not differences and changed.disposition is row.disposition and not asked:
         return row
     values, _ = completed(choice.values, method, base)
     parameters = checked_parameters(method, values)
@@ -170,7 +217,7 @@ def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Ch
         )
 
 
-def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
+def _chosen(recipe: Recipe, places: Sequence[int]) -> _Choice:
     choice = _Choice(
         method=recipe.merge_method,
         values=dict(recipe.parameters),
@@ -178,9 +225,8 @@ def _chosen(row: PlanRow, recipe: Recipe) -> _Choice:
         own={},
         after=recipe.after,
     )
-    for place, rule in enumerate(recipe.overrides):
-        if rule.holds_for(row.name, row.role, row.block):
-            choice = _after(choice, rule, place, recipe)
+    for place in places:
+        choice = _after(choice, recipe.overrides[place], place, recipe)
     return choice
 
 

@@ -181,7 +181,7 @@ def _extra(expert: OpenedModel, extra: Sequence[str]) -> _Finding:
     if extra:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
         return Verdict.NOTE, sentence, extra
-    renamed = [(own, name) for name, own in expert.own_names.items() if own != name]
+    renamed = [(own, name) for own, name in expert.answers.items() if own != name]
     if renamed:
         own, name = renamed[0]
         sentence = (
@@ -240,16 +240,17 @@ def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
             "stays tied, without the expert's own head."
         )
         return Verdict.WARNING, sentence, untied
-    alone = [
-        name
-        for name, traits in tied.items()
-        if traits.role == Role.VOCABULARY_HEAD and not traits.tied_to and not expert.has(name)
-    ]
-    if alone and _config_ties(base) is False and _config_ties(expert) is not False:
+    own = [n for n, t in tied.items() if t.role == Role.VOCABULARY_HEAD and not t.tied_to]
+    answers = expert.answers.values()
+    if shared := [name for name in own if expert.has(name) and name not in answers]:
         sentence = (
-            f"Ties its head to the embedding, but the base has its own {listing(alone)}: the "
-            "merged model keeps the base's head."
+            f"Ties its head to the embedding, which takes part in the base's {listing(shared)} as "
+            "this expert's head."
         )
+        return Verdict.NOTE, sentence, shared
+    alone = [name for name in own if not expert.has(name)]
+    if alone and _config_ties(base) is False and _config_ties(expert) is not False:
+        sentence = f"Has no {listing(alone)}: the merged one is made without this expert."
         return Verdict.WARNING, sentence, alone
     return None
 

@@ -161,7 +161,8 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     base, experts, heads = with_heads(base, experts, recipe)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
-    rows, unused = overridden(plan_rows(base, experts, method, recipe, heads), recipe, base)
+    planned = plan_rows(base, experts, method, recipe, heads)
+    rows, unused = overridden(planned, recipe, base, heads.asked)
     refuse_other_than_floats(rows, base, experts)
     gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, method)
     plan = Plan(

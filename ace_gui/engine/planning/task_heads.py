@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
@@ -34,11 +34,13 @@ class HeadChoice:
     """How the heads are merged. ``merged``: their names in the base; ``why``: the reason.
 
     ``poolers``: the base's tensors that feed heads alone and are kept with them.
+    ``asked``: by name, the places of the overrides for which alone a head is merged.
     """
 
     merged: frozenset[str] = frozenset()
     why: str = ""
     poolers: frozenset[str] = frozenset()
+    asked: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def because(self) -> str:
@@ -71,7 +73,7 @@ def with_heads(
         return base, (), HeadChoice()
     shared = {each.name: each for each in (*_of_base(base, experts), *_of_experts(base, experts))}
     heads = {name: each for name, each in shared.items() if each.is_head}
-    one, why = _one_task(base, experts, heads)
+    one, why = _one_task(experts, heads)
     if recipe.heads is Heads.MERGE and not one and _conflict(experts, heads):
         raise RecipeError(
             f"The heads cannot be merged: {_conflict(experts, heads)}. Keep each for its expert "
@@ -81,7 +83,8 @@ def with_heads(
     wanted = recipe.heads is Heads.MERGE or (
         recipe.heads is Heads.AUTO and one and recipe.scope == DEFAULT
     )
-    merged = set(heads) if wanted else {n for n in heads if _asked(heads[n], base, recipe)}
+    asked = {n: _asked(each, base, recipe) for n, each in heads.items() if not wanted}
+    merged = set(heads) if wanted else {name for name, rules in asked.items() if rules}
     beside = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
     added = merged | (beside if merged or not _any_heads(experts) else set())
     changes = _config_changes(base, experts) if added else {}
@@ -90,6 +93,7 @@ def with_heads(
         merged=frozenset(merged),
         why=_said(why, wanted, recipe),
         poolers=frozenset(_kept_poolers(base, experts, merged, recipe)),
+        asked=asked,
     )
     if not new:
         return _with_changes(base, changes), tuple(experts), choice
@@ -141,9 +145,7 @@ def _agreeing(
     return [_Shared(name=name, own=own, traits=replace(traits, tied_to=None), info=infos[0])]
 
 
-def _one_task(
-    base: OpenedModel, experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]
-) -> tuple[bool, str]:
+def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> tuple[bool, str]:
     """Whether all experts have the same task, as far as shapes and labels say, and why."""
     if not heads or (conflict := _conflict(experts, heads)):
         return False, conflict if heads else ""
@@ -154,11 +156,8 @@ def _one_task(
         return True, f"all experts are {model_class}"
     if labels is not None and len(labels) == 1:
         return True, "every expert has one output"
-    if labels is not None and not all(map(_UNNAMED.fullmatch, labels)):
+    if labels and not _unnamed(labels) and {labels_of(expert) for expert in experts} == {labels}:
         return True, "all experts have the same labels"
-    of_base = all(base.has(n) and base.shape(n) == heads[n].info.shape for n in heads)
-    if of_base and labels_of(base) == labels:
-        return True, "all experts have the base's labels"
     return False, (
         "the labels have no names, so that they may mean different things (heads: merge in a "
         "recipe merges them)"
@@ -187,15 +186,21 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
 
 
 def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
-    """The names of a model's labels, by index; None where there is no config."""
+    """The names of a model's labels, by index; None where nothing says how many there are.
+
+    timm has them under ``label_names``, in the config or in its ``pretrained_cfg``.
+    """
     config = model.checkpoint.config
     if config is None:
         return None
     names = config.get("id2label")
     if isinstance(names, Mapping) and all(str(key).isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(str(key))))
-    count = config.get("num_labels", config.get("_num_labels", 2))
-    return tuple(f"LABEL_{i}" for i in range(count if isinstance(count, int) else 2))
+    for place in (config, config.get("pretrained_cfg")):
+        found = place.get("label_names") if isinstance(place, Mapping) else None
+        if isinstance(found, list) and found:
+            return tuple(map(str, found))
+    return ("LABEL_0",) if config.get("num_labels", config.get("_num_labels")) == 1 else None
 
 
 def _unnamed(labels: Iterable[str]) -> bool:
@@ -226,13 +231,14 @@ def _kept_poolers(
                 yield name
 
 
-def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> bool:
-    """Whether an override that is for heads alone has this one merged."""
-    return any(
-        (rule.disposition in ("merge", "average") or rule.merge_method is not None)
+def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
+    """The places of the overrides for heads alone that have this one merged."""
+    return frozenset(
+        place
+        for place, rule in enumerate(recipe.overrides)
+        if (rule.disposition in ("merge", "average") or rule.merge_method is not None)
         and rule.holds_for(head.name, head.traits.role, head.traits.block)
         and _for_heads_alone(rule, base)
-        for rule in recipe.overrides
     )
 
 

@@ -24,6 +24,7 @@ from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Heads, NonFinite, Poolers
+from tests.helpers.recipes import recipe_over
 
 TINY = {
     "hidden_size": 16,
@@ -109,7 +110,11 @@ def test_a_soup_of_one_task_has_the_mean_of_the_heads(
     ("base", "labels", "merged", "why"),
     [
         (("RobertaForMaskedLM", 2), (3, 3), False, "no names"),
-        (("RobertaForSequenceClassification", 3), (3, 3), True, "base's labels"),
+        (("RobertaForSequenceClassification", 3), (3, 3), False, "no names"),
+        (("RobertaForSequenceClassification", NAMES), (NAMES, NAMES), True, "the same labels"),
+        (("RobertaForMaskedLM", 2), (NAMES, 3), False, "no names"),
+        (("RobertaForMaskedLM", 2), (3, NAMES), False, "no names"),
+        (("RobertaForSequenceClassification", 1), (1, 1), True, "one output"),
         (("RobertaForMaskedLM", 2), (1, 1), True, "one output"),
         (("RobertaForMaskedLM", 2), (3,), True, "one expert"),
         (("RobertaForMaskedLM", 2), (NAMES, NAMES[::-1]), False, "different labels"),
@@ -125,6 +130,69 @@ def test_when_the_experts_have_one_task(
     for row in rows.values():
         assert (row.disposition is not Disposition.PER_EXPERT) == merged
         assert why in row.reason
+
+
+@pytest.mark.parametrize("base", ["RobertaForSequenceClassification", "RobertaForMaskedLM"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_information_on_labels_is_not_the_same_labels(
+    base: str, count: int, tmp_path: Path
+) -> None:
+    """No labels in the config, nor a number of them, but where there is one output."""
+    recipe = soup(tmp_path, (base, count), (count, count))
+    for entry in recipe.models:
+        path = entry.model / "config.json"
+        config = json.loads(path.read_text())
+        config.pop("id2label", None)
+        path.write_text(json.dumps(config | ({"num_labels": 1} if count == 1 else {})))
+    merged = {row.disposition is not Disposition.PER_EXPERT for row in heads_of(recipe).values()}
+    assert merged == {count == 1}
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "merged"),
+    [
+        ((NAMES, NAMES), True),
+        ((NAMES, NAMES[::-1]), False),
+        ((NAMES, None), False),
+        ((None, None), False),
+    ],
+)
+def test_timms_label_names_are_labels(
+    labels: tuple[Any, ...], merged: bool, inner: bool, tmp_path: Path
+) -> None:
+    def save(name: str, names: tuple[str, ...] | None, seed: int) -> Path:
+        folder, generator = tmp_path / name, torch.Generator().manual_seed(seed)
+        folder.mkdir()
+        shapes = {"blocks.0.mlp.fc1.weight": (4, 4), "head.weight": (3, 4), "head.bias": (3,)}
+        tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        said = {} if names is None else {"label_names": list(names)}
+        config = {"architecture": "vit_tiny_patch16_224", "num_classes": 3}
+        config |= {"pretrained_cfg": said} if inner else said
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    base = save("base", None, 0)
+    experts = [save(f"e{n}", names, n + 1) for n, names in enumerate(labels)]
+    found = heads_of(recipe_over(base, experts, merge_method="linear"))
+    assert set(found) == {"head.weight", "head.bias"}
+    assert {row.disposition is not Disposition.PER_EXPERT for row in found.values()} == {merged}
+
+
+@pytest.mark.parametrize("labels", [(NAMES, NAMES[::-1]), (3, 3)])
+@pytest.mark.parametrize("base", ["RobertaForSequenceClassification", "RobertaForMaskedLM"])
+@pytest.mark.parametrize("rule", [{"disposition": "average"}, {"merge_method": "ties"}])
+def test_a_rule_for_which_alone_heads_are_merged_has_an_effect(
+    rule: dict[str, str], base: str, labels: tuple[Any, ...], tmp_path: Path
+) -> None:
+    overrides = (Override(role="head", **rule),)
+    recipe = soup(tmp_path, (base, 3), labels, overrides=overrides)
+    assert not any("overrides[0]" in warning for warning in prepare(recipe).plan.warnings)
+    rows, without = heads_of(recipe), heads_of(replace(recipe, overrides=()))
+    assert {row.disposition for row in without.values()} == {Disposition.PER_EXPERT}
+    assert Disposition.PER_EXPERT not in {row.disposition for row in rows.values()}
+    assert all(row.reason.startswith("overridden") for row in rows.values())
 
 
 def test_heads_whose_class_says_what_they_mean(tmp_path: Path) -> None:

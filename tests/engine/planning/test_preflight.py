@@ -159,9 +159,11 @@ def test_an_expert_that_ties_what_the_base_does_not(build: Builder) -> None:
         return {**held, "lm_head.weight": torch.ones(6, 8)}
 
     base = build("base", config={"tie_word_embeddings": False}, change=untie)
-    found = only_worry(base, build("one", 1))
-    assert found.title == "Tied weights"
-    assert "keeps the base's head" in found.sentence
+    found = checks(base, build("one", 1))
+    (ties,) = [check for check in found if check.title == "Tied weights"]
+    assert (ties.verdict, ties.subject) == (Verdict.NOTE, "one")
+    assert "`lm_head.weight`" in ties.sentence
+    assert not any("prefix" in check.sentence for check in found)
 
 
 def test_equal_sizes_are_no_equal_vocabularies(build: Builder) -> None:

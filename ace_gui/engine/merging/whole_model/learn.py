@@ -241,7 +241,8 @@ class _Work:
                             if own == loading:
                                 self._disagreement.hear(asker(other, own, model))
                     expert = self._prepared.experts[t]
-                    shapes = {n: s for n, s in self._shapes.items() if expert.has(n)}
+                    answers = set(expert.answers.values())  # a tied head is the embedding
+                    shapes = {n: s for n, s in self._shapes.items() if n in answers}
                     self._parameters.adopt(model, expert, shapes)
                     known.append((loading, model))
                     gc.collect()

@@ -1,0 +1,118 @@
+"""Heads that base and experts tie to their embeddings, or have for themselves, in every mixture."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.architecture.loading import load_pretrained
+from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+MIXTURES = list(itertools.product([False, True], repeat=3))
+
+
+def save(folder: Path, seed: int, *, tied: bool) -> Path:
+    config = transformers.LlamaConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        vocab_size=20,
+        tie_word_embeddings=tied,
+    )
+    torch.manual_seed(seed)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def models(folder: Path, ties: Sequence[bool]) -> list[Path]:
+    """A base and its experts, each tied or not; ``ties``: the base's first."""
+    return [save(folder / f"m{seed}", seed, tied=tied) for seed, tied in enumerate(ties)]
+
+
+def head_of(folder: Path) -> Tensor:
+    """What multiplies the hidden states in a model."""
+    held = load_file(folder / "model.safetensors")
+    return held.get(HEAD, held[EMBEDDING]).double()
+
+
+def embedding_of(folder: Path) -> Tensor:
+    return load_file(folder / "model.safetensors")[EMBEDDING].double()
+
+
+def combined(method: str, base: Tensor, experts: Sequence[Tensor]) -> Tensor:
+    """Task arithmetic with λ 0.7, or the mean."""
+    if method == "linear":
+        return torch.stack(list(experts)).mean(dim=0)
+    return base + 0.7 * sum((each - base for each in experts), torch.zeros_like(base))
+
+
+def ties_check(checks: Sequence[Check], name: str) -> Check:
+    return next(c for c in checks if c.title == "Tied weights" and c.subject == name)
+
+
+@pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
+@pytest.mark.parametrize("ties", MIXTURES)
+def test_the_head_is_merged_of_what_each_model_has_as_head(
+    tmp_path: Path, ties: tuple[bool, ...], method: str
+) -> None:
+    base, *experts = models(tmp_path, ties)
+    parameters = {} if method == "linear" else {"scaling": 0.7}
+    recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
+    prepared = prepare(recipe)
+    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    expected = combined(method, embedding_of(base), [embedding_of(each) for each in experts])
+    torch.testing.assert_close(found[EMBEDDING].double(), expected, atol=1e-6, rtol=0)
+    assert (HEAD in found) is not ties[0]  # the merged model is tied as the base is
+    if not ties[0]:
+        expected = combined(method, head_of(base), [head_of(each) for each in experts])
+        torch.testing.assert_close(found[HEAD].double(), expected, atol=1e-6, rtol=0)
+    for folder, tied in zip(experts, ties[1:], strict=True):
+        if tied and not ties[0]:
+            check = ties_check(prepared.plan.checks, folder.name)
+            assert check.verdict is Verdict.NOTE
+            assert "takes part" in check.sentence
+        elif ties[0] and not tied:
+            check = ties_check(prepared.plan.checks, folder.name)
+            assert check.verdict is Verdict.WARNING
+            assert "stays tied" in check.sentence
+    assert not any("prefix" in check.sentence for check in prepared.plan.checks)
+
+
+@pytest.mark.parametrize("ties", [(False, True, False), (False, True, True), (True, False, True)])
+def test_models_of_every_mixture_load(tmp_path: Path, ties: tuple[bool, ...]) -> None:
+    base, *experts = models(tmp_path, ties)
+    for _ in merge(prepare(recipe_over(base, experts)), tmp_path / "store", as_output=True):
+        pass
+    publish(tmp_path / "store", tmp_path / "out")
+    model, report = load_pretrained(tmp_path / "out")
+    assert report.clean
+    head, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    assert torch.equal(head, table) is ties[0]
+
+
+def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path: Path) -> None:
+    base, other = models(tmp_path, [False, False])
+    config = transformers.AutoConfig.from_pretrained(base)
+    config.tie_word_embeddings = True
+    torch.manual_seed(5)
+    transformers.LlamaModel(config).save_pretrained(tmp_path / "bare")
+    prepared = prepare(recipe_over(base, [tmp_path / "bare", other], merge_method="linear"))
+    check = ties_check(prepared.plan.checks, "bare")
+    assert check.verdict is Verdict.WARNING
+    assert "without this expert" in check.sentence
+    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    torch.testing.assert_close(found[HEAD].double(), head_of(other), atol=1e-6, rtol=0)
