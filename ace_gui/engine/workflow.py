@@ -145,7 +145,7 @@ def report_to_file(
         prepared.plan,
         memory_bytes=options.memory_bytes,
         gpu_memory=memory_of(device),
-        needs_disk=tried,
+        store=Path(tempfile.gettempdir()) if tried else None,
     )
     checks = worst_first((*checks, *unrelated_checks(prepared)))
     yield PlanReady(plan=replace(prepared.plan, checks=checks))

@@ -163,7 +163,7 @@ def _compared(
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
-    _refuse_what_cannot_be_merged(prepared, job, begun)
+    _refuse_what_cannot_be_merged(prepared, job, None if begun else variant.store)
     yield from require_tasks(prepared, job.device)
     reset_peak_memory()
     started = time.monotonic()
@@ -210,12 +210,12 @@ def _compared(
     )
 
 
-def _refuse_what_cannot_be_merged(prepared: Prepared, job: CompareJob, begun: bool) -> None:
+def _refuse_what_cannot_be_merged(prepared: Prepared, job: CompareJob, store: Path | None) -> None:
     checks = store_checks(
         prepared.plan,
         memory_bytes=job.memory_bytes,
         gpu_memory=memory_of(resolve_device(job.device)),
-        needs_disk=not begun,
+        store=store,
     )
     refuse_errors(checks)
 

@@ -164,12 +164,12 @@ class _Trial:
         """The scores of a recipe's merge on one half of the data."""
         prepared = yield from preparing(recipe)
         gpu_memory = memory_of(resolve_device(self._device))
-        checks = store_checks(
-            prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, needs_disk=True
-        )
-        refuse_errors(checks)
         with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
             store = Path(folder) / "store"
+            checks = store_checks(
+                prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, store=store
+            )
+            refuse_errors(checks)
             for _ in merge(prepared, store, device=self._device):
                 yield None
             scores = yield from merged_scores(

@@ -13,23 +13,30 @@ from ace_gui.engine.contract.checks import (
     disk_check,
     replaced,
 )
-from ace_gui.engine.contract.plan import Disposition, Plan
+from ace_gui.engine.contract.plan import Disposition, Plan, bytes_in_store
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.errors import ResourceError
+from ace_gui.formatting import plain
 
 _ADVICE: Final = "Free some space there, or choose an output folder on another disk."
 
+_STORE_ADVICE: Final = "The merge is put into {folder}: free some space on that disk."
+
 
 def store_checks(
-    plan: Plan, *, memory_bytes: int | None, gpu_memory: int, needs_disk: bool
+    plan: Plan, *, memory_bytes: int | None, gpu_memory: int, store: Path | None
 ) -> tuple[Check, ...]:
     """The checks for a merge into a store, worst first.
 
     ``memory_bytes``: what the merge may use, None: what is free. ``gpu_memory``: bytes of the GPU
-    that it runs on, 0 for the processor. ``needs_disk``: whether the store
-    still needs room; one that is resumed has it, and a report stores nothing.
+    that it runs on, 0 for the processor. ``store``: where the store will be; None where it needs
+    no room, as one that is resumed.
     """
-    checks = tuple(check for check in plan.checks if needs_disk or check.title != DISK)
+    checks = tuple(check for check in plan.checks if check.title != DISK)
+    if store is not None:
+        needed = bytes_in_store(plan.rows) + plan.bytes_beside
+        advice = _STORE_ADVICE.format(folder=plain(str(store)))
+        checks = replaced(checks, disk_check(needed, free_bytes(store), advice))
     if memory_bytes is None and not gpu_memory:
         return checks
     return replaced(checks, plan.memory_check(memory_bytes, gpu_memory))
@@ -54,7 +61,7 @@ def output_checks(
     }
     models = int(not resumes) + (len(owners) if complete_heads else 0)
     needed = models * plan.bytes_to_write + plan.bytes_beside
-    checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, needs_disk=False)
+    checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
     return replaced(checks, disk_check(needed, free_bytes(target), _ADVICE))
 
 

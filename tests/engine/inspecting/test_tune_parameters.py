@@ -1,7 +1,10 @@
 """Values are chosen on one half of the data, and reported on the other, which chose nothing."""
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,13 +15,22 @@ from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import Half, read_task
 from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.inspecting.compare_recipes import compare_all
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import RecipeError, TaskError
+from ace_gui.engine.workflow import Options, report_to_file
+from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
+from ace_gui.paths import merges_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
 from ace_gui.steps import result_of
 from tests.helpers.command import ace_gui as run
 from tests.helpers.scored_models import save_scored_family
+
+
+class _Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +125,40 @@ def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path) -> 
     assert out.read_text().startswith("# Tuned by ACE workbench: scaling")
     assert load_recipe(out).parameters == told["best"]
     assert load_recipe(out).tasks == load_recipe(recipe).tasks
+
+
+@pytest.mark.parametrize("command", ["tune", "compare", "report"])
+def test_the_disk_that_is_written_to_is_the_one_that_counts(
+    command: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merges that are only looked at are put into the temporary folder, not into the cache."""
+    temporary, full = tmp_path / "temporary", list[Path]()
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    def usage(path: Path) -> _Usage:
+        place = Path(path).resolve()
+        return _Usage(10**12, 0, 0 if any(place.is_relative_to(f) for f in full) else 10**12)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+    def done() -> None:
+        loaded = load_recipe(recipe)
+        if command == "tune":
+            ace_gui.tune(recipe, {"scaling": (0.3, 0.5)}, merges=2, limit=8, device="cpu")
+        elif command == "compare":
+            *_, row = compare_all([loaded], "cpu")
+            if row.error:
+                raise ResourceError(row.error)
+        else:
+            list(report_to_file(loaded, tmp_path / "report.html", Options(device="cpu"),
+                                inputs=(), overwrite=True))  # fmt: skip
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    assert merges_folder().is_relative_to(tmp_path / "cache")
+    full[:] = [tmp_path / "cache"]
+    done()
+    full[:] = [temporary]
+    with pytest.raises(WorkbenchError, match=r"0 B free.*temporary"):
+        done()
