@@ -34,7 +34,7 @@ from ace_gui.engine.modules.manifest import (
     ModulesManifest,
     write_manifest,
 )
-from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
+from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, NAMES
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.routing.train import trained_tensors
@@ -141,6 +141,7 @@ def _planned(
             metadata={
                 LAYOUT: json.dumps(layout, ensure_ascii=False),
                 EXPERTS: json.dumps(owners, ensure_ascii=False),
+                NAMES: json.dumps(names, ensure_ascii=False),
             },
         )
         for shard in plan_shards(outputs, ONE_FILE, stem=STEM)

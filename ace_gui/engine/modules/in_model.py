@@ -9,11 +9,17 @@ from typing import Any
 from torch import Tensor
 
 from ace_gui.engine.modules.head_inputs import put_correction
-from ace_gui.engine.modules.manifest import has_modules, read_manifest
+from ace_gui.engine.modules.manifest import has_modules
 from ace_gui.engine.modules.mlp_blocks import put_blocks
 from ace_gui.engine.modules.one_by_one import one_by_one
 from ace_gui.engine.modules.smile_layers import put_smile
-from ace_gui.engine.modules.task_tensors import TaskTensors, base_of, open_modules, open_task
+from ace_gui.engine.modules.task_tensors import (
+    TaskTensors,
+    base_of,
+    open_modules,
+    open_task,
+    read_described,
+)
 from ace_gui.engine.modules.whole_model import put_whole
 from ace_gui.methods.shared.expert_modules import ModuleKind
 
@@ -70,7 +76,7 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     """
     if not has_modules(folder):
         return None
-    manifest = read_manifest(folder)
+    manifest, _ = read_described(folder)
     known = expert if expert in manifest.experts else None
     if base is None and manifest.base is not None:
         base = base_of(folder)

@@ -40,11 +40,14 @@ Rows = Mapping[str, Mapping[str, MatrixPart]]
 
 _LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
 _EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
+_NAMES: Final = TypeAdapter(tuple[str, ...] | None)
 LAYOUT: Final = "layout"
 """Name of the metadata: JSON, by row the part of the stored tensor that it is."""
 
 EXPERTS: Final = "experts"
 """Name of the metadata: JSON, by row the experts who have something there."""
+NAMES: Final = "names"
+"""Name of the metadata: JSON, every expert in order. Files of earlier versions lack it."""
 
 TRAINED: Final = "/trained/"
 """Begins the names of tensors that were trained, which stand beside no tensor of the model."""
@@ -69,14 +72,16 @@ def block_of(tensor: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the file says of itself. ``parts``: by row; ``experts``: by row, whose it has there."""
+    """What the file says of itself. ``parts``: by row; ``experts``: by row, whose it has there;
+    ``all``: every expert, in order, None where it does not say."""
 
     parts: Mapping[str, MatrixPart]
     experts: Mapping[str, Sequence[str]]
+    all: tuple[str, ...] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every expert, in order."""
+        """Every expert that has something, in order."""
         return tuple(dict.fromkeys(name for names in self.experts.values() for name in names))
 
 
@@ -86,13 +91,14 @@ def read_layout(folder: Path) -> Layout:
     try:
         parts = _LAYOUT.validate_json(metadata[LAYOUT], strict=True)
         experts = _EXPERTS.validate_json(metadata[EXPERTS], strict=True)
+        names = _NAMES.validate_json(metadata.get(NAMES, "null"), strict=True)
     except (KeyError, ValueError, ValidationError, RecursionError) as error:
         failure = _damaged(folder, "does not say what it belongs to")
         failure.details = str(error)
         raise failure from None
     if parts.keys() != experts.keys():
         raise _damaged(folder, "does not say whose its tensors are")
-    return Layout(parts=parts, experts=experts)
+    return Layout(parts=parts, experts=experts, all=names)
 
 
 def checked_rows(

@@ -119,11 +119,23 @@ def _trained_names(manifest: ModulesManifest, layout: Layout) -> list[str]:
     return []
 
 
+def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
+    """What the modules of a merged folder say of themselves, and of the same experts.
+
+    Raises CheckpointError.
+    """
+    manifest, layout = read_manifest(folder), read_layout(folder)
+    known = manifest.experts if layout.all is None else layout.all
+    if known != manifest.experts or not set(layout.names) <= set(known):
+        raise refusal(
+            folder, f"{MODULES} belongs to other experts than modules.json names; merge again."
+        )
+    return manifest, layout
+
+
 def open_modules(folder: Path) -> StoredModules:
     """The modules of a merged folder, checked. Raises CheckpointError."""
-    manifest, layout = read_manifest(folder), read_layout(folder)
-    if not set(layout.names) <= set(manifest.experts):
-        raise refusal(folder, f"{MODULES} belongs to other experts than are told; merge again.")
+    manifest, layout = read_described(folder)
     found = StoredModules(
         folder=folder,
         manifest=manifest,
@@ -204,7 +216,13 @@ class TaskTensors:
         stored = self.modules
         own = stored.difference(self.expert, row, elements, reader)
         if stored.manifest.kind is ModuleKind.BLOCKS:  # theirs are differences to the base
-            shares = stored.read(f"{TRAINED}shared", reader).tolist()
+            shares = stored.read(f"{TRAINED}shared", reader).reshape(-1).tolist()
+            if len(shares) != len(stored.manifest.experts):
+                raise refusal(
+                    stored.folder,
+                    f"{MODULES} has {len(shares)} shares for {len(stored.manifest.experts)} "
+                    "experts; merge again.",
+                )
             for expert, share in zip(stored.manifest.experts, shares, strict=True):
                 if expert in stored.layout.experts[row]:
                     own = own - share * stored.difference(expert, row, elements, reader)

@@ -223,6 +223,31 @@ def test_what_modules_json_says(folder: Path, how: str) -> None:
         ace_gui.load_model(folder, task="task0")
 
 
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("how", ["one more", "one less", "first less", "renamed", "other order"])
+def test_experts_of_modules_json_are_those_of_the_modules(
+    folder: Path, how: str, kept: bool
+) -> None:
+    """``kept``: with the names in the modules' own metadata, which are not in older files."""
+    names = json.loads((folder / MANIFEST).read_text())["experts"]
+    if not kept:
+        change(folder, lambda *_: None)
+    said = {
+        "one more": [*names, "more"],
+        "one less": names[:-1],
+        "first less": names[1:],
+        "renamed": [*names[:-1], "another"],
+        "other order": names[::-1],
+    }[how]
+    say(folder, experts=said)
+    if kept or how in {"one less", "first less", "renamed"}:
+        assert "other experts" in complaint(folder)
+        with pytest.raises(CheckpointError, match="other experts"):
+            ace_gui.load_model(folder, task="task0")
+    else:
+        assert dict(reconstruct(folder, "task0"))
+
+
 SETTINGS: dict[str, dict[str, object]] = {
     "unknown method": {"kind": "smile", "method": "other"},
     "method without a gate": {"kind": "smile", "method": "linear", "settings": {}},
