@@ -51,6 +51,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
+from ace_gui.formatting import place
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.versions import library_versions
@@ -204,8 +205,10 @@ class MergeStore:
         """Go on with an unfinished store, or create it where there is none.
 
         What was read of the inputs is read again, as sizes and times do not tell every change.
-        Raises ResumeError where the store belongs to other inputs, recipe, versions or device.
+        Raises ResumeError where the store belongs to other inputs, recipe, versions or device, or
+        has a link in it.
         """
+        _refuse_links(folder)
         if not (folder / MANIFEST).exists():
             return cls.create(folder, manifest, witness)
         begun = _read_manifest(folder)
@@ -324,6 +327,18 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
         for name, dtype in manifest.dtypes.items()
     ]
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems)
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise ResumeError where a store has a link, which it never makes: what is written into the
+    store would be written elsewhere."""
+    for item in (folder, *folder.rglob("*")):
+        if item.is_symlink():
+            raise ResumeError(
+                f"{place(item)}: The unfinished merge has a link here, which is not followed. "
+                "Merge again without resuming.",
+                path=item,
+            )
 
 
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:

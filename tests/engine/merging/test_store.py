@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,32 @@ def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
     assert started.done == 7
     drain(events)
     assert bits(store / MODEL) == bits(whole / MODEL)
+
+
+def test_resuming_follows_no_link(prepared: Prepared, tmp_path: Path) -> None:
+    """In the place of every file and folder of a store, the store itself, and beside them."""
+    whole = tmp_path / "begun"
+    stop_after(merge(prepared, whole), 9)
+    inside = [path.relative_to(whole) for path in whole.rglob("*")]
+    assert {Path(JOURNAL), Path(MODEL), Path(MODEL, "model.safetensors")} <= set(inside)
+    for number, name in enumerate([*inside, Path(), Path("training"), Path(MODEL, "config.json")]):
+        store, elsewhere = tmp_path / f"store-{number}", tmp_path / f"elsewhere-{number}"
+        shutil.copytree(whole, store)
+        if (store / name).exists():
+            (store / name).rename(elsewhere)
+        else:
+            elsewhere.mkdir()
+        (store / name).symlink_to(elsewhere)
+        before = bits_of_all(elsewhere)
+        with pytest.raises(ResumeError, match="link") as caught:
+            drain(merge(prepared, store, resume=True))
+        assert caught.value.path == store / name
+        assert bits_of_all(elsewhere) == before
+
+
+def bits_of_all(place: Path) -> dict[Path, bytes]:
+    files = [place, *place.rglob("*")]
+    return {path: path.read_bytes() for path in files if path.is_file()}
 
 
 def test_resuming_another_merge_is_refused_by_name(prepared: Prepared, tmp_path: Path) -> None:
