@@ -2,7 +2,7 @@
 
 A description depends on nothing but the config, the tensors' shapes, transformers and this package,
 so that a digest of these names its file. The files are JSON, checked when read; one that cannot be
-read, or does not fit, is made again.
+read, does not match its checksum, or does not fit, is made again.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
-
-from pydantic import ValidationError
 
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape
@@ -30,6 +29,7 @@ LARGEST_NUMBER: Final = 64
 
 Describe = Callable[[Mapping[str, object] | None, Mapping[str, Shape]], Steps[Architecture]]
 
+_log = logging.getLogger(__name__)
 _by_names: dict[str, Architecture] = {}
 
 
@@ -77,9 +77,17 @@ def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | Non
 
 
 def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists fails where it may not look
+        return None
     try:
-        found = ARCHITECTURE.validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        if not path.is_file():
+            raise OSError("not a regular file")
+        digest, _, content = path.read_bytes().partition(b"\n")
+        if digest != _digest(path, content):
+            raise ValueError("does not match its checksum")
+        found = ARCHITECTURE.validate_json(content)
+    except (OSError, ValueError) as error:
+        _log.warning("%s cannot be used and is made anew: %s.", path, error)
         return None
     return found if found.traits.keys() == shapes.keys() else None
 
@@ -87,9 +95,19 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
 def _write(path: Path, architecture: Architecture) -> None:
     """In one step, so that another process never reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    content = ARCHITECTURE.dump_json(architecture)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(ARCHITECTURE.dump_json(architecture))
-    os.replace(file.name, path)  # noqa: PTH105
+        file.write(_digest(path, content) + b"\n" + content)
+    try:
+        os.replace(file.name, path)  # noqa: PTH105
+    except OSError:  # a folder in its place
+        Path(file.name).unlink()
+        raise
     kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
     for old in kept[:-LARGEST_NUMBER]:
         old.unlink(missing_ok=True)
+
+
+def _digest(path: Path, content: bytes) -> bytes:
+    """Of a description and its name, so that no other one is taken for it."""
+    return hashlib.sha256(path.name.encode() + content).hexdigest().encode()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ace_gui.checkpoints.input_files import open_regular, refusal
+from ace_gui.engine.kept_files import is_there, say_anew
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -23,15 +26,17 @@ ROUND: Final = 50
 """Entries written between two looks at the size of the folder."""
 
 _log = logging.getLogger(__name__)
-_UNREADABLE: Final = (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile)
+_DIGEST: Final = "sha256"
+_UNFINISHED: Final = ".new"
 
 
 class ArrayCache:
     """Entries in one folder, each an ``.npz`` of named arrays.
 
     An entry is named by everything that its content depends on, so none is ever out of date; those
-    not used for longest are removed where there are too many. One that cannot be read counts as
-    absent. A folder that cannot be written costs time, not results, and is mentioned in the log.
+    not used for longest are removed where there are too many. One that is not as it was written
+    counts as absent. A folder that cannot be written costs time, not results, and is mentioned in
+    the log.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -40,17 +45,24 @@ class ArrayCache:
         self._written = 0
 
     def get(self, key: str) -> Arrays | None:
-        """The arrays of an entry, None where there is none that can be read."""
+        """The arrays of an entry, None where there is none, or not the one that was put there."""
         path = self._path(key)
+        if not is_there(path):
+            return None
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
+            with (
+                open_regular(path) as (descriptor, _),
+                open(descriptor, "rb", closefd=False) as file,
+                np.load(file, allow_pickle=False) as entry,
+            ):
                 arrays = {name: entry[name] for name in entry.files}
+            if text_of(arrays.pop(_DIGEST)) != _digest(key, arrays):
+                raise refusal(path, "Does not match its checksum.")
+        except Exception as error:  # numpy's and zipfile's are of many kinds
+            say_anew(path, error)
+            return None
+        with contextlib.suppress(OSError):
             os.utime(path)  # used now
-        except FileNotFoundError:
-            return None
-        except _UNREADABLE as error:
-            _log.info("%s cannot be read and is computed again: %s", path, error)
-            return None
         return arrays
 
     def put(self, key: str, arrays: Arrays) -> None:
@@ -58,9 +70,12 @@ class ArrayCache:
         path, written = self._path(key), None
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+            with tempfile.NamedTemporaryFile(
+                dir=self._folder, suffix=_UNFINISHED, delete=False
+            ) as file:
                 written = Path(file.name)
-                np.savez(file, allow_pickle=False, **arrays)
+                digest = {_DIGEST: text_array(_digest(key, arrays))}
+                np.savez(file, allow_pickle=False, **arrays, **digest)
             written.replace(path)
             if self._written % ROUND == 0:
                 self._remove_oldest()
@@ -75,7 +90,8 @@ class ArrayCache:
         return self._folder / f"{key}.npz"
 
     def _remove_oldest(self) -> None:
-        entries = [(item, item.stat()) for item in self._folder.iterdir()]
+        ours = [*self._folder.glob("*.npz"), *self._folder.glob(f"tmp*{_UNFINISHED}")]
+        entries = [(item, item.stat()) for item in ours if item.is_file()]
         excess = sum(status.st_size for _, status in entries) - self._limit
         for item, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
             if excess <= 0:
@@ -92,3 +108,13 @@ def text_array(text: str) -> NDArray[np.uint8]:
 def text_of(array: NDArray[np.uint8]) -> str:
     """The text of an array that ``text_array`` made."""
     return array.tobytes().decode()
+
+
+def _digest(key: str, arrays: Arrays) -> str:
+    """SHA-256 of an entry: its name, and the names, formats, shapes and values of its arrays."""
+    found = hashlib.sha256(key.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()

@@ -10,6 +10,7 @@ from ace_gui.architecture.describe import describe
 from ace_gui.architecture.remembered import LARGEST_NUMBER
 from ace_gui.architecture.traits import Architecture
 from ace_gui.steps import Steps, result_of
+from tests.helpers.damage import ANY_FILE
 
 CONFIG = {
     "architectures": ["GPT2LMHeadModel"],
@@ -77,13 +78,38 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, calls: list[object], damag
     file.write_bytes(damaged)
     assert remembered(CONFIG, SHAPES, tmp_path) == expected
     assert len(calls) == 2
-    json.loads(file.read_bytes())
+    assert remembered(CONFIG, SHAPES, tmp_path) == expected
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("damage", ANY_FILE)
+def test_no_damage_changes_a_description(
+    damage: str, tmp_path: Path, calls: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = remembered(CONFIG, SHAPES, tmp_path)
+    (file,) = tmp_path.iterdir()
+    ANY_FILE[damage](file)
+    there = file.exists()
+    assert remembered(CONFIG, SHAPES, tmp_path) == expected
+    assert len(calls) == 2
+    assert ("made anew" in caplog.text) == there
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_another_role_in_a_valid_file_is_not_believed(tmp_path: Path, calls: list[object]) -> None:
+    expected = remembered(CONFIG, SHAPES, tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = file.read_text()
+    assert '"norm"' in content
+    file.write_text(content.replace('"norm"', '"value"'))
+    assert remembered(CONFIG, SHAPES, tmp_path) == expected
+    assert len(calls) == 2
 
 
 def test_a_file_of_other_tensors_is_made_again(tmp_path: Path, calls: list[object]) -> None:
     expected = remembered(CONFIG, SHAPES, tmp_path)
     (file,) = tmp_path.iterdir()
-    content = json.loads(file.read_bytes())
+    content = json.loads(file.read_bytes().partition(b"\n")[2])
     content["traits"]["another"] = content["traits"].pop("something.else")
     file.write_text(json.dumps(content))
     assert remembered(CONFIG, SHAPES, tmp_path) == expected

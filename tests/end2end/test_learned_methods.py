@@ -21,6 +21,7 @@ from ace_gui.paths import statistics_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import bert_family, gpt2_family, mixture_family
 from tests.helpers.command import ace_gui as run
+from tests.helpers.damage import ANY_FILE, TENSORS
 
 LEARNING = [name for name, method in METHODS.items() if method.learning is not None]
 every = pytest.mark.parametrize("method", LEARNING)
@@ -138,6 +139,32 @@ def test_what_was_stopped_goes_on_to_the_same_bits(
     assert list(statistics_folder().glob("*/checkpoint.safetensors"))
     assert next(learning(file, "resumed")).done == 4
     assert same(whole, merged(file, "again"))
+
+
+@pytest.mark.parametrize("method", ["adamerging", "adarank"])
+def test_damage_to_what_was_learned_changes_no_weight(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint, the factors of experts, and then what was learned in the end."""
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._TOLD", 0.0)
+    file = rewritten(bert_family(tmp_path), method, steps=4, batch=3)
+    whole = merged(file, "whole")
+    for number, kind in enumerate(["bit in the middle", "other values"]):
+        for part in statistics_folder().glob("*/part-*"):
+            (ANY_FILE | TENSORS)[kind](part)
+        caplog.clear()
+        assert same(whole, merged(file, f"again-{number}"))
+        assert "computed anew" in caplog.text
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{number}"))
+        for event in learning(file, f"stopped-{number}"):
+            if event.done == 2:
+                break
+        for kept in statistics_folder().glob("*/checkpoint.safetensors"):
+            (ANY_FILE | TENSORS)[kind](kept)
+        for kept in statistics_folder().glob("*/factors/*.safetensors"):
+            (ANY_FILE | TENSORS)[kind](kept)
+        assert same(whole, merged(file, f"resumed-{number}"))
 
 
 def test_a_few_labels_are_asked_for_where_they_are_missing(tmp_path: Path) -> None:

@@ -11,28 +11,37 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import torch
-from pydantic import TypeAdapter, ValidationError
-from safetensors import safe_open
-from safetensors.torch import save_file
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.adapting.training import Loop, State
+from ace_gui.engine.calibrating.statistics_folder import FACTORS
 from ace_gui.engine.contract.events import LearningProgress
+from ace_gui.engine.kept_files import (
+    KeptTensors,
+    is_there,
+    keep_json,
+    keep_tensors,
+    open_json,
+    open_tensors,
+    say_anew,
+)
+from ace_gui.errors import CheckpointError, OutputError, ResourceError
 from ace_gui.methods.shared.learning import Values
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "curves.json"
-FACTORS: Final = "factors"
-_ABOUT: Final = "about"
 
 _SECONDS: Final = 20.0
 """Between two checkpoints."""
@@ -53,13 +62,14 @@ class Curves:
 @dataclass(frozen=True, kw_only=True)
 class _About:
     stage: int
-    step: int
+    step: Annotated[int, Field(ge=0)]
     losses: dict[str, list[float]]
     spreads: dict[str, list[float]]
     figures: list[list[float]]
     nearest: tuple[float, int]
 
 
+_log = logging.getLogger(__name__)
 _CURVES: Final = TypeAdapter(Curves)
 _SAVED: Final = TypeAdapter(_About)
 
@@ -70,7 +80,7 @@ def trained(
     """Run a loop to its end, from where it was stopped before; its values are moved in place.
 
     ``stage``: which of several in the folder. ``experts``: whose the figures are, and ``curve``
-    what they are. Raises what the objective raises, and OSError.
+    what they are. Raises what the objective raises.
     """
     loop.go_on_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state
@@ -95,11 +105,21 @@ def trained(
             yield news()
             first, told = state.step, now
         if now - saved > _SECONDS:
-            folder.mkdir(exist_ok=True)
-            save_checkpoint(folder, stage, state, loop.moments())
-            saved = now
+            saved = now if _checkpointed(folder, stage, loop) else math.inf
     if first < state.step:
         yield news()
+
+
+def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
+    """Keep where the loop is; where that cannot be written, say so and learn on."""
+    try:
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+        save_checkpoint(folder, stage, loop.state, loop.moments())
+    except (OutputError, ResourceError) as error:
+        _log.warning("What is learned cannot be resumed if it is stopped: %s", error)
+        return False
+    return True
 
 
 def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str, Tensor]) -> None:
@@ -115,31 +135,29 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
     tensors = {f"value\0{name}": value for name, value in state.values.items()}
     tensors |= {f"best\0{name}": value for name, value in state.best.items()}
     tensors |= {f"moment\0{name}": value for name, value in moments.items()}
-    _save(folder / CHECKPOINT, tensors, {_ABOUT: json.dumps(asdict(about))})
+    keep_tensors(folder / CHECKPOINT, tensors, json.dumps(asdict(about)))
 
 
 def load_checkpoint(folder: Path, stage: int, state: State) -> State:
-    """Where the loop was in a stage; ``state``, its beginning, where nothing of it is kept."""
+    """Where the loop was in a stage; ``state``, its beginning, where nothing of it is kept.
+
+    What is damaged or does not belong to the loop is not used, which is said.
+    """
     path = folder / CHECKPOINT
-    if not path.is_file():
+    if not is_there(path):
         return state
     try:
-        with safe_open(path, "pt") as file:
-            about = _SAVED.validate_json((file.metadata() or {})[_ABOUT])
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, ValueError, KeyError):
-        return state
-    values, best, moments = (
-        {name.removeprefix(f"{what}\0"): t for name, t in found.items() if name[0] == what[0]}
-        for what in ("value", "best", "moment")
-    )
-    leaves = state.values
-    if about.stage != stage or {n: v.shape for n, v in values.items()} != {
-        n: v.shape for n, v in leaves.items()
-    }:
+        kept = open_tensors(path)
+        about = _SAVED.validate_json(kept.about)
+        if about.stage != stage:
+            return state
+        values, best, moments = (_of(kept, what) for what in ("value", "best", "moment"))
+        _require_fitting(path, about, state, values, best, moments)
+    except (CheckpointError, ValidationError) as error:
+        say_anew(path, error)
         return state
     with torch.no_grad():
-        for name, leaf in leaves.items():
+        for name, leaf in state.values.items():
             leaf.copy_(values[name])
     return replace(
         state,
@@ -153,20 +171,53 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
     )
 
 
+def _of(kept: KeptTensors, what: str) -> dict[str, Tensor]:
+    start = f"{what}\0"
+    names = [name for name in kept.checkpoint.tensors if name.startswith(start)]
+    return {name.removeprefix(start): kept.read(name) for name in names}
+
+
+def _require_fitting(
+    path: Path,
+    about: _About,
+    state: State,
+    values: Mapping[str, Tensor],
+    best: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
+) -> None:
+    """Raise CheckpointError unless these are values, moments and figures of the loop."""
+    shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in state.values.items()}
+    kept = [{n: (t.shape, t.dtype) for n, t in each.items()} for each in (values, best)]
+    of_moments = [(name.split("\0"), tensor) for name, tensor in moments.items()]
+    fits = (
+        kept[0] == shapes
+        and kept[1] in (shapes, {})
+        and len(about.figures) == about.step
+        and 0 <= about.nearest[1] <= about.step
+        and all(len(own) <= about.step for own in (*about.losses.values(), *about.spreads.values()))
+        and all(
+            len(name) == 2 and name[0] in shapes and tensor.shape in ((), shapes[name[0]][0])
+            for name, tensor in of_moments
+        )
+    )
+    if not fits:
+        raise refusal(path, "Holds other values than those that are learned.")
+
+
 def save_curves(folder: Path, curves: Curves) -> None:
-    """Keep what was seen on the way."""
-    fresh = folder / f"{CURVES}.new"
-    with writing(folder):
-        fresh.write_bytes(_CURVES.dump_json(curves))
-        fresh.replace(folder / CURVES)
+    """Keep what was seen on the way. Raises OutputError and ResourceError."""
+    keep_json(folder / CURVES, _CURVES.dump_python(curves, mode="json"))
 
 
 def found_curves(folder: Path) -> Curves:
     """What was seen on the way; nothing where that cannot be read."""
-    try:
-        return _CURVES.validate_json((folder / CURVES).read_bytes())
-    except (OSError, ValidationError):
-        return Curves(losses={}, figures={})
+    path = folder / CURVES
+    if is_there(path):
+        try:
+            return _CURVES.validate_python(open_json(path))
+        except (CheckpointError, ValidationError) as error:
+            say_anew(path, error)
+    return Curves(losses={}, figures={})
 
 
 def factors_on_disk(
@@ -175,22 +226,24 @@ def factors_on_disk(
     """What the experts' parts of a tensor are made of, written once and read when asked for."""
     place = folder / FACTORS
     paths = [place / f"{name}-{t:04d}.safetensors" for t in range(experts)]
-    if not all(path.is_file() for path in paths):
+    if not all(map(_is_sound, paths)):
         place.mkdir(parents=True, exist_ok=True)
         for path, own in zip(paths, make(), strict=True):
-            _save(path, own, {})
+            keep_tensors(path, own)
 
     def read(t: int) -> Values:
-        checkpoint = open_checkpoint(paths[t])
-        reader = TensorReader(checkpoint)
-        return {own: reader.read(own) for own in checkpoint.tensors}
+        kept = open_tensors(paths[t])
+        return {own: kept.read(own) for own in kept.checkpoint.tensors}
 
     return read
 
 
-def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    fresh = path.with_suffix(".new")
-    with writing(path.parent):
-        own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(own, fresh, dict(metadata))
-        fresh.replace(path)
+def _is_sound(path: Path) -> bool:
+    if not is_there(path):
+        return False
+    try:
+        open_tensors(path)
+    except CheckpointError as error:
+        say_anew(path, error)
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
     CalibratedWith,
     Statistics,
     StatisticsWriter,
+    folder_to_write,
     found_statistics,
 )
 from ace_gui.engine.contract.events import PassProgress
@@ -84,28 +85,30 @@ def measure(
         statistics_folder() / _key(prepared, t, need, source, where)
         for t, source in enumerate(sources)
     ]
+    found = {t: known for t, folder in enumerate(folders) if (known := found_statistics(folder))}
+    left = {t: folder for t, folder in enumerate(folders) if t not in found}
     if workers is not None:
         names = [source.name for source in sources]
-        yield from _measured_by(workers, prepared, need, folders, names)
-    found = []
-    for t, source in enumerate(sources):
-        known = found_statistics(folders[t])
-        found.append(known or (yield from _kept(prepared, t, need, source, folders[t], where)))
-    prepared.measurements[need] = tuple(found)
+        found |= yield from _measured_by(workers, prepared, need, left, names)
+    else:
+        for t, folder in left.items():
+            place = folder_to_write(folder, prepared)
+            found[t] = yield from _kept(prepared, t, need, sources[t], place, where)
+    prepared.measurements[need] = tuple(found[t] for t in range(len(sources)))
 
 
 def _measured_by(
     workers: Elsewhere,
     prepared: Prepared,
     need: Need,
-    folders: Sequence[Path],
+    folders: Mapping[int, Path],
     names: Sequence[str],
-) -> Iterator[PassProgress | None]:
-    """Have others measure the experts of whom nothing is known. Raises as ``calibrated``, and
+) -> Generator[PassProgress | None, None, dict[int, Statistics]]:
+    """Have others measure the experts, each into its folder. Raises as ``calibrated``, and
     ClusterError."""
-    lacking = [t for t, folder in enumerate(folders) if found_statistics(folder) is None]
-    recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in lacking]
-    given = [(recipe, t, need, folders[t], workers.device) for t in lacking]
+    folders = {t: folder_to_write(folder, prepared) for t, folder in folders.items()}
+    recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in folders]
+    given = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
     done = 0
     for result in workers.ran(_measured_alone, given, about):
         if result is None:
@@ -113,14 +116,16 @@ def _measured_by(
             continue
         done += 1
         title = _TITLES[need].format(plain(about[result[0]]))
-        yield PassProgress(title=title, done=done, total=len(lacking))
-    for t in lacking:
-        if found_statistics(folders[t]) is None:
+        yield PassProgress(title=title, done=done, total=len(folders))
+    found = {t: known for t, folder in folders.items() if (known := found_statistics(folder))}
+    for t, folder in folders.items():
+        if t not in found:
             raise ClusterError(
-                f"{folders[t].parent}, where the workers keep what they measure, is not the same "
+                f"{folder.parent}, where the workers keep what they measure, is not the same "
                 "folder for them as here; give all machines one cache folder (XDG_CACHE_HOME).",
-                path=folders[t],
+                path=folder,
             )
+    return found
 
 
 def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: str) -> None:
@@ -139,7 +144,6 @@ def _kept(
     folder: Path,
     device: torch.device,
 ) -> Generator[PassProgress, None, Statistics]:
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with claimed(folder):
         return (yield from _measured(prepared, t, need, source, folder, device))
 

@@ -40,8 +40,8 @@ class Calibration:
                 repr(data.task),
                 data.kind,
                 sorted(data.columns.items()),
-                digest(example.row for example in data.examples),
-                [_stamp(path) for path in (*loading.files, *data.table.files)],
+                data.content(),
+                [_stamp(path) for path in loading.files],
                 sorted(loading.config.items()),
                 None if loading.own is None else sorted(loading.own.names.items()),
             )
@@ -88,6 +88,6 @@ def file_digest(paths: Sequence[Path]) -> str:
     return found.hexdigest()
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
+def _stamp(path: Path) -> tuple[str, int, int, int]:
     status = status_of(path)
-    return str(path), status.st_size, status.st_mtime_ns
+    return str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns

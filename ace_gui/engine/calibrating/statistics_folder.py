@@ -6,13 +6,18 @@
       part-00000.safetensors   some layers, as soon as they are measured; what it is in its metadata
       manifest.json            written last: model, inputs, counts, and where every tensor is
 
-A folder without its manifest is one in the making: what is there is not measured again.
+A folder without its manifest is one in the making: what is there is not measured again. Every file
+carries a checksum, and the manifest those of the parts: what does not match is measured anew.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,18 +25,26 @@ from typing import Any, Final
 
 import torch
 from pydantic import TypeAdapter, ValidationError
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.kept_files import (
+    is_there,
+    keep_json,
+    keep_tensors,
+    open_json,
+    open_tensors,
+    say_anew,
+)
 from ace_gui.errors import CheckpointError
 from ace_gui.methods.shared.measured import Need
 from ace_gui.versions import library_versions
 
 MANIFEST: Final = "manifest.json"
-_ABOUT: Final = "about"
+FACTORS: Final = "factors"
+"""The only folder in one of statistics: what experts' parts are made of while they are learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +76,7 @@ class StatisticsManifest:
 
     ``tensors``: the stored name of what belongs to a tensor of the base ("…[3]" to a matrix of a
     stack). ``rows``: by stored name, of how many inputs it is the mean. ``norm``, ``mean``: of all
-    numbers.
+    numbers. ``parts``: the checksum of each file of tensors. ``key``: the name of the folder.
     """
 
     need: Need
@@ -75,10 +88,13 @@ class StatisticsManifest:
     rows: Mapping[str, int]
     norm: float
     mean: float
-    schema: int = 1
+    parts: Mapping[str, str]
+    key: str
+    schema: int = 2
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
 
 
+_log = logging.getLogger(__name__)
 _MANIFEST: Final = TypeAdapter(StatisticsManifest)
 _SUMS: Final = TypeAdapter(PartSums)
 
@@ -87,18 +103,23 @@ class Statistics:
     """What was measured of one expert. Reads a tensor at a time; safe for several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises CheckpointError where it cannot be read."""
+        """Raises CheckpointError where any file is not as it was written."""
         path = folder / MANIFEST
         try:
-            self.manifest = _MANIFEST.validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            sentence = f"{path} cannot be read; remove the folder, so that it is measured again."
-            raise CheckpointError(sentence, path=path, details=str(error)) from error
+            self.manifest = _MANIFEST.validate_python(open_json(path))
+        except ValidationError as error:
+            raise refusal(path, "Is no manifest of statistics.") from error
+        if self.manifest.key != folder.name:
+            raise refusal(path, "Belongs to another folder.")
+        self.folder = folder
         self.key = folder.name
         self._readers: dict[str, TensorReader] = {}
-        for part in sorted(folder.glob("part-*.safetensors")):
-            checkpoint = open_checkpoint(part)
-            self._readers |= dict.fromkeys(checkpoint.tensors, TensorReader(checkpoint))
+        for name, digest in self.manifest.parts.items():
+            part = open_tensors(folder / Path(name).name)
+            if part.digest != digest:
+                raise refusal(folder / name, "Does not match its checksum.")
+            reader = TensorReader(part.checkpoint)
+            self._readers |= dict.fromkeys(part.checkpoint.tensors, reader)
 
     def stored(self, name: str) -> str | None:
         """The stored name of what belongs to a tensor of the base; None where nothing was seen."""
@@ -115,8 +136,40 @@ class Statistics:
 
 
 def found_statistics(folder: Path) -> Statistics | None:
-    """What is in a folder; None where it is not there, or not whole."""
-    return Statistics(folder) if (folder / MANIFEST).is_file() else None
+    """What is in a folder; None where it is not there, not whole, or not as it was written."""
+    if not is_there(folder / MANIFEST):
+        return None
+    try:
+        return Statistics(folder)
+    except CheckpointError as error:
+        say_anew(folder, error)
+        return None
+
+
+def folder_to_write(folder: Path, owner: object) -> Path:
+    """``folder`` where statistics can be written to it; else a temporary one, which lasts as long
+    as ``owner``. Raises OutputError where there is not even that."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place in (folder, folder.parent):  # its lock lies beside it
+            tempfile.TemporaryFile(dir=place).close()
+        if all(map(_can_be_replaced, folder.iterdir())):
+            return folder
+        reason = "a folder stands in the place of a file"
+    except OSError as error:
+        reason = str(error.strerror)
+    _log.warning("%s cannot be written (%s): what is computed is not kept.", folder, reason)
+    with writing(Path(tempfile.gettempdir())):
+        temporary = Path(tempfile.mkdtemp(prefix="ace-statistics-"))
+    weakref.finalize(owner, shutil.rmtree, temporary, ignore_errors=True)
+    return temporary / folder.name
+
+
+def _can_be_replaced(item: Path) -> bool:
+    if item.name != FACTORS:
+        return not item.is_dir() or item.is_symlink()
+    inside = not item.is_symlink() and item.is_dir()
+    return inside and not any(each.is_dir() for each in item.iterdir())
 
 
 class StatisticsWriter:
@@ -125,22 +178,24 @@ class StatisticsWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sums: list[PartSums] = []
+        self._parts: dict[str, str] = {}
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
     def has(self, number: int, names: Sequence[str]) -> bool:
         """Whether a part of these tensors is there, which is then counted in."""
         path = self._path(number)
-        if not path.is_file():
+        if not is_there(path):
             return False
         try:
-            with safe_open(path, "pt") as file:
-                sums = _SUMS.validate_json((file.metadata() or {})[_ABOUT])
-        except (OSError, ValueError, KeyError):
+            part = open_tensors(path)
+            sums = _SUMS.validate_json(part.about)
+        except (CheckpointError, ValidationError) as error:
+            say_anew(path, error)
             return False
         if set(sums.rows) != set(names):
             return False
-        self._sums.append(sums)
+        self._add(path, part.digest, sums)
         return True
 
     def write(self, number: int, tensors: Mapping[str, Tensor], rows: Mapping[str, int]) -> None:
@@ -155,12 +210,7 @@ class StatisticsWriter:
             count=sum(each.numel() for each in counted),
         )
         path = self._path(number)
-        fresh = path.with_suffix(".new")
-        with writing(self._folder):
-            about = {_ABOUT: json.dumps(asdict(sums))}
-            save_file({n: t.cpu().contiguous() for n, t in tensors.items()}, fresh, about)
-            fresh.replace(path)
-        self._sums.append(sums)
+        self._add(path, keep_tensors(path, tensors, json.dumps(asdict(sums))), sums)
 
     def finish(self, **told: Any) -> Statistics:
         """Write the manifest; ``told``: what the writer does not know of it."""
@@ -171,12 +221,15 @@ class StatisticsWriter:
             rows=rows,
             norm=math.sqrt(math.fsum(sums.squares for sums in self._sums)),
             mean=math.fsum(sums.total for sums in self._sums) / max(count, 1),
+            parts=self._parts,
+            key=self._folder.name,
         )
-        fresh = self._folder / f"{MANIFEST}.new"
-        with writing(self._folder):
-            fresh.write_bytes(_MANIFEST.dump_json(manifest, indent=1))
-            fresh.replace(self._folder / MANIFEST)
+        keep_json(self._folder / MANIFEST, _MANIFEST.dump_python(manifest, mode="json"))
         return Statistics(self._folder)
+
+    def _add(self, path: Path, digest: str, sums: PartSums) -> None:
+        self._parts[path.name] = digest
+        self._sums.append(sums)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"part-{number:05d}.safetensors"

@@ -13,7 +13,6 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.how_read import how_read
 from ace_gui.engine.merging.units import Look, Looked, SharedOutput, Unit, UnitMerged
 from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.paths import statistics_folder
 
 LOOKED: Final = 1 << 24
 """Entries of the tensors of which a worker says at a time what it finds in them."""
@@ -62,7 +61,7 @@ class RayWorkers:
                 recipe=prepared.plan.recipe.absolute(),
                 headers=how_read(prepared),
                 measured={
-                    need: [statistics_folder() / each.key for each in own]
+                    need: [each.folder for each in own]
                     for need, own in prepared.measurements.items()
                 },
             ),

@@ -338,28 +338,21 @@ def _key(trial: Trial, device: torch.device) -> str:
         data.kind,
         data.metric,
         sorted(data.columns.items()),
-        _digest(example.row for example in data.examples),
+        data.content(),
         sorted(loading.config.items()),
         own,
         None if loading.modules is None else loading.modules.expert,
-        [_stamp(path) for path in (*loading.files, *data.table.files)],
+        [_stamp(path) for path in loading.files],
         device.type,
         code_digest("engine", "architecture", "checkpoints"),
         *library_versions().values(),
     )
-    return _digest([json.dumps(terms, default=str)])
+    return hashlib.sha256(json.dumps(terms, default=str).encode()).hexdigest()
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
     status = status_of(path)
     return str(path), status.st_size, status.st_mtime_ns
-
-
-def _digest(texts: Any) -> str:
-    found = hashlib.sha256()
-    for text in texts:
-        found.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return found.hexdigest()
 
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:

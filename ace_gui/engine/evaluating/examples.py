@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,19 @@ class TaskData:
     def label_names(self) -> Sequence[str]:
         """What the numbers in the column of labels are called, where that is known."""
         return self.table.names.get(self.columns.get(LABEL, ("",))[0], ())
+
+    def content(self) -> str:
+        """SHA-256 of the examples themselves, pictures included: a file's time may not show that
+        it was changed. Raises TaskError where a picture cannot be read any more."""
+        digest = hashlib.sha256(repr(tuple(self.label_names)).encode("utf-8", "surrogatepass"))
+        for example in self.examples:
+            given = {
+                role: value.digest() if isinstance(value, Picture) else value
+                for role, value in example.given.items()
+            }
+            told = repr((example.row, given, example.label))
+            digest.update(told.encode("utf-8", "surrogatepass") + b"\0")
+        return digest.hexdigest()
 
 
 def read_task(

@@ -88,6 +88,7 @@ def merge(
         on_gpu = memory_of(where) if where.type == "cuda" else None
         require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
+    prepared.measurements.clear()  # of data that may have changed since
     yield from calibrated(prepared, where, workers)
     told: tuple[str, ...] = ()
     for event in learned(prepared, where):

@@ -1,13 +1,20 @@
 """The loop that trains: where it stops, what it keeps, how it goes on."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from ace_gui.engine.adapting.learned_folder import load_checkpoint, save_checkpoint
+from ace_gui.engine.adapting.learned_folder import (
+    CHECKPOINT,
+    load_checkpoint,
+    save_checkpoint,
+    trained,
+)
 from ace_gui.engine.adapting.training import WINDOW, Loop, Seen, State, collapse
+from tests.helpers.damage import ANY_FILE, TENSORS
 
 
 def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, torch.Tensor]:
@@ -71,6 +78,69 @@ def test_what_is_kept_outlives_a_stop(tmp_path: Path) -> None:
     assert torch.equal(value, kept)
     assert again.state.losses == whole.state.losses
     assert again.state.taken == whole.state.taken
+
+
+def saved_climb(folder: Path) -> None:
+    loop, _ = climbing(500, 5.8)
+    steps = loop.steps()
+    for _ in range(70):
+        next(steps)
+    save_checkpoint(folder, 0, loop.state, loop.moments())
+
+
+@pytest.mark.parametrize("damage", [*ANY_FILE, *TENSORS])
+def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
+    saved_climb(tmp_path)
+    (ANY_FILE | TENSORS)[damage](tmp_path / CHECKPOINT)
+    loop, value = climbing(500, 5.8)
+    assert load_checkpoint(tmp_path, 0, loop.state) is loop.state
+    assert float(value) == 10.0
+    assert ("computed anew" in caplog.text) == (tmp_path / CHECKPOINT).exists()
+    for _ in trained(loop, tmp_path, 0, title="", experts=["one"], curve=""):
+        pass
+    whole, kept = climbing(500, 5.8)
+    for _ in whole.steps():
+        pass
+    assert torch.equal(value, kept)
+    assert ("cannot be resumed" in caplog.text) == (damage == "folder")
+
+
+ODD: dict[str, Callable[[State], object]] = {
+    "negative step": lambda state: setattr(state, "step", -70),
+    "step beyond its figures": lambda state: setattr(state, "step", 71),
+    "losses beyond its step": lambda state: state.losses["task"].append(0.0),
+    "nearest before the beginning": lambda state: setattr(state, "nearest", (0.1, -1)),
+    "nearest beyond the end": lambda state: setattr(state, "nearest", (0.1, 71)),
+    "other shape": lambda state: setattr(state, "values", {"value": torch.zeros(2)}),
+    "other format": lambda state: setattr(state, "values", {"value": torch.zeros(1).half()}),
+    "other name": lambda state: setattr(state, "values", {"other": torch.zeros(1)}),
+    "nothing": lambda state: setattr(state, "values", {}),
+    "best of another shape": lambda state: setattr(state, "best", {"value": torch.zeros(3)}),
+    "moments of another shape": lambda state: setattr(
+        state, "moments", {"value\0exp_avg": torch.zeros(3)}
+    ),
+    "moments of nobody": lambda state: setattr(state, "moments", {"other\0step": torch.zeros(1)}),
+    "moments without a name": lambda state: setattr(state, "moments", {"value": torch.zeros(1)}),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_checkpoint_that_does_not_fit_is_not_used(
+    odd: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop, _ = climbing(500, 5.8)
+    steps = loop.steps()
+    for _ in range(70):
+        next(steps)
+    ODD[odd](loop.state)
+    save_checkpoint(tmp_path, 0, loop.state, loop.state.moments)
+    again, value = climbing(500, 5.8)
+    assert load_checkpoint(tmp_path, 0, again.state) is again.state
+    assert float(value) == 10.0
+    assert "computed anew" in caplog.text
 
 
 def test_a_collapse_after_what_is_kept_is_no_matter() -> None:

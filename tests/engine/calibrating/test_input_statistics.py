@@ -1,6 +1,9 @@
 """The measured Gram matrices against hooks of their own; groups, resuming, what is refused."""
 
 import json
+import os
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import yaml
 from ace_gui.engine.calibrating import grams
 from ace_gui.engine.calibrating.calibrate import measure
 from ace_gui.engine.calibrating.grams import CENTRE
-from ace_gui.engine.calibrating.statistics_folder import MANIFEST
+from ace_gui.engine.calibrating.statistics_folder import MANIFEST, found_statistics
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.measured import Need
@@ -27,6 +30,7 @@ from tests.helpers.calibrated_models import (
     mixture_family,
     one_by_one,
 )
+from tests.helpers.damage import ANY_FILE, TENSORS, flip, restored
 
 FAMILIES = {
     "bert": (bert_family, transformers.BertForSequenceClassification, ("two", "three")),
@@ -167,6 +171,93 @@ def test_the_manifest_says_what_was_measured_with_what(own_cache: Path) -> None:
     assert other[0].key != found[0].key
     assert other[1].key == found[1].key
     assert other[0].manifest.inputs[0].digest != data["digest"]
+
+
+def numbers(statistics: Any) -> dict[str, bytes]:
+    names = statistics.manifest.rows
+    return {own: statistics.read(own).numpy().tobytes() for own in names}
+
+
+def test_nothing_damaged_is_used(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every kind of damage to every file, and what is then measured is the same as before."""
+    file = bert_family(own_cache)
+    _, whole = measured(file, Need.INPUTS)
+    folder, known = whole[0].folder, [numbers(each) for each in whole]
+    pristine = shutil.copytree(folder, own_cache / "pristine")
+    cases = [
+        *((entry.name, kind) for entry in pristine.iterdir() for kind in ANY_FILE),
+        *((entry.name, kind) for entry in pristine.glob("part-*") for kind in TENSORS),
+    ]
+    assert len(cases) >= 2 * len(ANY_FILE) + len(TENSORS)
+    for number, (name, kind) in enumerate(cases):
+        restored(pristine, folder)
+        (ANY_FILE | TENSORS)[kind](folder / name)
+        caplog.clear()
+        assert found_statistics(folder) is None, (name, kind)
+        there = os.path.lexists(folder / MANIFEST) and (folder / MANIFEST).exists()
+        assert ("computed anew" in caplog.text) == there
+        if number % 4 == 0 or kind == "folder":
+            _, again = measured(file, Need.INPUTS)
+            assert [numbers(each) for each in again] == known
+
+
+def test_another_experts_statistics_and_a_later_flip_are_found(own_cache: Path) -> None:
+    _, (one, other) = measured(bert_family(own_cache), Need.INPUTS)
+    part = next(one.folder.glob("part-*"))
+    before = part.stat()
+    time.sleep(0.02)  # a file system's clock has ticks
+    flip(part, -1)
+    os.utime(part, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found_statistics(one.folder) is None
+    shutil.rmtree(one.folder)
+    shutil.copytree(other.folder, one.folder)
+    assert found_statistics(one.folder) is None
+    assert found_statistics(other.folder) is not None
+
+
+@pytest.mark.parametrize("need", [Need.INPUTS, Need.GRADIENTS])
+def test_data_that_changed_with_their_size_and_time_kept_are_seen(
+    need: Need, own_cache: Path
+) -> None:
+    file = bert_family(own_cache)
+    _, before = measured(file, need)
+    first_numbers = numbers(before[0])
+    data = own_cache / "two-inputs.csv"
+    status = data.stat()
+    first, second, *others = data.read_text().splitlines()
+    words = second.split()
+    data.write_text("\n".join([first, " ".join(words[::-1]), *others]) + "\n")
+    os.utime(data, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert data.stat().st_size == status.st_size
+    _, after = measured(file, need)
+    assert after[0].key != before[0].key
+    assert after[1].key == before[1].key
+    assert numbers(after[0]) != first_numbers
+
+
+@pytest.mark.parametrize("cache", ["file", "link to nowhere"])
+def test_a_cache_that_cannot_be_written_costs_time_only(
+    cache: str,
+    own_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = bert_family(own_cache)
+    _, known = measured(file, Need.INPUTS)
+    place = own_cache / "occupied"
+    if cache == "file":
+        place.touch()
+    else:
+        place.symlink_to("/proc/nothing")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    prepared, found = measured(file, Need.INPUTS)
+    assert [numbers(each) for each in found] == [numbers(each) for each in known]
+    assert str(place) in caplog.text
+    assert "not kept" in caplog.text
+    folders = [each.folder for each in found]
+    assert all(folder.is_dir() for folder in folders)
+    del prepared, found
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_experts_without_inputs_are_named(own_cache: Path) -> None:

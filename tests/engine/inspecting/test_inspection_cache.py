@@ -14,6 +14,7 @@ from ace_gui.engine.array_cache import text_array, text_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
 from ace_gui.paths import inspections_folder
+from tests.helpers.damage import ANY_FILE
 
 ROW = PlanRow(
     name="layer.0",
@@ -64,6 +65,55 @@ def test_a_changed_byte_of_the_numbers_is_noticed(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     assert cache.get("key") is None
+
+
+@pytest.mark.parametrize("damage", ANY_FILE)
+def test_a_damaged_entry_is_computed_anew(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = InspectionCache(tmp_path)
+    cache.put("key", {"sigma": np.arange(50.0)})
+    ANY_FILE[damage](tmp_path / "key.npz")
+    found = cache.get("key")
+    if damage in {"last bit", "longer"}:  # behind the end of a zip: nothing of the entry
+        assert found is None or np.array_equal(found["sigma"], np.arange(50.0))
+    else:
+        assert found is None
+        assert ("computed anew" in caplog.text) == (tmp_path / "key.npz").exists()
+    cache.put("key", {"sigma": np.ones(2)})
+    assert (cache.get("key") is None) == (damage == "folder")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"other": np.ones(3)},
+        {"sigma": np.ones(3)},
+        {"sigma": np.ones(3), "sha256": np.ones(3)},
+        {"sigma": np.ones(3), "sha256": text_array("0" * 64)},
+    ],
+)
+def test_an_entry_of_another_form_is_computed_anew(
+    arrays: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "key.npz", **arrays)
+    assert InspectionCache(tmp_path).get("key") is None
+
+
+def test_another_entry_is_not_taken_for_it(tmp_path: Path) -> None:
+    cache = InspectionCache(tmp_path)
+    cache.put("one", {"sigma": np.ones(3)})
+    (tmp_path / "one.npz").rename(tmp_path / "other.npz")
+    assert cache.get("other") is None
+
+
+def test_nothing_of_someone_else_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    InspectionCache(tmp_path, limit_bytes=0).put("key", {"sigma": np.zeros(1000)})
+    assert {path.name for path in tmp_path.iterdir()} == {"folder.npz", "notes.txt"}
 
 
 def test_pickled_objects_are_not_read(tmp_path: Path) -> None:

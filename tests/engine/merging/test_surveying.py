@@ -1,6 +1,6 @@
 """Whole-model statistics through the engine: from files, in parts, resumed."""
 
-import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import PassProgress, TensorFinished
+from ace_gui.engine.kept_files import open_json
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.store import SURVEY
@@ -114,7 +115,7 @@ def stopped_after_one(recipe: Recipe, store: Path) -> None:
     events.close()
 
 
-@pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign"])
+@pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign", "other"])
 def test_resuming_merges_with_the_same_survey(
     damage: str, models: list[Path], tmp_path: Path
 ) -> None:
@@ -129,6 +130,12 @@ def test_resuming_merges_with_the_same_survey(
         kept.write_text(kept.read_text()[:30])
     elif damage == "foreign":
         kept.write_text("[1, 2]")
+    elif damage == "other":
+        content = kept.read_text()
+        digits = re.search(r"0\.\d(\d)", content)
+        assert digits is not None
+        place = digits.start(1)
+        kept.write_text(f"{content[:place]}{9 - int(content[place])}{content[place + 1 :]}")
     np.testing.assert_array_equal(merged(recipe, store, resume=True), whole)
 
 
@@ -154,7 +161,7 @@ def test_findings_are_the_same_when_read_back(models: list[Path], tmp_path: Path
     list(surveyed(first, Readers(first)))
     list(surveyed(second, Readers(second), store=store))
     assert first.findings == second.findings
-    assert len(json.loads((store / SURVEY).read_text())) == 1
+    assert len(open_json(store / SURVEY)) == 1
 
 
 def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path: Path) -> None:

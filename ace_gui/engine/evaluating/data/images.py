@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import warnings
 from collections.abc import Iterator, Sequence
@@ -68,6 +69,18 @@ class Picture:
         # Each decoder fails in its own way, with errors of any type.
         except Exception as error:
             raise self._refused("The picture is damaged.", error) from None
+
+    def digest(self) -> str:
+        """SHA-256 of the file, the bytes or the pixels. Raises TaskError."""
+        if isinstance(self.given, np.ndarray):
+            found = hashlib.sha256(repr(self.given.shape).encode())
+            found.update(np.ascontiguousarray(self.given).data)
+            return found.hexdigest()
+        try:
+            own = self.given.read_bytes() if isinstance(self.given, Path) else self.given
+        except OSError as error:
+            raise self._refused("The picture cannot be read.", error) from None
+        return hashlib.sha256(own).hexdigest()
 
     def _refused(self, sentence: str, details: object = "") -> TaskError:
         if isinstance(self.given, Path):

@@ -19,7 +19,6 @@ from ace_gui.engine.adapting.disagreement import Disagreement
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import (
     CHECKPOINT,
-    FACTORS,
     Curves,
     found_curves,
     save_curves,
@@ -38,9 +37,11 @@ from ace_gui.engine.calibrating.calibration_data import (
     file_digest,
 )
 from ace_gui.engine.calibrating.statistics_folder import (
+    FACTORS,
     CalibratedWith,
     Statistics,
     StatisticsWriter,
+    folder_to_write,
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
@@ -121,7 +122,7 @@ def _folder(
         repr(prepared.parameters),
         [source.terms() for source in sources],
         how_read(prepared),
-        [(stamp.path, stamp.size, stamp.mtime_ns) for stamp in prepared.files],
+        [(each.path, each.size, each.mtime_ns, each.ctime_ns) for each in prepared.files],
         repr([(row, prepared.weights_of(row)) for row in shared_rows(prepared)]),
         recipe.seed,
         device_type,
@@ -136,7 +137,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
     folder = _folder(prepared, need, sources, device.type)
     known = found_statistics(folder)
     if known is None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder = folder_to_write(folder, prepared)
         with claimed(folder):
             readers = Readers(prepared)
             yield from (told for told in surveyed(prepared, readers) if told is not None)
@@ -144,7 +145,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
                 yield from _Work(prepared, need, sources, readers, folder, device).done()
         known = Statistics(folder)
     else:
-        yield _told(prepared, found_curves(folder))
+        yield _told(prepared, found_curves(known.folder))
     prepared.measurements[need] = (known,)
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.kept_files import is_there, keep_json, open_json, say_anew
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.non_finite import settle
@@ -32,7 +33,7 @@ from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.units import Look, Workers
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
-from ace_gui.errors import NonFiniteError
+from ace_gui.errors import CheckpointError, NonFiniteError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
@@ -238,21 +239,20 @@ def _label(group: Group) -> str:
 
 
 def _kept(store: Path | None) -> dict[str, Findings]:
-    """What an earlier run of this merge has found; nothing where that cannot be read."""
-    if store is None or not (store / SURVEY).exists():
+    """What an earlier run of this merge has found; nothing where that is not as it was written."""
+    if store is None or not is_there(store / SURVEY):
         return {}
     try:
-        content = json.loads((store / SURVEY).read_text(encoding="utf-8"))
+        content = open_json(store / SURVEY)
         return {
             label: {name: tuple(map(float, values)) for name, values in findings.items()}
             for label, findings in content.items()
         }
-    except (OSError, ValueError, AttributeError, TypeError):
+    except CheckpointError as error:
+        say_anew(store / SURVEY, error)
         return {}
 
 
 def _keep(store: Path, findings: dict[str, Findings]) -> None:
     """In one step, so that half of it is never read. JSON gives every float back exactly."""
-    fresh = store / f"{SURVEY}.new"
-    fresh.write_text(json.dumps(findings, indent=1), encoding="utf-8")
-    fresh.replace(store / SURVEY)
+    keep_json(store / SURVEY, findings)

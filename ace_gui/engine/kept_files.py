@@ -1,0 +1,137 @@
+"""Tensors and JSON that this program keeps for its next run, each file with a SHA-256 of itself.
+
+They are read as untrusted files are. One that does not match its checksum raises CheckpointError;
+whoever kept it computes it anew and says so by ``say_anew``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ace_gui.checkpoints import Checkpoint, FileStamp, TensorReader, read_header
+from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json, refusal
+from ace_gui.engine.streaming import tensors_digest
+from ace_gui.errors import CheckpointError, WorkbenchError
+from ace_gui.formatting import place
+
+_DIGEST: Final = "sha256"
+_ABOUT: Final = "about"
+_NUMBER: Final = re.compile(r"os error (\d+)")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTensors:
+    """A file whose tensors are those that were written. ``about``: the text kept with them."""
+
+    checkpoint: Checkpoint
+    about: str
+    digest: str
+
+    def read(self, name: str) -> Tensor:
+        """One tensor. Raises as ``TensorReader.read``."""
+        return TensorReader(self.checkpoint).read(name)
+
+
+def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> str:
+    """Write a safetensors file whole or not at all, and return its checksum.
+
+    Raises OutputError and ResourceError.
+    """
+    own = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    digest = _digest_of(about, tensors_digest(own.items()))
+    fresh = path.with_suffix(".new")
+    with writing(path.parent):
+        try:
+            save_file(own, fresh, {_ABOUT: about, _DIGEST: digest})
+        except SafetensorError as error:  # a full disk, too
+            number = _NUMBER.search(str(error))
+            raise OSError(int(number[1]) if number else 0, str(error), str(fresh)) from None
+        fresh.replace(path)
+    return digest
+
+
+def open_tensors(path: Path) -> KeptTensors:
+    """A file of ``keep_tensors``, all of which is read to check it. Raises CheckpointError."""
+    checkpoint, metadata = _opened(path)
+    about, stamp = metadata.get(_ABOUT, ""), checkpoint.files[0]
+    digest = _digest_of(about, _content(stamp, stamp.ctime_ns))
+    if digest != metadata.get(_DIGEST):
+        raise _mismatch(path)
+    return KeptTensors(checkpoint=checkpoint, about=about, digest=digest)
+
+
+def keep_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object whole or not at all. Raises OutputError and ResourceError."""
+    fresh = path.with_name(f"{path.name}.new")
+    text = json.dumps({**content, _DIGEST: _json_digest(content)}, indent=1)
+    with writing(path.parent):
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+
+
+def open_json(path: Path) -> dict[str, Any]:
+    """An object of ``keep_json``. Raises CheckpointError."""
+    content = read_json(path, limit=JSON_LIMIT)
+    if content.pop(_DIGEST, None) != _json_digest(content):
+        raise _mismatch(path)
+    return content
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything, also what cannot be read; no where nobody may look."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists fails where it may not look
+
+
+def say_anew(path: Path, error: Exception) -> None:
+    """Say that what was kept cannot be used, and that it is computed anew."""
+    reason = "unknown content"
+    if isinstance(error, WorkbenchError):
+        told, _, _ = error.sentence.partition(". ")  # without what to do about a download
+        reason = told.removeprefix(f"{place(path)}: ").removesuffix(".")
+    _log.warning("%s cannot be used and is computed anew: %s.", place(path), reason)
+
+
+def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
+    header = read_header(path)
+    tensors = {info.name: info for info in header.tensors}
+    files = (header.stamp,)
+    return Checkpoint(path=path, folder=None, tensors=tensors, files=files), header.metadata
+
+
+@lru_cache(maxsize=1 << 16)
+def _content(stamp: FileStamp, _ctime_ns: int) -> str:
+    """The digest of a file's tensors; its stamp and time of change are there for the cache."""
+    checkpoint, _ = _opened(stamp.path)
+    with TensorReader(checkpoint) as reader:
+        try:
+            return tensors_digest((name, reader.read(name)) for name in sorted(checkpoint.tensors))
+        except KeyError:  # a number format that is never written here
+            raise _mismatch(stamp.path) from None
+
+
+def _digest_of(about: str, content: str) -> str:
+    return hashlib.sha256(f"{about}\0{content}".encode()).hexdigest()
+
+
+def _json_digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _mismatch(path: Path) -> CheckpointError:
+    return refusal(path, "Does not match its checksum.")

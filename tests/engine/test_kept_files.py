@@ -1,0 +1,88 @@
+"""Files that are kept for the next run: as they were written, or refused in a sentence."""
+
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ace_gui.engine.kept_files import keep_json, keep_tensors, open_json, open_tensors
+from ace_gui.errors import CheckpointError, ResourceError
+from tests.helpers.damage import ANY_FILE, TENSORS, flip
+
+VALUES = {"a": torch.arange(12.0).reshape(3, 4), "b": torch.tensor(3.0), "c": torch.zeros(0, 2)}
+CONTENT: dict[str, Any] = {"name": "a", "numbers": [0.1, 2, float("inf")], "deep": {"x": None}}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    digest = keep_tensors(tmp_path / "kept.safetensors", VALUES, "about")
+    kept = open_tensors(tmp_path / "kept.safetensors")
+    assert (kept.about, kept.digest) == ("about", digest)
+    assert {name: kept.read(name).tolist() for name in kept.checkpoint.tensors} == {
+        name: value.tolist() for name, value in VALUES.items()
+    }
+    keep_json(tmp_path / "kept.json", CONTENT)
+    assert open_json(tmp_path / "kept.json") == CONTENT
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", [*ANY_FILE, *TENSORS])
+def test_damaged_tensors_are_refused(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "kept.safetensors"
+    keep_tensors(path, VALUES, "about")
+    (ANY_FILE | TENSORS)[damage](path)
+    with pytest.raises(CheckpointError, match=path.name):
+        open_tensors(path)
+
+
+@pytest.mark.parametrize("damage", ANY_FILE)
+def test_damaged_json_is_refused(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    keep_json(path, CONTENT)
+    ANY_FILE[damage](path)
+    with pytest.raises(CheckpointError, match=path.name):
+        open_json(path)
+
+
+def test_no_bit_changes_what_is_read(tmp_path: Path) -> None:
+    """Header, metadata, checksum, values: refused, or what was written all the same."""
+    generator = np.random.default_rng(0)
+    path, text = tmp_path / "kept.safetensors", tmp_path / "kept.json"
+    keep_tensors(path, VALUES, "about")
+    keep_json(text, CONTENT)
+    for file in (path, text):
+        content = file.read_bytes()
+        for place in generator.integers(len(content), size=300):
+            file.unlink()  # a new file, so that nothing of the old one is remembered
+            file.write_bytes(content)
+            flip(file, place, int(generator.integers(8)))
+            try:
+                if file == text:
+                    assert open_json(file) == CONTENT
+                else:
+                    kept = open_tensors(file)
+                    assert kept.about == "about"
+                    assert all(torch.equal(kept.read(n), v) for n, v in VALUES.items())
+            except CheckpointError:
+                continue
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("keep", [keep_tensors, keep_json])
+@pytest.mark.usefixtures("small_files")
+def test_a_file_too_large_for_the_disk_is_a_typed_error(
+    keep: Callable[..., object], tmp_path: Path
+) -> None:
+    with pytest.raises(ResourceError, match="too large"):
+        keep(tmp_path / "kept", VALUES if keep is keep_tensors else {"long": "x" * 999})
+    assert not (tmp_path / "kept").exists()
