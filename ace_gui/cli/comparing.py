@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
+from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
 from ace_gui.engine.devices import use_threads
@@ -69,6 +71,8 @@ def compare_methods(
         outputs.write(json_file, text + "\n", JSON_MARK)
     console = wide_console()
     console.print(comparison_table(rows))
+    for said in dict.fromkeys(said for row in rows for said in row.mean.remarks):
+        console.print(shown(f"{MARK} {said}", style="yellow"))
     for row in rows:
         if row.error:
             console.print(shown(f"{row.title}: {row.error}", style="yellow"))
@@ -140,8 +144,8 @@ def comparison_table(rows: Sequence[MethodCompared]) -> Table:
 def _score_cells(row: MethodCompared) -> list[str]:
     if not row.scores:
         return []
-    values = (*row.by_task.values(), row.mean.score, row.mean.normalised)
-    return ["" if value is None else f"{value:.3f}" for value in values]
+    cells = [f"{value:.3f}" if math.isfinite(value) else MARK for value in row.by_task.values()]
+    return [*cells, *mean_cells(row.mean)]
 
 
 def _cells(row: MethodCompared) -> list[str]:

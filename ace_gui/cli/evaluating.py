@@ -16,7 +16,7 @@ from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
+from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, line_of, means, remarks
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.workflow import routes, score
@@ -27,6 +27,8 @@ from ace_gui.recipe.recipe_file import load_recipe, load_tasks
 from ace_gui.recipe.tasks import Task
 
 JSON_MARK: Final = b'{\n "scores": ['
+MARK: Final = "†"
+"""Stands for a score or a mean that is not defined."""
 _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 
@@ -84,6 +86,7 @@ def evaluate_models(
         outputs.write(json_file, text + "\n", JSON_MARK)
     if found:
         wide_console().print(score_table(found))
+        print_remarks(found)
     for model in dict.fromkeys(each.model for each in taken):
         wide_console().print(_routes_table([each for each in taken if each.model == model]))
     if run is not None:
@@ -169,19 +172,33 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
     for task, one in tasks.items():
         heading = f"{printable(task)}\n{one.metric}, n {one.n}"
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("mean", "of experts"):
+    for heading in ("mean", "of experts", "base to expert"):
         table.add_column(heading, justify="right", no_wrap=True)
     for mean in means(scores):
         own = {each.task: each for each in scores if line_of(each) == mean.model}
         cells = [_cell(own.get(task), errors) for task in tasks]
-        table.add_row(shown(mean.model), *cells, _number(mean.score), _number(mean.normalised))
+        table.add_row(shown(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
     return table
+
+
+def mean_cells(mean: MeanScore) -> tuple[str, str]:
+    """The mean score and the mean share of the experts, marked where they are missing."""
+    share = _number(mean.normalised) or (MARK if mean.unmeasured or mean.undefined else "")
+    return _number(mean.score) or (MARK if mean.undefined else ""), share
+
+
+def print_remarks(scores: Sequence[TaskScore]) -> None:
+    """Footnotes of a table: why means are missing."""
+    for said in remarks(scores):
+        wide_console().print(shown(f"{MARK} {said}", style="yellow"))
 
 
 def _cell(score: TaskScore | None, errors: bool) -> str:
     if score is None:
         return ""
     error = score.standard_error
+    if not math.isfinite(score.score):
+        return MARK
     return _number(score.score) + (f" ± {error:.3f}" if errors and math.isfinite(error) else "")
 
 

@@ -326,7 +326,8 @@ def _score(
     if trial.owner is None:
         return score
     best = score if own else next(s for s in found.values() if s.own and s.task == name)
-    return replace(score, normalised=normalised(metric, score.score, best.score))
+    share = normalised(metric, score.score, best.score, best.standard_error)
+    return replace(score, normalised=share)
 
 
 def _key(trial: Trial, device: torch.device) -> str:

@@ -42,11 +42,13 @@ def measured(
 ) -> Measured:
     """Score answers against what they should be. A score that is not defined is NaN.
 
-    Accuracy and exact match: the share that is right, with √(p(1 − p)/n). Perplexity:
-    exp(Σ nll / Σ tokens) of answers (nll, tokens), with the standard error of the ratio by the
-    delta method. F1 (of the label 1 where there are two labels, else the mean over the labels; of
-    words: over all that are in a name), Matthews' correlation, Pearson's and Spearman's: by
-    scikit-learn and SciPy, with the standard deviation of 200 seeded resamples of the examples.
+    Accuracy and exact match: the share that is right, with half the width of Wilson's interval of
+    one standard deviation (E. B. Wilson, JASA 22, 1927), which is not 0 where all are right.
+    Perplexity: exp(Σ nll / Σ tokens) of answers (nll, tokens), with the standard error of the ratio
+    by the delta method. F1 (of the label 1 where there are two labels, else the mean over the
+    labels; of words: over all that are in a name), Matthews' correlation, Pearson's and Spearman's:
+    by scikit-learn and SciPy, with the standard deviation of 200 seeded resamples of the examples;
+    NaN where all resamples are alike.
     """
     if metric is Metric.PERPLEXITY:
         return _perplexity(answers)
@@ -64,10 +66,9 @@ def measured(
 
 
 def _share(each_N: NDArray[np.float64]) -> Measured:
-    share = float(each_N.mean())
-    return Measured(
-        score=share, standard_error=math.sqrt(share * (1 - share) / len(each_N)), each_N=each_N
-    )
+    share, count = float(each_N.mean()), len(each_N)
+    error = math.sqrt(share * (1 - share) / count + 1 / (4 * count**2)) / (1 + 1 / count)
+    return Measured(score=share, standard_error=error, each_N=each_N)
 
 
 def _perplexity(answers: Sequence[tuple[float, int]]) -> Measured:
@@ -143,7 +144,7 @@ def _of_labels(
     if metric is Metric.MATTHEWS:
         score = metrics.matthews_corrcoef(target_N, answer_N) if count > 1 else 0.0
         resampled_R = matthews(confusion_RKK)
-    elif labels == 2:
+    elif labels == 2 and {*known_K.tolist()} <= {0, 1}:
         score = metrics.f1_score(target_N, answer_N, zero_division=0)
         resampled_R = f1(confusion_RKK)[:, known_K == 1].sum(axis=1)
     else:
@@ -207,5 +208,6 @@ def _resamples(count: int) -> Iterator[NDArray[np.int64]]:
 
 
 def _spread(draws_R: NDArray[np.float64]) -> float:
+    """NaN where all resamples are alike: how sure a score is cannot be seen from them."""
     known = draws_R[np.isfinite(draws_R)]
-    return float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
+    return float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan

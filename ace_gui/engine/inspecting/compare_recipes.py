@@ -284,8 +284,8 @@ def compared_record(row: MethodCompared) -> dict[str, object]:
         "method": recipe.merge_method,
         **{key: _plain(value) for key, value in record.items()},
         "relative_norm": _plain(row.relative_norm),
-        "accuracies": {task: _plain(score) for task, score in row.by_task.items()},
-        "mean_accuracy": row.mean.score,
+        "by_task": {task: _plain(score) for task, score in row.by_task.items()},
+        "mean_score": row.mean.score,
         "mean_normalised": row.mean.normalised,
         "scores": [each.record() | {"model": row.title} for each in row.scores],
     }

@@ -183,9 +183,12 @@ def objective(scores: Sequence[TaskScore]) -> float:
     """What is made large: the mean share of the experts' scores, where every task has an expert,
     else the mean score, where more is better of all tasks, or its negative, where less is of all.
 
-    Raises TaskError where the tasks cannot be weighed against each other.
+    Raises TaskError where the tasks cannot be weighed against each other, and where a score is
+    undefined or infinite: such a merge is never chosen.
     """
     (mean,) = means(scores)
+    if mean.undefined:
+        raise TaskError(mean.remarks[0], key="tasks")
     if mean.normalised is not None:
         return mean.normalised
     if mean.score is None:
@@ -294,7 +297,7 @@ def _best(
         return sum(
             abs(float(point.parameters[each.name]) - float(own[each.name])) / (each.high - each.low)
             for each, _ in chosen
-            if each.name in own
+            if each.name in own and each.high > each.low
         )
 
     known = [point for point in points if point.score is not None]

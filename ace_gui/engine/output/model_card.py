@@ -15,7 +15,7 @@ from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import Library, library_of
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
+from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.methods import get_method
@@ -122,10 +122,7 @@ def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
         return []
     tasks = list({each.task: (each.task, each.metric, each.n) for each in scores}.values())
     lines = list(dict.fromkeys(line_of(each) for each in scores))
-    cells = {
-        (line_of(each), each.task): f"{each.score:.4g} ± {each.standard_error:.2g}"
-        for each in scores
-    }
+    cells = {(line_of(each), each.task): each.text for each in scores}
     return [
         "## Scores",
         "",
@@ -145,6 +142,7 @@ def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
             for mean in means(scores)
             if mean.normalised is not None
         ),
+        *(f"- {_plain(said)}" for said in remarks(scores)),
     ]
 
 

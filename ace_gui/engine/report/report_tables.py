@@ -14,7 +14,7 @@ from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, spectral_figures
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means
+from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
 from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
 from ace_gui.formatting import shape_text, value_text
@@ -98,11 +98,12 @@ def score_table(content: Content) -> Table | None:
         rows.append((mean.model, *cells, number(mean.score), share(mean.normalised)))
     headings = ("model", *tasks.values(), "mean", "of experts")
     caption = "Scores with standard errors, by metric and number of examples"
+    caption = ". ".join((caption, *(said.rstrip(".") for said in remarks(scores))))
     return Table(caption=caption, headings=headings, rows=tuple(rows)) if rows else None
 
 
 def _score(score: TaskScore | None) -> str:
-    return NONE if score is None else f"{score.score:.4g} ± {score.standard_error:.2g}"
+    return NONE if score is None else score.text
 
 
 def role_table(content: Content) -> Table | None:

@@ -13,6 +13,11 @@ from ace_gui.recipe.tasks import Metric, TaskKind
 LABELS = st.integers(2, 5)
 
 
+def assert_spread(found: float, draws: list[float]) -> None:
+    expected = np.std(draws, ddof=1) if np.ptp(draws) > 1e-12 else np.nan
+    assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
 def resamples(count: int) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
     return [generator.integers(count, size=count) for _ in range(RESAMPLES)]
@@ -36,8 +41,7 @@ def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric)
     kind = TaskKind.TEXT_CLASSIFICATION
     found = measured(metric, kind, answer_N.tolist(), target_N.tolist(), names)
     assert found.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
-    expected = np.std([compute(at_N) for at_N in resamples(count)], ddof=1)
-    assert found.standard_error == pytest.approx(expected, abs=1e-12)
+    assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
     assert found.each_N.tolist() == (answer_N == target_N).tolist()
 
 
@@ -59,5 +63,63 @@ def test_of_words(data: st.DataObject, count: int, metric: Metric) -> None:
     answers, targets = ([tuple(pair[n]) for pair in pairs] for n in (0, 1))
     found = measured(metric, TaskKind.TOKEN_CLASSIFICATION, answers, targets, names)
     assert found.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
-    expected = np.std([compute(at_N) for at_N in resamples(count)], ddof=1)
-    assert found.standard_error == pytest.approx(expected, abs=1e-12)
+    assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
+
+
+@pytest.mark.parametrize("names", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("metric", [Metric.F1, Metric.MATTHEWS, Metric.ACCURACY])
+@pytest.mark.parametrize("classes", [1, 2, 3, 5])
+def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: Metric) -> None:
+    targets = [n % classes for n in range(20)]
+    answers = [(n * n) % classes for n in range(20)]
+    kind = TaskKind.TEXT_CLASSIFICATION
+    found = measured(metric, kind, answers, targets, [str(n) for n in range(names)])
+    expected = (np.array(answers) == targets).mean()
+    if metric is Metric.F1:
+        average = "binary" if names == 2 and classes <= 2 else "macro"
+        expected = f1_score(targets, answers, average=average, zero_division=0)
+    elif metric is Metric.MATTHEWS:
+        expected = matthews_corrcoef(targets, answers) if classes > 1 else 0.0
+    assert found.score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 1000])
+@pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("metric", "kind"),
+    [
+        (Metric.ACCURACY, TaskKind.TEXT_CLASSIFICATION),
+        (Metric.EXACT_MATCH, TaskKind.TEXT_TO_TEXT),
+        (Metric.F1, TaskKind.TEXT_CLASSIFICATION),
+        (Metric.MATTHEWS, TaskKind.TEXT_CLASSIFICATION),
+        (Metric.ACCURACY, TaskKind.TOKEN_CLASSIFICATION),
+        (Metric.F1, TaskKind.TOKEN_CLASSIFICATION),
+        (Metric.PEARSON, TaskKind.REGRESSION),
+        (Metric.SPEARMAN, TaskKind.REGRESSION),
+    ],
+)
+def test_no_score_of_few_examples_is_certain(
+    metric: Metric, kind: TaskKind, right: float, count: int
+) -> None:
+    """All right, or all wrong: the error is above 0 or not known, and never 0."""
+    wrong = round((1 - right) * count)
+    targets = [n % 2 for n in range(count)]
+    answers = [1 - t if n < wrong else t for n, t in enumerate(targets)]
+    if kind is TaskKind.TOKEN_CLASSIFICATION:
+        targets, answers = ([(each,) * 3 for each in group] for group in (targets, answers))
+    elif metric is Metric.EXACT_MATCH:
+        targets, answers = ([str(each) for each in group] for group in (targets, answers))
+    found = measured(metric, kind, answers, targets, ["O", "name"])
+    assert found.standard_error != 0
+    if kind is not TaskKind.TOKEN_CLASSIFICATION and metric in (
+        Metric.ACCURACY,
+        Metric.EXACT_MATCH,
+    ):
+        half = wilson(count, count - wrong)
+        assert found.standard_error == pytest.approx(half)
+
+
+def wilson(count: int, right: int) -> float:
+    """Half of the interval of p with |p - share| = sqrt(p (1 - p) / n), by its quadratic."""
+    low, high = np.sort(np.roots([1 + 1 / count, -(2 * right + 1) / count, (right / count) ** 2]))
+    return float(high - low) / 2

@@ -83,6 +83,12 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Pat
             assert found.result.best.score == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("ranges", [{"scaling": (1.0, 1.0)}, {"scaling": (0.3, 0.3)}])
+def test_a_range_may_be_one_value(recipe: Path, ranges: dict[str, tuple[float, float]]) -> None:
+    found = ace_gui.tune(recipe, ranges, merges=2, limit=20, device="cpu")
+    assert found.recipe.parameters["scaling"] == ranges["scaling"][0]
+
+
 def test_several_parameters_are_proposed_and_always_the_same(recipe: Path) -> None:
     said = json.loads(recipe.read_text())
     (recipe.parent / "ties.yaml").write_text(json.dumps({**said, "merge_method": "ties"}))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # an empty window does without
@@ -19,6 +19,10 @@ def _of_no_example() -> NDArray[np.float64]:
 
 
 LESS_IS_BETTER: Final = frozenset({"perplexity"})
+CENTRED: Final = frozenset({"matthews", "pearson", "spearman"})
+"""Metrics of which chance is 0: a share of a score near 0 says nothing."""
+
+BASE: Final = "base"
 EXPERTS: Final = "experts"
 """The line of a table in which every expert does its own task."""
 
@@ -42,6 +46,14 @@ class TaskScore:
     own: bool = False
     each_N: NDArray[np.float64] = field(default_factory=_of_no_example, compare=False, repr=False)
 
+    @property
+    def text(self) -> str:
+        """The score with its standard error, where they are defined."""
+        if not math.isfinite(self.score):
+            return "undefined"
+        error = self.standard_error
+        return f"{self.score:.4g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
+
     def record(self) -> dict[str, object]:
         """As ``evaluate --json`` has it; JSON has no NaN."""
         return {
@@ -57,34 +69,83 @@ class TaskScore:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanScore:
-    """Unweighted means of a model over all tasks; None where it was not tried on all of them, where
-    metrics differ, or one is not normalised."""
+    """Unweighted means of a model over all tasks.
+
+    ``score``: None where the model was not tried on all tasks, where more is better of some and
+    less of others, or where a score is not finite. ``normalised``: of the shares of the experts'
+    scores; None where a task has none. ``gain``: of the shares of the way from the base's score to
+    the expert's; None where the base or an expert was not tried, or an expert is not better.
+    ``undefined``: tasks whose score is NaN or infinite. ``unmeasured``: tasks without a share.
+    """
 
     model: str
     score: float | None
     normalised: float | None
+    gain: float | None = None
+    undefined: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
     def record(self) -> dict[str, object]:
         """As ``evaluate --json`` has it."""
-        return {"model": self.model, "score": self.score, "normalised": self.normalised}
+        return asdict(self)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why a mean is missing, a sentence each."""
+        found = []
+        if self.undefined:
+            tasks = ", ".join(self.undefined)
+            found.append(f"The score of {self.model} on {tasks} is undefined or infinite: no mean.")
+        if self.unmeasured:
+            tasks = ", ".join(self.unmeasured)
+            found.append(
+                f"No mean share of the experts: no expert belongs to {tasks}, or its own score is "
+                "not clearly above 0."
+            )
+        return tuple(found)
 
 
-def normalised(metric: str, score: float, expert: float) -> float | None:
-    """The share of what the expert reaches: above 1 is better than it; None without a measure."""
+def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> float | None:
+    """The share of what the expert reaches: above 1 is better than it; None without a measure.
+
+    ``error``: the standard error of the expert's score; a correlation within two of it of 0 is no
+    measure.
+    """
     best, own = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
-    if not (math.isfinite(best) and math.isfinite(own) and best > 0):
+    least = 2 * error if metric in CENTRED and math.isfinite(error) else 0.0
+    if not (math.isfinite(best) and math.isfinite(own) and best > least):
         return None
     return own / best
+
+
+def share_of_way(metric: str, score: float, base: float, expert: float) -> float | None:
+    """How far a score is from the base's to the expert's: 0 at the base, 1 at the expert.
+
+    None where the expert is not better than the base, or a score is not finite.
+    """
+    way = base - expert if metric in LESS_IS_BETTER else expert - base
+    if not (math.isfinite(score) and math.isfinite(way) and way > 0):
+        return None
+    return (score - base) / (expert - base)
 
 
 def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
     """A mean for every model; all experts, each on its own task, are one of them."""
     tasks = dict.fromkeys(each.task for each in scores)
     models = dict.fromkeys(line_of(each) for each in scores)
+    base, experts = (
+        {each.task: each.score for each in scores if line_of(each) == line}
+        for line in (BASE, EXPERTS)
+    )
     return tuple(
-        _mean(model, len(tasks), [each for each in scores if line_of(each) == model])
+        _mean(model, len(tasks), [each for each in scores if line_of(each) == model], base, experts)
         for model in models
     )
+
+
+def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
+    """Why means of these scores are missing, a sentence each."""
+    return tuple(dict.fromkeys(said for mean in means(scores) for said in mean.remarks))
 
 
 def line_of(score: TaskScore) -> str:
@@ -92,20 +153,42 @@ def line_of(score: TaskScore) -> str:
     return EXPERTS if score.own else score.model
 
 
-def _mean(model: str, tasks: int, scores: Sequence[TaskScore]) -> MeanScore:
+def _mean(
+    model: str,
+    tasks: int,
+    scores: Sequence[TaskScore],
+    base: Mapping[str, float],
+    experts: Mapping[str, float],
+) -> MeanScore:
     whole = len({each.task for each in scores}) == tasks == len(scores)
     alike = len({each.metric in LESS_IS_BETTER for each in scores}) == 1
+    ways = [
+        share_of_way(
+            each.metric, each.score, base.get(each.task, math.nan), experts.get(each.task, math.nan)
+        )
+        for each in scores
+    ]
+    shares = [each.normalised for each in scores]
+    owned = bool(experts) or any(share is not None for share in shares)
     return MeanScore(
         model=model,
         score=_mean_of(each.score for each in scores) if whole and alike else None,
-        normalised=_mean_of(each.normalised for each in scores) if whole else None,
+        normalised=_mean_of(shares) if whole else None,
+        gain=_mean_of(ways) if whole else None,
+        undefined=tuple(each.task for each in scores if not math.isfinite(each.score)),
+        unmeasured=tuple(
+            each.task
+            for each in scores
+            if owned and each.normalised is None and math.isfinite(each.score)
+        ),
     )
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    count = len(list(known))
-    return sum(known) / count if count else None
+    """None as soon as one value is missing: a mean of the others would pass for one of all."""
+    known = [math.nan if value is None else value for value in values]
+    mean = sum(known) / len(known) if known else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -9,13 +9,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTableView, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
 from ace_gui.engine.contract.scored.verdicts import in_words, paired
 from ace_gui.gui.models.task_figures_model import KEPT, TaskFiguresModel
 from ace_gui.gui.panels.scores.merges import Model
 from ace_gui.gui.panels.scores.score_cells import FigureCell
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label

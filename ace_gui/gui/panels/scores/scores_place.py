@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.scored.scores import EXPERTS
+from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.panels.scores.examples_strip import ExamplesStrip
@@ -29,7 +29,6 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.found.score_figures import Figure, TaskFigures, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
@@ -203,7 +202,10 @@ class ScoresPlace(QWidget):
             )
         else:
             self.title.setText(self.merge_title)
-        self.note.setText(_note(rows))
+        lines = [known.line(each).values() for each in (BASE, EXPERTS, model)]
+        missing = remarks([score for line in lines for score in line])
+        named = [said.replace(model, self.merge_title) if model else said for said in missing]
+        self.note.setText(" ".join([_note(rows), *named]))
         marks = [
             Mark(title=each.title, value=mean, is_chosen=each.key == model)
             for each in self._others

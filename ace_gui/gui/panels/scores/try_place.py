@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.gui.control.operations.try_operation import Said, TryOperation
 from ace_gui.gui.panels.scores.answer_card import AnswerCard
@@ -28,7 +29,6 @@ from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.found.known_scores import BASE
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face

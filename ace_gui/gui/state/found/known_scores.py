@@ -8,12 +8,16 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.scored.scores import EXPERTS, MeanScore, TaskScore, line_of, means
+from ace_gui.engine.contract.scored.scores import (
+    EXPERTS,
+    MeanScore,
+    TaskScore,
+    line_of,
+    means,
+)
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe.tasks import Task
-
-BASE = "base"
 
 
 class KnownScores(QObject):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
+from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, TaskScore
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
-from ace_gui.gui.state.found.known_scores import BASE, KnownScores
+from ace_gui.gui.state.found.known_scores import KnownScores
 
 MEAN = "mean"
 
