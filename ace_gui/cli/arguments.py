@@ -40,6 +40,12 @@ def recipe_given(text: str) -> Path:
     return path if os.path.isfile(path) else samples.get(text, path)  # noqa: PTH113 - Path's fails where it may not look
 
 
+def model_given(text: str) -> str:
+    """A model as a recipe would name it: a path, or ``org/name``. Raises BadParameter."""
+    path_given(text)
+    return text
+
+
 def gigabytes_given(text: str) -> float:
     """An amount of memory. Raises BadParameter."""
     try:
@@ -86,6 +92,23 @@ RecipeFile = Annotated[
     Path,
     typer.Argument(
         parser=recipe_given, metavar="RECIPE.yaml", help="The recipe, or: sample, text-sample."
+    ),
+]
+MethodId = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="ID|ID:VARIANT",
+        help="The method, with its defaults (default: the recommended merge).",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the method, or a key of a recipe (heads, out_dtype, after.scale); "
+        "may be said again.",
     ),
 ]
 NewFolder = Annotated[

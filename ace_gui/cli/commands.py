@@ -22,13 +22,16 @@ from ace_gui.cli.arguments import (
     Device,
     JsonFile,
     Limit,
+    MethodId,
     NewFolder,
     Overwrite,
     RecipeFile,
+    Settings,
     Threads,
     Verbose,
     counts_given,
     gigabytes_given,
+    model_given,
     path_given,
     recipe_given,
 )
@@ -121,10 +124,43 @@ def demo(
             raise SystemExit(run([sample.recipe], demo=True))
 
 
+@app.command("init")
+def init(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            parser=model_given,
+            metavar="BASE EXPERT…",
+            help="Folders, files, or names in the local Hugging Face cache.",
+        ),
+    ],
+    method: MethodId = None,
+    settings: Settings = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write a recipe with comments to the standard output; merge nothing."""
+    with _reported(verbose):
+        if len(models) < 2:
+            raise typer.BadParameter("Name a base and at least one expert.")
+        with starting(), heavy_imports():
+            from ace_gui.cli.from_models import init_recipe
+
+        typer.echo(init_recipe(models, method, settings or ()), nl=False)
+
+
 @app.command("merge")
 def merge(
-    recipe: RecipeFile,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            parser=model_given,
+            metavar="RECIPE.yaml|BASE EXPERT…",
+            help="A recipe (or: sample, text-sample), or a base and its experts.",
+        ),
+    ],
     out: NewFolder,
+    method: MethodId = None,
+    settings: Settings = None,
     device: Device = "auto",
     threads: Threads = None,
     memory: Annotated[
@@ -151,10 +187,18 @@ def merge(
     cluster: Cluster = "",
     verbose: Verbose = False,
 ) -> None:
-    """Merge a recipe and write a folder that transformers loads."""
+    """Merge a recipe, or a base and experts, and write a folder that transformers loads.
+
+    Without a recipe and a --method it is the recommended merge, as init writes it.
+    """
     with _reported(verbose):
+        if len(models) == 1 and (method or settings):
+            raise typer.BadParameter(
+                "--method and --set go with a base and experts; change the recipe instead."
+            )
         with starting(), heavy_imports():
             from ace_gui.cli.console import merge_to_folder
+            from ace_gui.cli.from_models import recipe_of
             from ace_gui.engine.workflow import Options
 
         options = Options(
@@ -167,7 +211,7 @@ def merge(
             evaluate=evaluate,
             cluster=cluster,
         )
-        merge_to_folder(recipe, out, options)
+        merge_to_folder(recipe_of(models, method, settings or ()), out, options)
 
 
 @app.command("task")

@@ -47,6 +47,7 @@ from ace_gui.errors import Cancelled, PickleConsentError
 from ace_gui.formatting import human_bytes, printable, value_text
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
@@ -76,10 +77,10 @@ class Outputs:
         write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
 
 
-def merge_to_folder(recipe_file: Path, out: Path, options: Options) -> None:
+def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> None:
     """``ace-gui merge``: say what the plan has to say, merge with a progress bar, publish."""
     console = Console(stderr=True)
-    events = merging(load_recipe(recipe_file), out, options)
+    events = merging(recipe, out, options)
     with said_to_convert(options.convert):
         plan = _planned(next(events))
     print_warnings(plan.warnings, console)

@@ -248,6 +248,18 @@ def _parsed(path: Path) -> Any:
         ) from error
 
 
+def parsed_value(key: str, text: str) -> Any:
+    """What a recipe file would read for this text after a key. Raises RecipeError."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise RecipeError(
+            f"{shown(text)} is no value for {shown(key)}: {_one_line(error)}.",
+            key=key,
+            details=str(error),
+        ) from None
+
+
 def _mapping(content: Any, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RecipeError(

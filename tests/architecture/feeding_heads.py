@@ -27,6 +27,8 @@ from ace_gui.architecture.traits import Role
 from tests.architecture.model_classes import LABELS, built, model_classes
 
 _WORDS: Final = 16
+_LARGEST: Final = 300_000_000
+"""Parameters of a model that is run on the processor."""
 _SCALARS: Final[Mapping[str, Callable[[Tensor], object]]] = {
     "item": lambda tensor: 1.0 if tensor.is_floating_point() else 1,
     "__int__": lambda _: 1,
@@ -109,6 +111,8 @@ def _with_two_labels(model: Any) -> tuple[Any, str]:
 def _with_values(model: Any) -> tuple[Any, str]:
     """Every value is nought, except for what the class itself computes."""
     model, _ = _with_two_labels(model)
+    if sum(parameter.numel() for parameter in model.parameters()) > _LARGEST:
+        raise MemoryError(f"{type(model).__name__} is too large to be run with values")
     with torch.device("cpu"):
         model = type(model)(model.config)
     return model, "cpu"

@@ -82,6 +82,7 @@ _TEXTS = st.one_of(
 )
 _COMMANDS = (
     "merge",
+    "init",
     "inspect",
     "report",
     "compare",
@@ -92,9 +93,9 @@ _COMMANDS = (
     "open",
     "demo",
 )
-_VALUED = ("--out", "--device", "--threads", "--memory", "--json", "--csv", "--methods", "--base")
+_VALUED = ("--out", "--device", "--threads", "--memory", "--json", "--csv", "--base")
 _FLAGS = ("--resume", "--complete-heads", "--convert", "--headless", "-h", "--version", "--", "-x")
-_OPTIONS = (*_VALUED, "--parameter", *_FLAGS)
+_OPTIONS = (*_VALUED, "--methods", "--method", "--set", "--parameter", *_FLAGS)
 _LINES = st.lists(
     st.one_of(st.sampled_from(_COMMANDS), st.sampled_from(_OPTIONS), _TEXTS), max_size=7
 )

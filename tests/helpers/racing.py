@@ -33,8 +33,10 @@ def merging(task: Task) -> None:
     """``ace-gui merge``."""
     from ace_gui.cli.console import merge_to_folder
     from ace_gui.engine.workflow import Options
+    from ace_gui.recipe.recipe_file import load_recipe
 
-    merge_to_folder(task.what, task.out, Options(device="cpu", threads=1, resume=task.resume))
+    recipe = load_recipe(task.what)
+    merge_to_folder(recipe, task.out, Options(device="cpu", threads=1, resume=task.resume))
 
 
 def exporting(task: Task) -> None:

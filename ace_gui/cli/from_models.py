@@ -1,0 +1,115 @@
+"""Recipes of a base and experts on the command line: ``ace-gui init`` and ``ace-gui merge``."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from ace_gui.cli.arguments import recipe_given
+from ace_gui.errors import RecipeError
+from ace_gui.methods import checked_parameters, get_method, parameter_fields
+from ace_gui.methods.method import MergeMethod
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import load_recipe, recipe_from
+from ace_gui.recipe.recommended import recipe_keys
+
+_WIDTH: Final = 96
+_HEADER: Final = (
+    "A recipe for `ace-gui merge FILE --out FOLDER`. Relative paths are taken from the folder of "
+    "this file. The keys are on the help page on recipes; `ace-gui methods` lists the methods."
+)
+_COMMENTS: Final[Mapping[str, str]] = {
+    "models": "The experts. One may have a name and a weight: name: a, parameters: {weight: 1.0}",
+    "parameters": "Of the method. Those behind a # have their default.",
+    "after": "What is done to the merged change of each matrix: a spectrum below 1 makes its "
+    "singular values more even.",
+    "poolers": "Where heads are kept for each expert, so is what feeds them alone.",
+}
+
+
+def init_recipe(
+    models: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
+) -> str:
+    """The text of a recipe with comments; it makes the same merge as ``merge`` without a file.
+
+    Raises RecipeError for a model that is not there, a method or a setting that is unknown.
+    """
+    base, *experts = models
+    keys = recipe_keys(base, experts, method, settings)
+    recipe = checked_recipe(keys)
+    for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
+        if not path.exists():
+            sentence = recipe.unfound.get(path, f"{path} does not exist; name a model.")
+            raise RecipeError(sentence, path=path, key="model")
+    return "\n".join(_lines(keys)) + "\n"
+
+
+def recipe_of(
+    models: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
+) -> Recipe:
+    """The recipe in a file that is named alone, or of a base and experts. Raises RecipeError."""
+    if len(models) == 1:
+        return load_recipe(recipe_given(models[0]))
+    recipes = [model for model in models if model.lower().endswith((".yaml", ".yml"))]
+    if recipes:
+        raise RecipeError(
+            f"{recipes[0]} is a recipe, which names its models; give it alone.", key="model"
+        )
+    base, *experts = models
+    return checked_recipe(recipe_keys(base, experts, method, settings))
+
+
+def checked_recipe(keys: Mapping[str, Any]) -> Recipe:
+    """The recipe with these keys, its parameters checked. Raises RecipeError."""
+    given = keys.get("parameters", {})
+    if isinstance(given, Mapping):  # else the recipe says what is wrong
+        checked_parameters(get_method(keys["merge_method"]), given)
+    return recipe_from(keys)
+
+
+def _lines(keys: Mapping[str, Any]) -> Iterator[str]:
+    yield from _comment(_HEADER)
+    method = get_method(keys["merge_method"])
+    for key, value in keys.items():
+        if key != "parameters":
+            yield from _entry(key, value)
+    yield from _parameters(method, keys.get("parameters", {}))
+
+
+def _entry(key: str, value: object) -> Iterator[str]:
+    if key in _COMMENTS:
+        yield from _comment(_COMMENTS[key])
+    dumped = yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True, width=10_000)
+    yield from dumped.splitlines()
+
+
+def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Those that are set, and as comments the rest that the method uses with these."""
+    fields = parameter_fields(method)
+    values: dict[str, Any] = {field.name: field.default for field in fields}
+    values |= given
+    used = [
+        field
+        for field in fields
+        if (when := field.metadata["applies_when"]) is None or values[when[0]] in when[1:]
+    ]
+    if not used:
+        return
+    yield from _comment(_COMMENTS["parameters"])
+    yield "parameters:" if given else "# parameters:"
+    for field in fields:
+        if field in used or field.name in given:
+            presets = "; ".join(f"{name}: {value:g}" for name, value in field.metadata["presets"])
+            said = field.metadata["help"] + (f" {presets}." if presets else "")
+            yield from _comment(said, "  " if given else "#   ")
+            start = "  " if field.name in given else "  # " if given else "#   "
+            dumped = yaml.safe_dump({field.name: values[field.name]}, allow_unicode=True)
+            yield start + dumped.strip()
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    start = f"{indent}# "
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=start)
