@@ -21,6 +21,7 @@ from rich.text import Text
 from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.showing_covariances import compared, covariance_tables
 from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
 from ace_gui.engine.contract.checks import RECIPE, Check, Verdict
 from ace_gui.engine.contract.events import (
     Event,
@@ -222,8 +223,14 @@ def show_method(name: str) -> None:
             other, *values = item.applies_when
             only = f"Only with {other}: {' or '.join(values)}. "
         table.add_row(item.name, str(item.default), value_range(item), only + item.help)
-    if info.fields:
-        console.print(table)
+    for item in (*AFTER_FIELDS, CAP_FIELD):
+        table.add_row(
+            item.name,
+            "none" if item is CAP_FIELD else str(item.default),
+            value_range(item),
+            item.help,
+        )
+    console.print(table)
     console.print(Text(f"\n{info.citation}"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,13 +65,14 @@ def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerS
         experts=experts,
         preliminary=merged.get("preliminary"),
         merged=merged["merged"],
+        unshaped=merged.get("unshaped"),
         report=report_from(merged["report"]),
     )
 
 
 def _of_store(look: Look, store: Path | None) -> Arrays | None:
     """The entry of a finished merge, kept apart from what is computed exactly."""
-    if store is None:
+    if store is None or look.row.after.reshapes:
         return None
     key = look.merge_key("spectrum of a finished merge")
     kept = look.cache.get(key)
@@ -89,19 +91,27 @@ def _of_store(look: Look, store: Path | None) -> Arrays | None:
 
 def _of_merge(look: Look) -> Arrays:
     merged = look.merged()
-    report = look.report(merged)
+    report, reshaped = look.report(merged), merged.diagnostics.reshaped
+    unshaped = None if reshaped is None else np.array(reshaped[0])
     if merged.preliminary is None:
-        return _entry(report, _values(merged.delta))
+        return _entry(report, _values(merged.delta), unshaped=unshaped)
     if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
-        return _entry(report, *[_values(merged.delta)] * 2)
+        sigma = _values(merged.delta)
+        return _entry(report, sigma, sigma, unshaped)
     both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
     found = decompositions.side_by_side(_values, both, entries=entries, device=look.device)
-    return _entry(report, *found)
+    return _entry(report, found[0], found[1], unshaped)
 
 
-def _entry(report: LayerReport, merged: Spectrum, preliminary: Spectrum | None = None) -> Arrays:
-    values = {"merged": merged} | ({} if preliminary is None else {"preliminary": preliminary})
-    return {**values, "report": report_array(report)}
+def _entry(
+    report: LayerReport,
+    merged: Spectrum,
+    preliminary: Spectrum | None = None,
+    unshaped: Spectrum | None = None,
+) -> Arrays:
+    values = {"merged": merged, "preliminary": preliminary, "unshaped": unshaped}
+    known = {name: sigma for name, sigma in values.items() if sigma is not None}
+    return {**known, "report": report_array(report)}
 
 
 def _values(matrix: Tensor) -> Spectrum:

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import yaml
 
@@ -207,7 +208,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
             f"{regimes[Regime.HOMOGENEOUS]} homogeneous"
         )
     lines += _precision_lines(reports)
-    lines += _cap_lines(reports)
+    lines += _after_lines(reports) + _cap_lines(reports)
     noted = sum(bool(report.notes or report.warnings) for report in reports.values())
     if noted:
         lines.append(f"- {noted} with a departure from the published procedure or a warning")
@@ -218,6 +219,18 @@ def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """In which numbers how many matrices were computed, and why, where that is known."""
     numbers = Counter(report.precision.split(",")[0].rstrip(".") for report in reports.values())
     return [f"- {count} {said[0].lower()}{said[1:]}" for said, count in numbers.items() if said]
+
+
+def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:
+    """How the spectra were changed after the method."""
+    found = [each for r in reports.values() if (each := r.effective_ranks) is not None]
+    if not found:
+        return []
+    before, after = (fmean(ranks) for ranks in zip(*found, strict=True))
+    return [
+        f"- {len(found)} merged changes were given other singular values (`after` below): in the "
+        f"mean, their effective rank went from {before:.0f} to {after:.0f}"
+    ]
 
 
 def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:

@@ -117,9 +117,7 @@ def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
         for index, name in enumerate(content.plan.recipe.expert_names)
         if name in found.experts
     ]
-    if found.preliminary is not None and is_refined(found):
-        lines.append((found.preliminary, "preliminary"))
-    lines.append((found.merged, "merged"))
+    lines += [(sigma, name) for _, name, sigma in merge_curves(found)]
     largest = max(float(sigma[0]) for sigma, _ in lines)
     lines = [(sigma[: numerical_rank(sigma)], class_) for sigma, class_ in lines]
     every = [float(value) for sigma, _ in lines for value in sigma]
@@ -132,9 +130,16 @@ def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
     return frame.picture(f"Singular values of {found.name}", said, marks)
 
 
-def is_refined(found: LayerSpectrum) -> bool:
-    """Whether the merge is another than its preliminary solution."""
-    return found.preliminary is not None and not np.array_equal(found.preliminary, found.merged)
+def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:
+    """Title, class and singular values of each stage of a merge, the last one last."""
+    made = found.merged if found.unshaped is None else found.unshaped
+    refined = found.preliminary is not None and not np.array_equal(found.preliminary, made)
+    stages = (
+        ("before refinement", "preliminary", found.preliminary if refined else None),
+        ("method alone", "unshaped", found.unshaped),
+        ("merged", "merged", found.merged),
+    )
+    return [(title, name, sigma) for title, name, sigma in stages if sigma is not None]
 
 
 def expert_class(index: int) -> str:

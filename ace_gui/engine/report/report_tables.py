@@ -16,7 +16,7 @@ from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, sp
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
 from ace_gui.engine.report.content import NONE, Content, number, share
-from ace_gui.engine.report.report_plots import gammas_by_role, is_refined
+from ace_gui.engine.report.report_plots import gammas_by_role, merge_curves
 from ace_gui.formatting import shape_text, value_text
 
 
@@ -144,9 +144,7 @@ def spectrum_table(content: Content, found: LayerSpectrum) -> Table:
         for name in content.plan.recipe.expert_names
         if name in found.experts
     }
-    if found.preliminary is not None and is_refined(found):
-        spectra["before refinement"] = found.preliminary
-    spectra["merged"] = found.merged
+    spectra |= {title: sigma for title, _, sigma in merge_curves(found)}
     marks = ", ".join(f"{100 * mark:.0f}" for mark in MARKS)
     headings = (
         "spectrum",

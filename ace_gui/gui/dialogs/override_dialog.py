@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
@@ -21,12 +20,13 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
+from ace_gui.gui.widgets.fields.after_field import AfterField
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
-from ace_gui.recipe.values import After, Cap, ParameterValue
+from ace_gui.recipe.values import After, ParameterValue
 
 ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
@@ -63,8 +63,8 @@ class OverrideDialog(QDialog):
         self.verdict = muted_label("", self)
         self.fields: dict[str, ParameterField] = {}
         self._parameters = QVBoxLayout()
-        self._limit: Cap | Literal[False] | None = self._rule.after.cap
-        self.cap: CapField | None = None
+        self._after = self._rule.after
+        self.after: AfterField | None = None
         self._box: QWidget | None = None
         self._buttons = QDialogButtonBox(
             QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel, self
@@ -96,7 +96,7 @@ class OverrideDialog(QDialog):
             parameters=dict(self._values) if method is not None else {},
             weights=self._rule.weights,
             experts=self._rule.experts,
-            after=replace(self._rule.after, cap=self._limit) if method is not None else After(),
+            after=self._after if method is not None else After(),
         )
 
     def accept(self) -> None:
@@ -155,12 +155,12 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def _show_parameters(self) -> None:
-        """A control for every parameter of the chosen method, and the cap."""
+        """A control for every parameter of the chosen method, and for what is done after it."""
         if self._box is not None:
             self._box.hide()
             self._box.deleteLater()
             self._box = None
-        self.fields, self.cap = {}, None
+        self.fields, self.after = {}, None
         method = self._method()
         if method is None:
             return
@@ -170,15 +170,18 @@ class OverrideDialog(QDialog):
         for info in method.fields:
             field = ParameterField(info, box)
             field.edited.connect(lambda value, name=info.name: self._set(name, value))
-            label = plain_label(info.label, wrap=False)
-            label.setToolTip(field.control.toolTip())
-            form.addRow(label, field)
+            form.addRow(_row_label(info.label, field.control.toolTip()), field)
             self.fields[info.name] = field
-        self.cap = CapField(inherits=True, parent=box)
-        self.cap.edited.connect(self._set_cap)
-        label = plain_label("Cap", wrap=False)
-        label.setToolTip(tooltip(CAP_TIP))
-        form.addRow(label, self.cap)
+        self.after = AfterField(inherits=True, parent=box)
+        self.after.edited.connect(self._set_after)
+        folded = QWidget()
+        more = QFormLayout(folded)
+        more.setContentsMargins(0, 0, 0, 0)
+        self.after.add_to(more, _row_label)
+        folding = Folding("After the method", folded, box)
+        form.addRow(folding)
+        if self._after != After():
+            folding.unfold()
         self._parameters.addWidget(box)
         self._show_values()
 
@@ -190,8 +193,8 @@ class OverrideDialog(QDialog):
         self._show_values()
         self._judge()
 
-    def _set_cap(self, cap: Cap | Literal[False] | None) -> None:
-        self._limit = cap
+    def _set_after(self, after: After) -> None:
+        self._after = after
         self._show_values()
         self._judge()
 
@@ -201,8 +204,8 @@ class OverrideDialog(QDialog):
         for name, field in self.fields.items():
             field.show_value(values[name], "", touched=name in self._values)
             self._form.setRowVisible(field, field.field.applies(values.get))
-        if self.cap is not None:
-            self.cap.show_cap(self._limit)
+        if self.after is not None:
+            self.after.show_after(self._after, self._session.draft.inputs.after)
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value, where the rule stays with its method; else the method's default."""
@@ -231,6 +234,12 @@ class OverrideDialog(QDialog):
 def holds_for(rule: Override, row: PlanRow) -> bool:
     """Whether a rule is for a row of the plan."""
     return any(rule.holds_for(name, row.role, row.block) for name in {row.name, row.tensor})
+
+
+def _row_label(text: str, tip: str) -> QWidget:
+    label = plain_label(text, wrap=False)
+    label.setToolTip(tip)
+    return label
 
 
 def _line(name: str, placeholder: str, tip: str, parent: QWidget) -> QLineEdit:

@@ -25,15 +25,15 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.after_field import AfterField
 from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.labels.formula import citation
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import Column, tab_through
 from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.recipe.values import Cap, Heads, NonFinite, OutputDtype, Vocabulary
+from ace_gui.recipe.values import After, Heads, NonFinite, OutputDtype, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
     (None, "as the base"),
@@ -117,8 +117,8 @@ class MethodPanel(QWidget):
         self._change = action_button(choose, "Change…", self, kind="link")
         self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …", self)
-        self.cap = CapField(parent=self)
-        self.cap.edited.connect(self._choose_cap)
+        self.after = AfterField(parent=self)
+        self.after.edited.connect(self._choose_after)
         self.scope = self._combo("Scope", _SCOPE_TIP, ())
         self._scope_note = muted_label("", self)
         self.out_dtype = self._combo("Output type", _OUT_DTYPE_TIP, OUT_DTYPES)
@@ -191,10 +191,10 @@ class MethodPanel(QWidget):
             self._form.setRowVisible(field, field.field.applies(self._session.draft.parameter))
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
-        self.cap.show_cap(inputs.after.cap or None)
-        # The automatic variant has a cap of its own, which stands right above.
+        self.after.show_after(inputs.after)
+        # The automatic variant has a cap of its own, which stands above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
-        self._form.setRowVisible(self.cap, bool(inputs.after.cap) or not own)
+        self._more_form.setRowVisible(self.after.cap, bool(inputs.after.cap) or not own)
         self.seed.setText(str(inputs.seed))
         self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
         self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
@@ -206,7 +206,7 @@ class MethodPanel(QWidget):
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Unfold the further options when one of them is other than it starts."""
         usual, seeded = Inputs(), self._shown is not None and self._shown.seeded
-        names = ["out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
+        names = ["after", "out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
         names += ["seed"] * seeded
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
         if unusual - self._unusual:
@@ -219,8 +219,9 @@ class MethodPanel(QWidget):
     def _make_more(self) -> Folding:
         """What few people change, under a heading of its own."""
         content = QWidget(self)
-        form = _form(content)
+        form = self._more_form = _form(content)
         form.setContentsMargins(0, 0, 0, 0)
+        self.after.add_to(form, _row_label)
         self._seed_line = in_line(self.seed)
         self._seed_label = _row_label("Seed", self.seed.toolTip())
         form.addRow(self._seed_label, self._seed_line)
@@ -244,7 +245,6 @@ class MethodPanel(QWidget):
                 self._add_field(form, ParameterField(info, form_widget))
         for widget in (self._seed_label, self._seed_line):
             widget.setVisible(method is not None and method.seeded)
-        form.addRow(_row_label("Cap", tooltip(CAP_TIP)), self.cap)
         form.addRow(self.forecast)
         form.addRow(_row_label("Scope", _SCOPE_TIP), in_line(self.scope))
         form.addRow("", self._scope_note)
@@ -304,9 +304,8 @@ class MethodPanel(QWidget):
             return Heads.AUTO if now is Heads.KEEP else now
         return Heads.KEEP
 
-    def _choose_cap(self, cap: Cap | None) -> None:
-        inputs = self._session.draft.inputs
-        self.inputs_edited.emit(replace(inputs, after=replace(inputs.after, cap=cap)))
+    def _choose_after(self, after: After) -> None:
+        self.inputs_edited.emit(replace(self._session.draft.inputs, after=after))
 
     def _choose_seed(self) -> None:
         inputs, seed = self._session.draft.inputs, int(self.seed.text())

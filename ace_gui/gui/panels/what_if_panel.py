@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
@@ -68,6 +69,11 @@ FIGURES: Final = (
         "cap factor",
         "By how much a cap shortened the change; 1: it was short enough",
         "cap_factor",
+    ),
+    (
+        "effective rank",
+        "Before and after the change was given other singular values",
+        "effective_ranks",
     ),
 )
 _SPACING = 12  # px
@@ -172,7 +178,7 @@ class WhatIfPanel(QWidget):
         form.setVerticalSpacing(4)
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
         self.fields = {}
-        for info in self._shown.fields if self._shown else ():
+        for info in (*self._shown.fields, *AFTER_FIELDS) if self._shown else ():
             field = ParameterField(info, place)
             field.control.setAccessibleName(f"{info.label} to try")
             field.edited.connect(lambda value, n=info.name: self._what_if.try_parameter(n, value))
@@ -270,6 +276,8 @@ def figure_text(report: LayerReport, figure: str) -> str:
     value = getattr(report, figure)
     if value is None:
         return "–"
+    if isinstance(value, tuple):
+        return " → ".join(number_text(each, 3) for each in value)
     return number_text(value, 4) if isinstance(value, float) else value.value
 
 

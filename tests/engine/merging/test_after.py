@@ -1,5 +1,6 @@
 """What is done to every merged matrix after the method, against its formula taken literally."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
+from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowAfter
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
@@ -315,6 +317,33 @@ def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path: Pat
         prepared = prepare(replace(recipe, after=other))
         with pytest.raises(ResumeError, match=r"recipe, rows(, side_by_side)? differs"):
             next(iter(merge(prepared, tmp_path / "store", resume=True)))
+
+
+def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path: Path) -> None:
+    """In the layer's report, in its spectrum and on the card."""
+    plain = recipe_of(gpt2, parameters={"variant": "automatic"})
+    recipe = replace(plain, after=After(rank=0.9, spectrum=0.5, scale=2.0))
+    seen = {}
+    for each in (plain, recipe):
+        prepared, cache = prepare(each), InspectionCache(tmp_path / "cache")
+        row = next(row for row in prepared.plan.rows if row.role == "MLP up")
+        steps = list(spectrum(prepared, row, torch.device("cpu"), cache))
+        (seen[each.after],) = (step for step in steps if isinstance(step, LayerSpectrum))
+    before, after = seen.values()
+    assert before.unshaped is None
+    assert before.report.effective_ranks is None
+    assert after.unshaped is not None
+    np.testing.assert_allclose(after.unshaped, before.merged, rtol=1e-4, atol=1e-6)
+    made = np.where(np.arange(32) < 28, np.sqrt(before.merged), 0)
+    made *= 2 * np.linalg.norm(before.merged[:28]) / np.linalg.norm(made)
+    np.testing.assert_allclose(after.merged, made, rtol=1e-4, atol=1e-6)
+    ranks = effective_rank(before.merged), effective_rank(after.merged)
+    assert after.report.effective_ranks == pytest.approx(ranks, rel=1e-3)
+    for _ in merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")):
+        pass
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert re.search(r"8 merged changes .* effective rank went from \d+ to \d+", card)
+    assert "after:\n  rank: 0.9\n  spectrum: 0.5\n  scale: 2.0\n" in card
 
 
 def test_another_cap_is_looked_at_anew(gpt2: Family, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QTableWidgetItem
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, with_value
 from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
@@ -24,6 +25,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
+from ace_gui.recipe.values import After
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -87,6 +89,30 @@ def test_trying_asks_once_for_the_last_of_many_values(
     assert job.recipe.parameters == {"k_frac": 0.05}
     assert job.row.name == LAYER
     assert session.draft.inputs.touched == {}
+
+
+@pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
+@pytest.mark.parametrize("rule", [None, Override(role="key", merge_method="linear")])
+def test_what_is_done_after_the_method_can_be_tried(
+    what_if: WhatIf,
+    panel: WhatIfPanel,
+    session: Session,
+    worker: FakeWorker,
+    qtbot: QtBot,
+    name: str,
+    rule: Override | None,
+) -> None:
+    if rule is not None:
+        overridden(session, rule, method="linear")
+    panel.fields[name].control.setValue(0.5)
+    job = asked(worker, qtbot, 1)[-1]
+    governing_it = job.recipe if rule is None else job.recipe.overrides[0]
+    assert governing_it.after == with_value(After(), name, 0.5)
+    assert (what_if.parameter(name), what_if.is_tried(name)) == (0.5, True)
+    assert session.draft.inputs.after == After()
+    assert what_if.inputs().recipe().after == job.recipe.after
+    what_if.back()
+    assert what_if.parameter(name) == 1.0
 
 
 def test_a_newer_question_takes_the_place_of_the_one_before(
@@ -285,11 +311,11 @@ def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(
     what_if: WhatIf, session: Session, panel: WhatIfPanel
 ) -> None:
     overridden(session, Override(role="key", merge_method="linear"), method="linear")
-    assert list(panel.fields) == ["normalize"]
+    assert [name for name in panel.fields if not name.startswith("after.")] == ["normalize"]
     assert panel.own.isVisible()
     assert "override: key" in panel.own.text().replace("\u200b", "")
     session.select("layer.0.q")
-    assert list(panel.fields) == ["epsilon", "tau", "k_frac"]
+    assert list(panel.fields)[:4] == ["epsilon", "tau", "k_frac", "after.rank"]
     assert not panel.own.isVisible()
 
 

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
@@ -49,7 +50,12 @@ def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
 def test_the_fields_stand_in_one_column(filled: MethodPanel) -> None:
     filled.resize(300, 1200)
     filled.more.unfold()
-    controls = [filled.fields["tau"].control, filled.cap.choice, filled.scope, filled.out_dtype]
+    controls = [
+        filled.fields["tau"].control,
+        filled.after.cap.choice,
+        filled.scope,
+        filled.out_dtype,
+    ]
     filled.grab()
     places = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
     assert len(places) == 1
@@ -146,22 +152,50 @@ def test_every_method_can_have_a_cap(
     filled: MethodPanel, session: Session, qtbot: QtBot, method: str
 ) -> None:
     session.draft.keep(replace(session.draft.inputs, method=method))
-    assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == ("none", False)
+    filled.more.unfold()
+    assert (filled.after.cap.choice.currentText(), filled.after.cap.delta.isVisible()) == (
+        "none",
+        False,
+    )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.cap.choice, "at δ")
+        choose(filled.after.cap.choice, "at δ")
     assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.cap.delta.control.setValue(0.25)
+        filled.after.cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
-    assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (True, 0.25)
+    assert (filled.after.cap.delta.isVisible(), filled.after.cap.delta.control.value()) == (
+        True,
+        0.25,
+    )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.cap.delta.findChild(DotButton).click()  # back to the default δ
+        filled.after.cap.delta.findChild(DotButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.cap.choice, "none")
+        choose(filled.after.cap.choice, "none")
     assert asked.args[0].after.cap is None
+
+
+@pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
+def test_what_is_done_after_the_method_has_a_field(
+    filled: MethodPanel, session: Session, qtbot: QtBot, name: str
+) -> None:
+    assert not filled.more.is_open
+    field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
+    session.draft.keep(replace(session.draft.inputs, after=others))
+    assert filled.more.is_open
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        field.control.setValue(0.25)
+    expected = with_value(others, name, 0.25)
+    assert value_of(expected, name) == 0.25
+    assert asked.args[0] == replace(session.draft.inputs, after=expected)
+    session.draft.keep(asked.args[0])
+    assert field.control.value() == 0.25
+    with qtbot.waitSignal(filled.inputs_edited) as asked:
+        field.findChild(DotButton).click()
+    assert value_of(asked.args[0].after, name) in (None, 1.0)
+    assert asked.args[0].after == with_value(expected, name, None)
 
 
 def test_the_automatic_variant_leads_its_form_and_has_one_cap(
@@ -173,9 +207,9 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     session.draft.set_parameter("variant", "automatic")
     shown = [name for name, field in filled.fields.items() if field.isVisible()]
     assert shown == ["variant", "alpha", "delta", "scaling"]
-    assert not filled.cap.isVisible()
+    assert not filled.after.cap.isVisible()
     session.draft.keep(replace(session.draft.inputs, after=After(cap=Cap(delta=0.05))))
-    assert filled.cap.isVisible()
+    assert filled.after.cap.isVisible()
 
 
 def test_fused_matrices_and_the_vocabulary_are_choices(

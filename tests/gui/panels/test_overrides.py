@@ -166,15 +166,29 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
         loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
     )
     qtbot.addWidget(dialog)
-    assert dialog.cap is not None
-    assert dialog.cap.delta.control.value() == 0.5
-    dialog.cap.choice.setCurrentText(text)
-    dialog.cap.choice.activated.emit(dialog.cap.choice.currentIndex())
+    assert dialog.after is not None
+    assert dialog.after.cap.delta.control.value() == 0.5
+    dialog.after.cap.choice.setCurrentText(text)
+    dialog.after.cap.choice.activated.emit(dialog.after.cap.choice.currentIndex())
     assert dialog.rule() == Override(
         role="key", merge_method="linear", disposition="merge", after=After(cap=cap)
     )
     dialog.outcome.setCurrentIndex(dialog.outcome.findData("average"))
     assert dialog.rule().after == After()  # it is for what a method merges
+
+
+def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot) -> None:
+    dialog = OverrideDialog(loaded, Override(role="key"))
+    qtbot.addWidget(dialog)
+    assert dialog.after is not None
+    dialog.after.fields["after.spectrum"].control.setValue(0.5)
+    dialog.after.fields["after.depth[1]"].control.setValue(2.0)
+    expected = Override(role="key", after=After(spectrum=0.5, depth=(1.0, 2.0)))
+    assert dialog.rule() == expected
+    again = OverrideDialog(loaded, expected)
+    qtbot.addWidget(again)
+    assert again.after is not None
+    assert again.after.fields["after.spectrum"].control.value() == 0.5
 
 
 @pytest.mark.parametrize(("blocks", "words"), [("x", "blocks such as"), ("9", "0 of")])

@@ -48,10 +48,12 @@ class LayerStatistics:
 class LayerReport:
     """What the merge did to one tensor.
 
-    The figures are those of ``Diagnostics``, None where the method has none. ``precision``: in
-    which numbers it was computed, and why these are exact enough. ``notes``: departures
-    from the published procedure that were taken here; ``warnings``: what may be wrong with the
-    result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or Inf here.
+    The figures are those of ``Diagnostics``, None where the method has none. ``effective_ranks``:
+    of the change before and after it was given other singular values; None where it was not.
+    ``precision``: in which numbers it was computed, and why these are exact enough. ``notes``:
+    departures from the published procedure that were taken here; ``warnings``: what may be wrong
+    with the result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or
+    Inf here.
     """
 
     name: str
@@ -65,6 +67,7 @@ class LayerReport:
     energies: Mapping[str, float] | None = None
     delta_norm: float | None = None
     cap_factor: float | None = None
+    effective_ranks: tuple[float, float] | None = None
     precision: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -84,7 +87,8 @@ class LayerSpectrum:
     """Singular values of one matrix, largest first.
 
     ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
-    methods without one). ``merged``: of the merged delta, after refinement.
+    methods without one). ``unshaped``: of the method's result, where the recipe then gave it
+    other singular values, else None. ``merged``: of the merged delta, after all that.
     """
 
     name: str
@@ -92,6 +96,7 @@ class LayerSpectrum:
     preliminary: NDArray[np.float64] | None
     merged: NDArray[np.float64]
     report: LayerReport
+    unshaped: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def _lengths(
     known: Mapping[str, float],
 ) -> Iterator[float]:
     """‖ΔW‖_F of every matrix without a cap, estimated where it is not ``known``."""
-    rms = {row.name: _rms(statistics[row.name]) for row in rows}
+    rms = {row.name: _rms(statistics[row.name]) * abs(row.after.scale) for row in rows}
     ratios: defaultdict[object, list[float]] = defaultdict(list)
     for row in rows:
         if row.name in known and rms[row.name]:

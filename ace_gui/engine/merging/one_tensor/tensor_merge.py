@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
 from ace_gui.engine.merging.one_tensor.drawing_place import place_of
@@ -382,10 +384,18 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
         cap_factor=found.cap_factor,
+        effective_ranks=_effective_ranks(found),
         precision=found.precision,
         notes=found.notes,
         warnings=found.warnings,
     )
+
+
+def _effective_ranks(found: Diagnostics) -> tuple[float, float] | None:
+    if found.reshaped is None:
+        return None
+    before, after = (effective_rank(np.array(sigma)) for sigma in found.reshaped)
+    return before, after
 
 
 def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:

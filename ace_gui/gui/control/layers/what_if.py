@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import SpectrumJob
@@ -19,7 +21,16 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import After, ParameterValue
+
+_AFTER: Final = {field.name: field for field in AFTER_FIELDS}
+
+
+def _with_tried(after: After, tried: Mapping[str, ParameterValue]) -> After:
+    for name, value in tried.items():
+        if name in _AFTER:
+            after = with_value(after, name, value)
+    return after
 
 
 class WhatIf(QObject):
@@ -134,13 +145,17 @@ class WhatIf(QObject):
         inputs, place = replace(self._session.draft.inputs, scope=self.scope), self.override
         if place is not None:
             rules = list(inputs.overrides)
+            plain = {name: v for name, v in parameters.items() if name not in _AFTER}
             rules[place] = replace(
-                rules[place], parameters={**rules[place].parameters, **parameters}
+                rules[place],
+                parameters={**rules[place].parameters, **plain},
+                after=_with_tried(rules[place].after, parameters),
             )
             return replace(inputs, overrides=tuple(rules))
         for name, value in parameters.items():
-            inputs = inputs.with_parameter(name, value)
-        return inputs
+            if name not in _AFTER:
+                inputs = inputs.with_parameter(name, value)
+        return replace(inputs, after=_with_tried(inputs.after, parameters))
 
     @property
     def _row(self) -> PlanRow | None:
@@ -155,10 +170,19 @@ class WhatIf(QObject):
     def _own(self, name: str) -> ParameterValue | None:
         """The value that the selected layer has of a parameter while nothing is tried."""
         place, row = self.override, self._row
+        if name in _AFTER:
+            return self._own_after(name, place)
         if place is None or row is None or row.override is None:
             return self._session.draft.parameter(name)
         planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
         return self._session.draft.inputs.overrides[place].parameters.get(name, planned)
+
+    def _own_after(self, name: str, place: int | None) -> float:
+        """The value of one of ``AFTER_FIELDS`` under the recipe, or under one of its rules."""
+        inputs = self._session.draft.inputs
+        own = inputs.after if place is None else inputs.overrides[place].after.over(inputs.after)
+        known = value_of(own, name)
+        return float(_AFTER[name].default) if known is None else known
 
     # What comes of it
 
@@ -214,11 +238,12 @@ class WhatIf(QObject):
             self._tried.clear()
             known, self._scope = {}, None
         method = session.draft.method
-        fields = {field.name for field in method.fields} if method else set()
+        fields = {field.name for field in method.fields} if method else set[str]()
         self._tried[None] = {
             name: value
             for name, value in known.items()
-            if name in fields and value != session.draft.parameter(name)
+            if (name in fields and value != session.draft.parameter(name))
+            or (name in _AFTER and value != self._own_after(name, None))
         }
         if self._scope == session.draft.inputs.scope:
             self._scope = None

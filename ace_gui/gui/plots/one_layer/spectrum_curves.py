@@ -27,6 +27,7 @@ from ace_gui.gui.theme import Tokens
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
+UNSHAPED: Final = "merge: unshaped"
 
 FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
@@ -44,7 +45,10 @@ class Quantity(Enum):
 
 def short_label(label: str) -> str:
     """A curve's label where there is little room."""
-    short = {"after refinement": "after", "before (W_pre)": "before"}
+    short = {
+        "after refinement": "after",
+        "before (W_pre)": "before",
+    }
     return short.get(label, label)
 
 
@@ -176,7 +180,8 @@ def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | Laye
 
 def unrefined(spectrum: LayerSpectrum) -> bool:
     """Whether the merge before and after refinement is the same."""
-    before, after = spectrum.preliminary, spectrum.merged
+    before = spectrum.preliminary
+    after = spectrum.merged if spectrum.unshaped is None else spectrum.unshaped
     if before is None or before.shape != after.shape:
         return False
     largest = float(after.max(initial=0.0))
@@ -191,7 +196,8 @@ def _merge_curves(
     colour: str = "",
     width: float = 2.2,
 ) -> list[Curve]:
-    """The merged delta and, where refinement changed it, W_pre dashed.
+    """The merged delta; W_pre dashed where refinement changed it; the method's result dotted where
+    the recipe gave it other singular values.
 
     Keys start with ``label``.
     """
@@ -215,6 +221,15 @@ def _merge_curves(
             width=0.75 * width,
         )
         curves.append(Curve(before, spectrum.preliminary))
+    if spectrum.unshaped is not None:
+        unshaped = LegendEntry(
+            key=prefix + UNSHAPED,
+            label=f"{label}, method alone" if label else "method alone",
+            colour=colour or theme.text,
+            style=Qt.PenStyle.DotLine,
+            width=0.75 * width,
+        )
+        curves.append(Curve(unshaped, spectrum.unshaped))
     return curves
 
 

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.engine.contract.after_fields import CAP_FIELD
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.recipe.overrides import LARGEST_CAP
 from ace_gui.recipe.values import Cap, ParameterValue
 
 CAP_TIP: Final = (
     "Limits how far a merge moves each matrix, whatever the method. The merged change may be as "
     "long as one expert's on average; with T experts √T times that, as long as it stays within δ "
     "of the base's norm. A longer one is scaled down, and the layer's notes say so."
-)
-_DELTA: Final = FieldInfo(
-    name="delta",
-    kind="float",
-    default=Cap().delta,
-    label="Cap δ",
-    help="Share of the norm of the base's matrix up to which the experts' changes may add up.",
-    low=0.0,
-    high=LARGEST_CAP,
-    low_open=False,
-    logarithmic=False,
-    choices=(),
-    presets=(),
 )
 _OFF: Final[Literal[False]] = False
 
@@ -55,8 +40,7 @@ class CapField(QWidget):
         for text, value in choices:
             self.choice.addItem(text, value)
         self.choice.addItem("at δ", Cap())
-        delta = replace(_DELTA, label=_DELTA.label, help=_DELTA.help)
-        self.delta = ParameterField(delta, self)
+        self.delta = ParameterField(CAP_FIELD, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)
         layout = QVBoxLayout(self)
