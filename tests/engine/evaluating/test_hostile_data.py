@@ -3,9 +3,11 @@
 import io
 import json
 import pickle
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -293,7 +295,162 @@ def test_pixels_are_counted_before_they_are_decoded(
     assert "pixels" in refusal(tmp_path / "data", PICTURES)
 
 
+def hub_pictures(path: Path, pixels: list[bytes], **more: pa.Array) -> Path:
+    """Pictures as the hub stores them: a struct of bytes and a path."""
+    cells = [{"bytes": each, "path": f"{n}.png"} for n, each in enumerate(pixels)]
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    labels = pa.array([n % 2 for n in range(len(pixels))])
+    pq.write_table(pa.table({"image": pa.array(cells, kind), "label": labels, **more}), path)
+    return path
+
+
+def test_pictures_of_the_hub_in_parquet(tmp_path: Path) -> None:
+    files = save_pictures(tmp_path / "data", ("cat", "dog"), 2)
+    pixels = [file.read_bytes() for file in files]
+    data = read(hub_pictures(tmp_path / "a.parquet", pixels), PICTURES)
+    assert len(data.examples) == 4
+    pixels[2] = b"no picture"
+    assert "row 3" in refusal(hub_pictures(tmp_path / "b.parquet", pixels), PICTURES)
+
+
+NESTED = {
+    "list of texts": pa.array([["a", "b"], None], pa.list_(pa.string())),
+    "large list": pa.array([["a"], []], pa.large_list(pa.string())),
+    "list of structs": pa.array([[{"a": "x"}], []], pa.list_(pa.struct({"a": pa.string()}))),
+    "struct of lists": pa.array([{"a": ["x"]}, None], pa.struct({"a": pa.list_(pa.string())})),
+    "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+    "fixed list": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+    "dictionary": pa.array(["a", "b"]).dictionary_encode(),
+    "timestamps": pa.array([0, 1], pa.timestamp("ns")),
+    "decimals": pa.array([Decimal(1), Decimal(2)], pa.decimal128(20, 2)),
+    "nothing": pa.nulls(2),
+    "bool": pa.array([True, None]),
+    "half": pa.array(np.zeros(2, np.float16)),
+    "large text": pa.array(["a", "b"], pa.large_string()),
+    "bytes": pa.array([b"a", b"b"]),
+}
+
+
+@pytest.mark.parametrize("what", NESTED)
+@pytest.mark.parametrize("name", ["inputs", "in.puts"])
+def test_columns_of_any_type(tmp_path: Path, what: str, name: str) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({name: NESTED[what], "text": ["x", "y"], "in": [1, 2]}), path)
+    found = [values for _, values in open_table(path).rows([name, "text"])]
+    expected = NESTED[what].to_pylist()
+    assert found == list(zip(expected, ["x", "y"], strict=True))
+    assert refusal(path, columns={"text": name, "label": "text"})
+
+
+def test_nested_columns_are_counted_before_they_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = hub_pictures(tmp_path / "a.parquet", [b"\0" * 100_000] * 3)
+    monkeypatch.setattr(parquet, "FILE_BYTES", 50_000)
+    with pytest.raises(TaskError, match="unpacks"):
+        list(open_table(path).rows(["image"]))
+    assert len(list(open_table(path).rows(["label"]))) == 3
+
+
+def encrypted_npz(path: Path) -> None:
+    np.savez(path, text=np.array(["a", "b"]), label=np.array([0, 1]))
+    content = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        place = -1
+        while (place := content.find(mark, place + 1)) >= 0:
+            content[place + at] |= 1
+    path.write_bytes(content)
+
+
+def doubled_npz(path: Path) -> None:
+    member = npy(np.array([0, 1]))
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            archive.writestr("text.npy", member)
+
+
+def doubled_parquet(path: Path) -> None:
+    columns = [pa.array(["a"]), pa.array(["b"]), pa.array([1])]
+    pq.write_table(pa.Table.from_arrays(columns, ["text", "text", "label"]), path)
+
+
+def text_file(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "half a pair": ("a.json", text_file('[{"text": "a\\ud800", "label": 1}]'), "row 1"),
+    "half a pair in a line": (
+        "a.jsonl",
+        text_file('{"text": "a", "label": 1}\n{"text": "\\udfff", "label": 0}\n'),
+        "row 2",
+    ),
+    "half a pair in a label": ("a.json", text_file('[{"text": "a", "label": "\\ud800"}]'), "row 1"),
+    "half a pair in a name": ("a.json", text_file('[{"te\\ud800": "a", "label": 1}]'), "columns"),
+    "a name twice": ("a.json", text_file('[{"text": "a", "text": "b", "label": 1}]'), "twice"),
+    "a name twice in a line": (
+        "a.jsonl",
+        text_file('{"text": "a", "label": 1}\n{"text": "a", "label": 1, "label": 0}\n'),
+        "twice",
+    ),
+    "a password": ("a.npz", encrypted_npz, "encrypted"),
+    "an array twice": ("a.npz", doubled_npz, "text"),
+    "a column twice": ("a.parquet", doubled_parquet, "text"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_contents_that_nobody_foresaw(tmp_path: Path, case: str) -> None:
+    name, write, expected = HOSTILE[case]
+    write(tmp_path / name)
+    assert expected in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a\0b.png", "a" * 5000, "\ud800.png", "/".join("a" * 3000), "."])
+def test_names_that_no_picture_can_have(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"image": name, "label": "cat"}]))
+    assert "row 1" in refusal(tmp_path / "a.json", PICTURES)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
+@pytest.mark.parametrize("order", ["<u2", ">u2"])
+def test_grey_of_16_bits_is_scaled(tmp_path: Path, order: str, suffix: str) -> None:
+    grey_HW = np.linspace(0, 65535, 64).reshape(8, 8).round()
+    image = Image.fromarray(grey_HW.astype(order if suffix == "tiff" else "<u2"))
+    path = tmp_path / f"a.{suffix}"
+    (image.convert("I") if suffix == "pgm" else image).save(path)
+    found = np.asarray(images.Picture(table=path, row="", given=path).opened())
+    np.testing.assert_allclose(found, grey_HW / 257, atol=1)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_grey_of_32_bits_has_no_white(tmp_path: Path, dtype: type) -> None:
+    path = tmp_path / "a.tiff"
+    Image.fromarray(np.arange(64).reshape(8, 8).astype(dtype)).save(path)
+    with pytest.raises(TaskError, match="32 bits"):
+        images.Picture(table=path, row="", given=path).opened()
+
+
 # Saved datasets
+
+
+@pytest.mark.parametrize("how", ["../other/data-00000-of-00001.arrow", "absolute", "a link"])
+def test_a_saved_dataset_names_no_file_outside(tmp_path: Path, how: str) -> None:
+    import datasets
+
+    for name in ("saved", "other"):
+        rows = {"text": ["a", "b"], "label": [0, 1]}
+        datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / name)
+    assert len(read(tmp_path / "saved").examples) == 2
+    other = tmp_path / "other" / "data-00000-of-00001.arrow"
+    if how == "a link":
+        (tmp_path / "saved" / "link.arrow").symlink_to(other)
+    named = {"absolute": str(other), "a link": "link.arrow"}.get(how, how)
+    state = json.loads((tmp_path / "saved" / "state.json").read_text())
+    state["_data_files"] = [{"filename": named}]
+    (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
+    assert "outside" in refusal(tmp_path / "saved")
 
 
 def test_saved_datasets_that_are_broken(tmp_path: Path) -> None:
@@ -301,7 +458,7 @@ def test_saved_datasets_that_are_broken(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "state.json").write_text("{}")
     assert "saved dataset" in refusal(folder)
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../x.arrow"}]}))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "x.arrow"}]}))
     (folder / "dataset_info.json").write_text("{}")
     assert "saved dataset" in refusal(folder)
 

@@ -20,6 +20,10 @@ MOST_PIXELS: Final = 50_000_000
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """What is opened: Pillow knows more, among them some that start other programs."""
 
+_DEEP: Final = (
+    "Its grey has 32 bits, of which nobody knows what is white; write it with 8 or 16 bits."
+)
+
 SUFFIXES: Final = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 )
@@ -58,6 +62,8 @@ class Picture:
                     if small:
                         image.draft(None, (16, 16))
                     image.load()
+                    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):
+                        raise self._refused(_DEEP)
                     return _plain(image)
         except TaskError:
             raise
@@ -89,7 +95,15 @@ class Picture:
 
 
 def _plain(image: Any) -> Any:
-    """Palettes and the like as colours; grey and coloured pictures as they are."""
+    """Palettes and the like as colours; grey and coloured pictures as they are.
+
+    Grey of 16 bits is scaled to 8: Pillow would clip it to white.
+    """
+    if image.mode.startswith("I"):
+        from PIL import Image
+
+        grey_HW = np.asarray(image).astype(np.int64)
+        return Image.fromarray((grey_HW >> 8).clip(0, 255).astype(np.uint8))
     return image if image.mode in {"L", "RGB", "RGBA"} else image.convert("RGB")
 
 
@@ -99,10 +113,16 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str):
         folder = table if table.is_dir() else table.parent
-        path = (folder / value).resolve()
-        if not path.is_relative_to(folder.resolve()):
+        try:
+            path = (folder / value).resolve()
+            is_inside, is_file = path.is_relative_to(folder.resolve()), path.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # no name that a file can have
+            why = getattr(error, "strerror", None) or error
+            sentence = f"The picture {value[:80]!r} cannot be found: {why}."
+            raise refused(table, sentence, row) from None
+        if not is_inside:
             raise refused(table, f"The picture {value!r} lies outside of the data's folder.", row)
-        if not path.is_file():
+        if not is_file:
             raise refused(table, f"There is no picture {value!r} beside the data.", row)
         value = path
     if isinstance(value, np.ndarray):

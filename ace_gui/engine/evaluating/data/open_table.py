@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ace_gui.engine.evaluating.data.arrays import array_table
 from ace_gui.engine.evaluating.data.images import folder_table
 from ace_gui.engine.evaluating.data.parquet import parquet_table
 from ace_gui.engine.evaluating.data.saved_dataset import SPLITS, STATE, saved_table
-from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.data.table import Row, Table, refused
 from ace_gui.engine.evaluating.data.text_files import csv_table, json_table, lines_table
+from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory
 
 _READERS: Final[Mapping[str, Callable[[Path], Table]]] = {
     ".csv": csv_table,
@@ -33,8 +38,51 @@ _KNOWN: Final = (
 def open_table(path: Path) -> Table:
     """The table of a file or folder. Nothing in it is run, and nothing is fetched.
 
-    Raises TaskError.
+    Raises TaskError, as its rows do, for whatever stands in the file: readers meet contents that
+    nobody foresaw, and fail on them with errors of any type.
     """
+    with _refusing(path):
+        table = _opened(path)
+    twice = [name for name, count in Counter(table.columns).items() if count > 1]
+    if twice:
+        raise refused(path, f"Two columns are called {twice[0]!r}; give each its own name.")
+    _require_text(path, "names of columns", list(table.columns))
+    return replace(table, rows=partial(_rows, table))
+
+
+def _rows(table: Table, wanted: Sequence[str]) -> Iterator[Row]:
+    with _refusing(table.path):
+        for row, values in table.rows(wanted):
+            for value in values:
+                _require_text(table.path, row, value)
+            yield row, values
+
+
+def _require_text(path: Path, row: str, value: Any) -> None:
+    """Raise TaskError for a text that no file and no tokenizer can hold."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            at = f"half of a surrogate pair at character {error.start + 1}"
+            raise refused(path, f"The text is not Unicode: it has {at}.", row) from None
+    elif isinstance(value, dict | list):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            _require_text(path, row, each)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, WorkbenchError | Cancelled) or is_out_of_memory(error):
+            raise
+        said = f"{type(error).__name__}: {error}"
+        raise refused(path, f"The data cannot be read ({said}); write them again.") from error
+
+
+def _opened(path: Path) -> Table:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

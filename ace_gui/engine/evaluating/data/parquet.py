@@ -35,7 +35,7 @@ def parquet_table(path: Path) -> Table:
         columns_at(path, columns, wanted)
         number = 0
         try:
-            again = _opened(path, wanted)
+            again = _opened(path, [name for name in wanted if _is_text(schema.field(name).type)])
             _require_small(path, again, wanted)
             for batch in again.iter_batches(_AT_ONCE, columns=list(dict.fromkeys(wanted))):
                 _require_bytes(path, batch.nbytes, f"rows {number + 1} to {number + len(batch)}")
@@ -47,6 +47,19 @@ def parquet_table(path: Path) -> Table:
 
     return Table(
         path=path, columns=columns, rows=rows, files=(path,), names=_names(schema.metadata)
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    """Other columns, pictures of the hub among them, cannot be read as dictionaries."""
+    import pyarrow as pa
+
+    return any(
+        check(kind)
+        for check in (
+            *(pa.types.is_string, pa.types.is_large_string),
+            *(pa.types.is_binary, pa.types.is_large_binary),
+        )
     )
 
 
@@ -62,7 +75,7 @@ def _values(column: Any) -> list[Any]:
     return [made[at] for at in places]
 
 
-def _opened(path: Path, wanted: Sequence[str] = ()) -> Any:
+def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
     """A long text that is repeated stays one text: columns of text are read as dictionaries."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -71,7 +84,7 @@ def _opened(path: Path, wanted: Sequence[str] = ()) -> Any:
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":
                 raise refused(path, _DAMAGED)
-        return pq.ParquetFile(path, read_dictionary=list(wanted), memory_map=False)
+        return pq.ParquetFile(path, read_dictionary=list(texts), memory_map=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise refused(path, _DAMAGED, details=error) from None
 
@@ -83,7 +96,11 @@ def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
         raise refused(path, "It says that it has more than a billion rows; choose a part of it.")
     for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
         columns = (group.column(place) for place in range(group.num_columns))
-        chosen = [each for each in columns if each.path_in_schema.split(".")[0] in wanted]
+        chosen = [
+            each
+            for each in columns
+            if any(f"{each.path_in_schema}.".startswith(f"{name}.") for name in wanted)
+        ]
         _require_bytes(path, sum(each.total_uncompressed_size for each in chosen), "")
 
 

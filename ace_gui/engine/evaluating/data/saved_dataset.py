@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ def saved_table(path: Path) -> Table:
             told = ", ".join(splits)
             raise refused(path, f"Name the folder of one of the splits in it: {told}.")
         path = path / splits[0]
+    files = _files(path)
     dataset = _loaded(path)
     columns = tuple(dataset.column_names)
     names = {c: f.names for c, f in dataset.features.items() if type(f).__name__ == "ClassLabel"}
@@ -38,8 +40,23 @@ def saved_table(path: Path) -> Table:
         except (ValueError, OSError) as error:  # Arrow's errors are these
             raise refused(path, "The data are damaged.", f"row {number + 1}", error) from None
 
-    files = tuple(sorted(file for file in path.iterdir() if file.is_file()))
     return Table(path=path, columns=columns, rows=rows, files=files, names=names)
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    """All that is read. Raises TaskError where the dataset names a file outside of its folder."""
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        named = [path / each["filename"] for each in state["_data_files"]]
+        outside = [each for each in named if not each.resolve().is_relative_to(path.resolve())]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise refused(
+            path, "This saved dataset cannot be read; save it again.", "", error
+        ) from None
+    if outside:
+        name = outside[0].name
+        raise refused(path, f"The dataset names the file {name!r} outside of its folder: refused.")
+    return tuple(sorted({*named, *(file for file in path.iterdir() if file.is_file())}))
 
 
 def _loaded(path: Path) -> Any:

@@ -133,9 +133,16 @@ def _objects_in_whole(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _parsed(path: Path, text: str, row: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise refused(path, f"This is not valid JSON ({error}).", row) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def _object(path: Path, row: str, value: Any) -> Mapping[str, Any]:
