@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.shared.tolerance import Tolerance, of_experts
+from ace_gui.methods.shared.tolerance import of_experts
 from tests.benchmarks.experts import norms, task_vector
 from tests.helpers import ace_oracle
 
@@ -65,7 +65,7 @@ def measured(case: Case, seed: int = 0) -> Row:
     weight = base.double() + expected
     return Row(
         case=case,
-        allowed=_allowed(tolerance, size, case),
+        allowed=tolerance.relative(size),
         missed=float((merged.delta.double() - expected).norm()) / size,
         rounding=float((weight.to(case.dtype).double() - weight).norm()) / size,
         numbers=merged.diagnostics.precision.removeprefix("Computed in ").split(" as ")[0],
@@ -89,12 +89,6 @@ def _ridge(deltas: Sequence[Tensor], case: Case) -> float:
     pairs = zip(weights, centred, strict=True)
     rows = torch.cat([math.sqrt(weight) * tilde for weight, tilde in pairs])
     return float(torch.linalg.matrix_norm(rows, 2)) ** 2 / (case.condition * math.fsum(weights))
-
-
-def _allowed(tolerance: Tolerance, size: float, case: Case) -> float:
-    """Refined, at most: where the merge multiplies the experts' own rounding without end."""
-    multiplied = math.inf if case.heterogeneous and tolerance.carried else 1.0
-    return tolerance.relative(size, multiplied)
 
 
 def cases(shape: tuple[int, int], experts: int) -> Iterator[Case]:

@@ -109,7 +109,7 @@ def test_wudi_steps_in_float32_where_16_bits_show_no_more(
 def test_wudi_in_float32_that_strays_is_done_again_in_float64() -> None:
     """A tolerance that float32 cannot keep: the rows that are followed in float64 show it."""
     _, deltas = weights((48, 32), torch.float32)
-    impossible = Tolerance(rounding=1e-30, carried=1e-30, source="a test")
+    impossible = Tolerance(rounding=1e-30, source="a test")
     parameters = WudiParameters(learning_rate=1.0, steps=300)  # steps far larger than the weights
     found = wudi(deltas, [1.0] * T, parameters, tolerance=impossible)
     assert torch.equal(found.delta, wudi(deltas, [1.0] * T, parameters).delta)

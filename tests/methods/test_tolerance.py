@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.shared.tolerance import COARSEST, EXACT, STRICT, of_experts, unit, with_output
+from ace_gui.methods.shared.tolerance import EXACT, STRICT, of_experts, unit, with_output
 from tests.benchmarks.experts import task_vector
 
 FORMATS = [torch.float32, torch.bfloat16, torch.float16]
@@ -40,9 +40,9 @@ def test_the_error_is_within_the_tolerance(
     found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
     exact = ace([delta.double() for delta in deltas], [1.0] * T, parameters).delta.double()
     error = float((found.delta - exact).norm())
-    multiplied = 1.0 if tau else 1e3  # the refinement may carry the experts' rounding that far
-    allowed = tolerance.relative(float(exact.norm()), multiplied)
-    assert error <= allowed * float(exact.norm())
+    allowed = tolerance.relative(float(exact.norm()))
+    # The error in float32 is estimated; a third of 1e-5 is allowed, so that 1e-5 holds.
+    assert error <= max(allowed, 1e-5 * (dtype == torch.float32)) * float(exact.norm())
     assert found.diagnostics.precision.startswith("Computed in float")
     if dtype == torch.float32:
         usual = ace(deltas, [1.0] * T, parameters)
@@ -79,16 +79,15 @@ def test_what_is_float32_or_wider_has_no_rounding_to_hide_behind() -> None:
     assert with_output(exact, torch.float32, 1e6).relative(1e-6) == EXACT
 
 
-def test_the_tolerance_is_a_thirtieth_of_the_larger_rounding() -> None:
+def test_the_tolerance_is_a_fifth_of_the_larger_rounding() -> None:
     half, norm = torch.float16, 10.0
     experts = of_experts([half] * 2, [1.0, 1.0], norm)
-    assert experts.relative(1.0) == pytest.approx(unit(half) * norm / 30)
+    assert experts.relative(1.0) == pytest.approx(unit(half) * norm / 5)
     mixed = of_experts([half, torch.float32], [1.0, 1.0], norm)
     assert mixed.rounding == pytest.approx(experts.rounding / math.sqrt(2))
     output = with_output(experts, torch.bfloat16, 1.0)
-    assert output.relative(1.0) == pytest.approx(max(unit(torch.bfloat16), unit(half) * norm) / 30)
+    assert output.relative(1.0) == pytest.approx(max(unit(torch.bfloat16), unit(half) * norm) / 5)
     assert with_output(experts, torch.bfloat16, norm).source == "the output's bfloat16"
-    assert of_experts([torch.bfloat16], [1.0], 1e6).relative(1.0) == COARSEST
 
 
 def test_a_factor_afterwards_enlarges_errors_but_not_roundings() -> None:

@@ -19,7 +19,7 @@ import torch
 
 from ace_gui.methods.ace import by_inputs, by_rows
 from ace_gui.methods.ace.probes import Probed
-from ace_gui.methods.ace.problem import Precision, Problem, Rule, Solution, Terms, joined
+from ace_gui.methods.ace.problem import Precision, Problem, Solution, Terms, joined
 from ace_gui.methods.shared.tolerance import Tolerance
 
 SUMS: Final = 3e-8
@@ -42,24 +42,17 @@ class Way(Enum):
 
 
 def _ways(problem: Problem, probed: Probed) -> list[Way]:
-    """What to try for each layer.
-
-    Where nothing is rounded more coarsely than float32, only what costs hardly any accuracy: sums
-    of experts that all weigh alike.
-    """
-    few = by_rows.few_experts(problem.shape, len(problem.shares))  # then float64 is the faster
-    usual = problem.rule is Rule.HOMOGENEOUS and not few
+    """The cheapest numbers for each layer whose expected error is within its tolerance."""
     multiplied = REFINED if problem.with_residual else 1.0
-    allowed = zip(problem.tolerances, problem.sizes, strict=True)
     found = []
-    for condition, (tolerance, size) in zip(probed.conditions, allowed, strict=True):
-        most = tolerance.relative(size, multiplied) / multiplied
-        if tolerance.rounding and SOLVED * condition <= most:
+    for condition, tolerance, size in zip(
+        probed.conditions, problem.tolerances, problem.sizes, strict=True
+    ):
+        most = tolerance.relative(size) / multiplied
+        if SOLVED * condition <= most:
             found.append(Way.SINGLE)
-        elif (tolerance.rounding or usual) and SUMS * condition <= most:
-            found.append(Way.MIXED)
         else:
-            found.append(Way.DOUBLE)
+            found.append(Way.MIXED if SUMS * condition <= most else Way.DOUBLE)
     return found
 
 
@@ -127,5 +120,5 @@ def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
     if precision is None or refinement is None or not precision.fused_error:
         return False
     size = math.hypot(solution.size, refinement.size)
-    allowed = tolerance.relative(size, refinement.sensitivity) * size
+    allowed = tolerance.relative(size) * size
     return not precision.fused_error * refinement.sensitivity <= allowed

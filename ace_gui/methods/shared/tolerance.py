@@ -1,8 +1,9 @@
 """How exact a merged tensor must be, from the number formats of what is merged.
 
-Weights in 16 bits carry a rounding that no arithmetic undoes: of the experts, it is in the task
-vectors already; of the output, it is still to come. What computing adds may be a small share of the
-larger of both. Weights in float32 are so exact that computing decides.
+Weights in 16 bits carry a rounding that no arithmetic undoes: that of the experts is in the task
+vectors already, that of the output is still to come. Computing may add a fifth of the larger of
+both, which puts the result at most 1.02 times as far from the exact one, as √(1 + 1/25) = 1.02.
+Weights in float32 are so exact that computing decides.
 """
 
 from __future__ import annotations
@@ -17,15 +18,8 @@ import torch
 EXACT: Final = 3e-6
 """Largest relative error where nothing is rounded more coarsely than float32."""
 
-COARSEST: Final = 1e-3
-"""Largest relative error whatever the formats: of changes that are hardly larger than rounding."""
-
-SHARE: Final = 1 / 30
-"""Of the rounding. What is computed so is 1 + 1/1800 times as far from the exact result."""
-
-LARGEST_SHARE: Final = 1 / 6
-"""Where the merge multiplies the experts' rounding; so it is 1.014 times as far at most."""
-
+SHARE: Final = 1 / 5
+"""Of the rounding, which computing may add."""
 
 IN_FLOAT64: Final = "Computed in float64, as float32 would not be exact enough, or not be faster."
 
@@ -34,35 +28,27 @@ IN_FLOAT64: Final = "Computed in float64, as float32 would not be exact enough, 
 class Tolerance:
     """How far from its exact value a merged task vector may be.
 
-    ``rounding``: Frobenius norm of the rounding that is in the merged task vector, or will be.
-    ``carried``: of what is in the experts' task vectors already, 0 where that is nothing.
-    ``source``: whose the rounding is, in words. Without any of it, all is float32 or wider.
+    ``rounding``: Frobenius norm of the rounding that is in the merged task vector, or will be; 0
+    where all is float32 or wider. ``source``: whose rounding it is, in words.
     """
 
     rounding: float = 0.0
-    carried: float = 0.0
     source: str = ""
 
-    def relative(self, norm: float, multiplied: float = 1.0) -> float:
-        """The largest error of a merged task vector of that norm, as a share of it.
-
-        ``multiplied``: by how much the merge multiplies errors of the task vectors.
-        """
-        felt = min(SHARE * self.carried * multiplied, LARGEST_SHARE * self.rounding)
-        allowed = max(SHARE * self.rounding, felt) / (norm or math.inf)
-        return min(COARSEST, max(EXACT, allowed))
+    def relative(self, norm: float) -> float:
+        """The largest error of a merged task vector of that norm, as a share of it."""
+        return max(EXACT, SHARE * self.rounding / (norm or math.inf))
 
     def told(self, error: float, numbers: str = "float32") -> str:
         """Which numbers were taken, what error that leaves, and why it is small enough."""
         left = f"Computed in {numbers}, which leaves {error:.0e} of the change"
         if not self.rounding:
             return f"{left} (limit: {EXACT:.0e})."
-        return f"{left}: less than a thirtieth of the rounding of {self.source}."
+        return f"{left}: less than a fifth of the rounding of {self.source}."
 
     def scaled(self, factor: float) -> Tolerance:
         """Of what is multiplied by ``factor`` afterwards; that a factor is small does not count."""
-        by = max(1.0, abs(factor))
-        return replace(self, rounding=self.rounding / by, carried=self.carried / by)
+        return replace(self, rounding=self.rounding / max(1.0, abs(factor)))
 
 
 STRICT: Final = Tolerance()
@@ -87,9 +73,7 @@ def of_experts(dtypes: Sequence[torch.dtype], weights: Sequence[float], norm: fl
     squares = [(unit(dtype) * weight) ** 2 for dtype, weight in zip(dtypes, weights, strict=True)]
     rounding = norm * math.sqrt(math.fsum(squares) / max(1, len(squares)))
     coarse = sorted({str(each).removeprefix("torch.") for each in dtypes if unit(each)})
-    return Tolerance(
-        rounding=rounding, carried=rounding, source=f"the experts' {' and '.join(coarse)}"
-    )
+    return Tolerance(rounding=rounding, source=f"the experts' {' and '.join(coarse)}")
 
 
 def with_output(tolerance: Tolerance, dtype: torch.dtype, norm: float) -> Tolerance:

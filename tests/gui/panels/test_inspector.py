@@ -350,7 +350,7 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
 def test_the_head_says_in_which_numbers_a_layer_was_computed(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    told = "Computed in float32, whose error is 1e-5: less than a thirtieth of the rounding."
+    told = "Computed in float32, whose error is 1e-5: less than a fifth of the rounding."
     loaded.session.select(QUERY)
     head = loaded.workspace.inspector.head
     assert head.numbers.isHidden()
@@ -359,10 +359,10 @@ def test_the_head_says_in_which_numbers_a_layer_was_computed(
     worker.say(started(), replace(done, report=replace(done.report, precision=told)))
     worker.say(finished_merge(), JobDone())
     assert head.numbers.text() == told
-    assert "less than a thirtieth" in head.facts.toolTip().replace("\n", " ")
+    assert "less than a fifth" in head.facts.toolTip().replace("\n", " ")
     loaded.session.select(KEY)
     assert head.numbers.isHidden()
-    assert "thirtieth" not in head.facts.toolTip()
+    assert "a fifth" not in head.facts.toolTip()
 
 
 # Comparing merges

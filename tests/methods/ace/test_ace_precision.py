@@ -71,14 +71,13 @@ def errors(deltas: list[torch.Tensor], epsilon: float, tau: float) -> tuple[floa
 @by_shape
 @by_spectrum
 @pytest.mark.parametrize("wanted", [1.5, 20.0, 65.0, 99.0, 1e3, 1e5])
-def test_no_conditioning_makes_it_worse_than_the_published_procedure(
+def test_no_conditioning_makes_it_worse_than_allowed_or_published(
     make: Make, m: int, n: int, wanted: float
 ) -> None:
     deltas = single(make(6, m, n, 0.3, m))
     epsilon = condition(deltas, 1.0) - 1
     found, published = errors(deltas, epsilon / wanted, HOMOGENEOUS)
-    assert found <= LARGEST_ERROR
-    assert found <= published
+    assert found <= max(EXACT, min(LARGEST_ERROR, published))
 
 
 @by_shape
@@ -121,7 +120,6 @@ def test_the_probes_see_the_rounding_of_float32(
     """By a limit just above the true error they accept, by one well below it they reject."""
     deltas = single(make(T, m, n, 0.3, n))
     epsilon = (condition(deltas, 1.0) - 1) / wanted
-    monkeypatch.setattr(tolerance, "COARSEST", 1.0)
     monkeypatch.setattr(first_pass, "EXACT", 1.0)
     monkeypatch.setattr(tolerance, "EXACT", 1.0)
     found, expected = both(deltas, epsilon)
@@ -173,8 +171,7 @@ def test_norms_at_the_ends_of_float32_do_not_mislead_the_probes(norm: float) -> 
     deltas = single(random_deltas(4, 20, 30, norm, 4))
     for epsilon in (1e-5, 1.0):
         found, published = errors(deltas, epsilon, HOMOGENEOUS)
-        assert found <= LARGEST_ERROR
-        assert not found > published  # which may be NaN
+        assert found <= EXACT or not found > min(LARGEST_ERROR, published)  # which may be NaN
 
 
 def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
