@@ -1,12 +1,18 @@
 """ACE workbench: merge fine-tuned experts in closed form, and see what the merge does.
 
 Nothing heavy is imported before it is needed: what stands in ``__all__`` comes on first use.
+
+torch's threads wait for one another by spinning. Beside other programs that takes the processor
+from the thread they wait for, so how long they spin is bounded here, before torch is imported.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # turns; libgomp takes 300 000
 
 if TYPE_CHECKING:
     from ace_gui import errors
