@@ -19,10 +19,10 @@ from torch import Tensor
 from ace_gui.linalg.products import add_product_
 from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace.by_rows import few_experts
+from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.method import Layer, Merged
 from ace_gui.methods.shared.tolerance import STRICT, of_experts
 from tests.benchmarks.experts import norms, task_vector
-from tests.benchmarks.literal import literal_ace
 
 EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5, "hom. bf16": 1e-5, "het. bf16": 1e-5}
 """ε by kind of row: with the paper's value for GPT-2 the sums fit into float32."""
@@ -158,7 +158,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     layer = Layer(deltas, weights, None, tolerance)
 
     def literal() -> object:
-        return literal_ace(list(deltas), epsilon=parameters.epsilon, tau=parameters.tau)
+        return reference_ace(list(deltas), epsilon=parameters.epsilon, tau=parameters.tau)
 
     def ours() -> list[Merged]:
         return ace_batch([layer] * case.together, parameters)

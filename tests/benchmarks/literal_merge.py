@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.benchmarks.literal import literal_ace
+from ace_gui.methods.ace.reference import reference_ace
 
 CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
 AVERAGED = ("wte", "wpe", "embedding", "class_embedding")
@@ -31,9 +31,9 @@ def main() -> None:
         if weight.ndim != 2 or any(part in name for part in AVERAGED):
             delta = torch.stack(deltas).mean(dim=0)
         elif name.endswith(CONV1D):
-            delta = literal_ace([d.T.contiguous() for d in deltas], epsilon=float(epsilon)).T
+            delta = reference_ace([d.T.contiguous() for d in deltas], epsilon=float(epsilon)).T
         else:
-            delta = literal_ace(deltas, epsilon=float(epsilon))
+            delta = reference_ace(deltas, epsilon=float(epsilon))
         merged[name] = (weight + delta).contiguous()
     Path(out).mkdir()
     save_file(merged, Path(out) / "model.safetensors", metadata={"format": "pt"})

@@ -1,8 +1,9 @@
-"""The published procedure as its script carries it out in float32: what ours is timed against.
+"""ACE-Merging as published, step by step: what the fast code in this folder is held to.
 
-Own transcription of the steps, nothing rearranged and nothing saved: a full Gram matrix a task for
-the energies alone, T Gram matrices held at once, an explicit inverse, T residual products, a full
-singular value decomposition. Equation numbers are those of arXiv:2603.02945v2.
+Nothing is rearranged and nothing is saved: a Gram matrix a task for the energies alone, T Gram
+matrices at once, an explicit inverse, T residual products, a full singular value decomposition.
+Equation numbers are those of Xu et al., arXiv:2603.02945v2; the guard of 1e-12 and the unbiased
+variance are the authors' code.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from torch import Tensor
 GUARD = 1e-12
 
 
-def literal_ace(
+def reference_ace(
     deltas: Sequence[Tensor], *, epsilon: float = 1e-5, tau: float = 0.3, k_frac: float = 0.3
 ) -> Tensor:
-    """The merged task vector, in the dtype of ``deltas``; T ≥ 2 matrices, outputs × inputs."""
+    """The merged task vector, in the dtype of ``deltas``: T ≥ 2 matrices, outputs × inputs, that
+    all differ from zero. Directions without a singular value have no refinement."""
     energies = torch.stack([(delta.T @ delta).trace() for delta in deltas])
     logs = torch.log(energies + GUARD)
     gamma = logs.var() / (logs.mean() ** 2 + GUARD)  # Eq. 7
@@ -46,4 +48,7 @@ def literal_ace(
     residual = sum(delta @ (proxy - mean) for delta, proxy in zip(deltas, proxies, strict=True))
     u, s, vh = torch.linalg.svd(merged + residual, full_matrices=False)  # Eqs. 16, 17
     k = int(k_frac * len(s) + 1e-9)
-    return merged + s[:k].mean() * (u[:, :k] @ vh[:k])  # Eqs. 18, 19
+    if k == 0:
+        return merged
+    defined = s[:k] > 1e-11 * s[0]
+    return merged + s[:k].mean() * (u[:, :k][:, defined] @ vh[:k][defined])  # Eqs. 18, 19

@@ -12,6 +12,7 @@ from ace_gui.methods.ace import AceParameters, ace, algorithm, by_inputs, by_row
 from ace_gui.methods.ace.first_pass import measure
 from ace_gui.methods.ace.float32_check import in_float64
 from ace_gui.methods.ace.problem import Problem, Share
+from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
@@ -247,3 +248,13 @@ def _precise_preliminary(deltas: Array, epsilon: float, heterogeneous: bool):
     regularised = [w * (p + epsilon * mpmath.eye(n)) for w, p in zip(weights, proxies, strict=True)]
     numerator = sum((w * r for w, r in zip(tilde, regularised, strict=True)), mpmath.zeros(m, n))
     return numerator * mpmath.inverse(sum(regularised, zero) + prior)
+
+
+@pytest.mark.parametrize("tau", [0.0, 100.0])
+@pytest.mark.parametrize("k_frac", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("shape", [(12, 9), (9, 12)])
+def test_the_reference_is_the_equations(shape: tuple[int, int], k_frac: float, tau: float) -> None:
+    deltas = random_deltas(4, *shape, spread(4, 20), 3)
+    expected = oracle.ace_oracle(deltas, epsilon=1e-3, tau=tau, k_frac=k_frac).merged
+    found = reference_ace(list(map(torch.from_numpy, deltas)), epsilon=1e-3, tau=tau, k_frac=k_frac)
+    assert oracle.relative_error(found.numpy(), expected) < 1e-12

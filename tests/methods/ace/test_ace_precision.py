@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from ace_gui.methods.ace import AceParameters, ace, algorithm, first_pass
 from ace_gui.methods.ace.first_pass import measure
 from ace_gui.methods.ace.float32_check import Way, attempt
+from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
 from ace_gui.methods.shared.tolerance import EXACT, STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.exactness import Case, measured
-from tests.benchmarks.literal import literal_ace
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
     Array,
@@ -61,7 +61,7 @@ def errors(deltas: list[torch.Tensor], epsilon: float, tau: float) -> tuple[floa
     exact = np.array([delta.double().numpy() for delta in deltas])
     expected = oracle.ace_oracle(exact, epsilon=epsilon, tau=tau).merged
     ours = ace(deltas, [1.0] * len(deltas), AceParameters(epsilon=epsilon, tau=tau)).delta
-    literal = literal_ace(deltas, epsilon=epsilon, tau=tau)
+    literal = reference_ace(deltas, epsilon=epsilon, tau=tau)
     found, published = (
         oracle.relative_error(result.double().numpy(), expected) for result in (ours, literal)
     )
