@@ -9,6 +9,7 @@ from ace_gui.checkpoints.adapters.lora import (
     expand,
     is_adapter,
     open_adapter,
+    same_bytes,
 )
 from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
 from ace_gui.checkpoints.dtypes import tag_of, torch_dtype
@@ -104,6 +105,7 @@ __all__ = [
     "reader_of",
     "require_finite",
     "runs",
+    "same_bytes",
     "staged",
     "staging_folder",
     "tag_of",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 from transformers import (
@@ -30,7 +31,9 @@ from transformers import (
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import CheckpointError
 from ace_gui.recipe.values import Vocabulary
+from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.recipes import recipe_over
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
@@ -212,3 +215,83 @@ def test_ids_that_moved_are_followed_in_the_configs(tmp_path: Path) -> None:
     assert WORDS[load(base).config.eos_token_id] == order[found.config.eos_token_id]
     assert found.generation_config.eos_token_id == found.config.eos_token_id
     torch.testing.assert_close(found.model.shared.weight, model.model.shared.weight)
+
+
+def adapter(base: Path, folder: Path, added: Sequence[str], seed: int, form: str) -> Path:
+    """A LoRA adapter with rows for new tokens, under the names that PEFT saves (``form``)."""
+    tokens = AutoTokenizer.from_pretrained(base)
+    tokens.add_tokens(list(added))
+    model = load(base)
+    model.resize_token_embeddings(len(tokens), mean_resizing=False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    generator = torch.Generator().manual_seed(seed)
+    tensors = factors("model.layers.0.self_attn.q_proj", 16, 16, seed=seed)
+    tied = model.config.tie_word_embeddings
+    for module in ("model.embed_tokens", "lm_head"):
+        start = before[f"{module}.weight"]
+        trained = start + torch.randn(start.shape, generator=generator)
+        if module == "lm_head" and tied:
+            trained = tensors[f"{PREFIX}model.embed_tokens.weight"]
+        names = {f"{module}.weight": trained}
+        if form == "trained":
+            names |= {
+                f"{module}.modules_to_save.weight": trained,
+                f"{module}.original_module.weight": start,
+            }
+        tensors |= {f"{PREFIX}{name}": tensor.clone() for name, tensor in names.items()}
+    save_adapter(folder, tensors, ensure_weight_tying=tied)
+    tokens.save_pretrained(folder)
+    return folder
+
+
+def with_adapter(base: Path, folder: Path) -> dict[str, dict[str, Tensor]]:
+    """By tensor and token, in float64: the base resized, with the adapter loaded and merged."""
+    held = load_file(folder / "adapter_model.safetensors")
+    ids = AutoTokenizer.from_pretrained(folder).get_vocab()
+    found = {}
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        whole = held[PREFIX + name].double()
+        found[name] = {token: whole[index] for token, index in ids.items()}
+    module = "model.layers.0.self_attn.q_proj"
+    a, b = (held[f"{PREFIX}{module}.lora_{letter}.weight"].double() for letter in "AB")
+    start = load(base).state_dict()[f"{module}.weight"].double()
+    return {**found, "query": {"": start + 4.0 * (b @ a)}}  # α/r is 8/2
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("form", ["plain", "trained"])
+@pytest.mark.parametrize("vocabulary", ["tokens", "union"])
+@pytest.mark.parametrize("added", [(["<x>", "new"],), (["<x>", "new"], ["<y>", "<x>"])])
+def test_adapters_with_new_tokens_are_as_resized_loaded_and_merged(
+    added: tuple[list[str], ...], vocabulary: str, form: str, tied: bool, tmp_path: Path
+) -> None:
+    config = LlamaConfig(**LLAMA, tie_word_embeddings=tied)
+    torch.manual_seed(0)
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    tokenizer(WORDS).save_pretrained(tmp_path / "base")
+    base = tmp_path / "base"
+    folders = [adapter(base, tmp_path / f"a{n}", each, n, form) for n, each in enumerate(added)]
+    out = merged(base, folders, tmp_path / "out", vocabulary=vocabulary, merge_method="linear")
+    owned = [with_adapter(base, folder) for folder in folders]
+    wanted = set.union if vocabulary == "union" else set.intersection
+    assert set(rows(out)["lm_head.weight"]) == {*WORDS, *wanted(*map(set, added))}
+    for name, tokens in rows(out).items():
+        for token, row in tokens.items():
+            mean = torch.stack([each[name][token] for each in owned if token in each[name]])
+            torch.testing.assert_close(row.double(), mean.mean(dim=0), atol=1e-6, rtol=0)
+    query = load(out).state_dict()["model.layers.0.self_attn.q_proj.weight"].double()
+    mean = torch.stack([each["query"][""] for each in owned]).mean(dim=0)
+    torch.testing.assert_close(query, mean, atol=2e-6, rtol=0)
+
+
+def test_a_table_that_was_trained_apart_from_a_saved_head_is_refused(tmp_path: Path) -> None:
+    """PEFT unties the two; a merged model that stays tied would not."""
+    config = LlamaConfig(**LLAMA, tie_word_embeddings=True)
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    tokenizer(WORDS).save_pretrained(tmp_path / "base")
+    folder = adapter(tmp_path / "base", tmp_path / "a", ["<x>"], 1, "plain")
+    held = load_file(folder / "adapter_model.safetensors")
+    held[f"{PREFIX}lm_head.weight"] += 1
+    save_adapter(folder, held)
+    with pytest.raises(CheckpointError, match="was trained apart from `lm_head"):
+        prepare(recipe_over(tmp_path / "base", [folder], vocabulary=Vocabulary.TOKENS))

@@ -28,7 +28,7 @@ from ace_gui.checkpoints.folder import (
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import FileStamp, refusal, status_of
+from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
 from ace_gui.formatting import listing, place, plain
@@ -39,10 +39,12 @@ ADAPTER_FILE: Final = "adapter_model.safetensors"
 _PREFIX: Final = re.compile(r"^base_model\.model\.")
 _FACTOR: Final = re.compile(
     r"^(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<letter>[AB])"
-    r"(?:\.(?!(?:weight|bias)$)[^.]+)?(?:\.weight)?$"
+    r"(?:\.(?P<adapter>(?!(?:weight|bias)$)[^.]+))?(?:\.weight)?$"
 )
 # PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
+_UNTRAINED: Final = ".original_module."
+_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,24 +253,56 @@ def _header(folder: Path) -> Header:
 def _sorted_tensors(
     folder: Path, tensors: Iterable[TensorInfo]
 ) -> tuple[dict[tuple[str, bool], dict[str, TensorInfo]], dict[str, TensorInfo]]:
-    """The factors of each module, by letter, and the tensors that are whole."""
+    """The factors of each module, by letter, and the tensors that are whole.
+
+    PEFT saves a table that may have been resized under up to three names: as it was before, which
+    is left out, as it was trained, and a copy of that.
+    """
     factors: dict[tuple[str, bool], dict[str, TensorInfo]] = {}
     full: dict[str, TensorInfo] = {}
+    adapters: dict[str, str] = {}
     for info in tensors:
+        if _UNTRAINED in info.name:
+            continue
         name = _WRAPPED.sub("", _PREFIX.sub("", info.name))
         found = _FACTOR.match(name)
         if found is None and ".lora_" in name:
             sentence = f"`{plain(info.name)}` is no part of plain LoRA. {MERGE_FIRST}"
             raise refusal(folder, sentence, tensor=info.name)
-        group = full
-        if found is not None:
-            group = factors.setdefault((found["module"], found["embedding"] is not None), {})
-            name = found["letter"]
-        if name in group:
-            sentence = f"`{plain(info.name)}` is there for several adapters. Save one by itself."
+        if found is None:
+            full[name] = _one_copy(folder, full.get(name, info), info)
+            continue
+        adapters.setdefault(found["adapter"] or "", info.name)
+        if len(adapters) > 1:
+            sentence = f"{listing(adapters.values())} are of several adapters. Save one by itself."
             raise refusal(folder, sentence, tensor=info.name)
-        group[name] = info
+        group = factors.setdefault((found["module"], found["embedding"] is not None), {})
+        group[found["letter"]] = info
     return factors, full
+
+
+def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo:
+    """One of two names of a tensor, the trained module's or the wrapped one's before the other."""
+    if not same_bytes(first, second):
+        sentence = f"{listing([first.name, second.name])} differ. Save the adapter again."
+        raise refusal(folder, sentence, tensor=second.name)
+    return second if _WRAPPED.search(second.name) else first
+
+
+def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
+    """Whether two tensors of the files are equal, bit by bit. Raises CheckpointError."""
+    if first is second:
+        return True
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
+        return False
+    with open_regular(first.file) as (one, _), open_regular(second.file) as (other, _):
+        for place in range(0, first.nbytes, _BLOCK):
+            blocks = [bytearray(min(_BLOCK, first.nbytes - place)) for _ in range(2)]
+            read_at(one, memoryview(blocks[0]), first.start + place)
+            read_at(other, memoryview(blocks[1]), second.start + place)
+            if blocks[0] != blocks[1]:
+                return False
+    return True
 
 
 def _low_rank(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ace_gui.checkpoints import (
     listing,
     open_adapter,
     open_checkpoint,
+    same_bytes,
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
@@ -203,17 +204,24 @@ def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
         if (adapter.keeps_ties or own.endswith(".bias")) and absent[name] in answers.values()
     }
     full = {own: info for own, info in adapter.full.items() if own not in copies}
-    _refuse_untied(adapter, answers, base)
+    _refuse_untied(adapter, answers, base, copies)
     return replace(adapter, full=full)
 
 
-def _refuse_untied(adapter: Adapter, answers: Mapping[str, str], base: OpenedModel) -> None:
+def _refuse_untied(
+    adapter: Adapter, answers: Mapping[str, str], base: OpenedModel, copies: Collection[str]
+) -> None:
     """A table that was trained apart from the head it is tied to leaves the head as it was.
 
     PEFT then unties the two; a merged model that stays tied would change the head with the table.
     """
-    named = set(match_names(base.architecture.absent, adapter.full).values())
+    saved = match_names(base.architecture.absent, adapter.full)
     for own, table in answers.items():
+        named = {
+            name
+            for copy, name in saved.items()
+            if copy in copies or same_bytes(adapter.full[copy], adapter.full[own])
+        }
         if own in adapter.deltas:  # the table that LoRA changes, saved along: the tie stays
             continue
         tied = [name for name, source in base.architecture.absent.items() if source == table]

@@ -251,6 +251,31 @@ def test_tensors_that_replace_the_bases(folder: Path):
     assert same_bits(AdapterReader(adapter).full("q.bias"), whole[f"{PREFIX}q.base_layer.bias"])
 
 
+COPIES = ["{}.weight", "{}.modules_to_save.weight", "{}.modules_to_save.default.weight"]
+START = "{}.original_module.weight"
+
+
+@pytest.mark.parametrize("names", list(itertools.permutations(COPIES, 2)))
+@pytest.mark.parametrize("started", [True, False])
+@pytest.mark.parametrize("differs", [True, False])
+def test_copies_of_a_trained_table_are_one(
+    names: tuple[str, str], started: bool, differs: bool, folder: Path
+):
+    trained = randn(3, 2)
+    whole = {f"{PREFIX}{name.format('embed')}": trained.clone() for name in names}
+    if started:
+        whole[f"{PREFIX}{START.format('embed')}"] = randn(3, 2)
+    if differs:
+        whole[f"{PREFIX}{names[1].format('embed')}"][2, 1] += 1
+    save_adapter(folder, {**factors("q", O, I), **whole})
+    if differs:
+        refused(folder, "differ. Save the adapter again.")
+        return
+    adapter = open_adapter(folder)
+    assert full_names(adapter) == {"embed.weight"}
+    assert same_bits(AdapterReader(adapter).full("embed.weight"), trained)
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
@@ -315,7 +340,7 @@ def with_factors(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
         ),
         (
             {**factors("q", O, I, form=".one.weight"), **factors("q", O, I, form=".two.weight")},
-            "is there for several adapters.",
+            "are of several adapters.",
         ),
         (
             {**factors("q", O, I), f"{PREFIX}q.modules_to_save.weight": torch.ones(O, I)},
