@@ -209,5 +209,11 @@ def refuse_other_file(path: Path) -> None:
         raise consent_needed(path, "This is a PyTorch pickle.")
     if name.endswith(".gguf"):
         raise refusal(path, "This is a GGUF file. Merging needs the original safetensors weights.")
+    if name.endswith(_OTHER_FRAMEWORKS):
+        raise refusal(
+            path,
+            "This is a file of TensorFlow, Flax or ONNX. Merging needs the safetensors weights "
+            "instead.",
+        )
     if name.endswith(".json"):
         raise refusal(path, "This is not a file of weights. Open the folder it is in.")

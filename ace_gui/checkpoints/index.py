@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISDIR
@@ -28,7 +29,7 @@ from ace_gui.checkpoints.parts import (
     listed_folders,
     part_of,
 )
-from ace_gui.checkpoints.quantised import refuse_quantised_config, refuse_unmergeable
+from ace_gui.checkpoints.quantised import plain_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
@@ -39,6 +40,8 @@ CONFIG_LIMIT: Final = 10_000_000
 """Largest config.json in bytes."""
 
 _NAMES: Final = {f"{stem}{SUFFIX}" for stem in STEMS}
+
+_HASH: Final = re.compile(r"hash|sha256|checksum|^format$", re.IGNORECASE)
 
 Converted = Callable[[Path], Path | None]
 """The folder of the converted weights of a folder of pickles, None if they were not converted."""
@@ -52,7 +55,8 @@ class Checkpoint:
     ``PART/TENSOR``; any other model has one part, ``MAIN``. ``config`` is that of the main part.
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
     side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
-    place below the folder. ``warnings``: a sentence each.
+    place below the folder. ``warnings``: a sentence each. ``metadata``: of a single file, but for
+    hashes.
     """
 
     path: Path
@@ -63,6 +67,7 @@ class Checkpoint:
     parts: Mapping[str, ModelPart] = field(default_factory=lambda: {MAIN: ModelPart()})
     side_files: Mapping[str, Path] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -143,7 +148,6 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
     config = None
     if os.path.lexists(config_file):
         config = read_config(config_file, limit=CONFIG_LIMIT)
-        refuse_quantised_config(folder, config)
     try:
         weights = find_weights(folder)
     except PickleConsentError:
@@ -152,6 +156,15 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
             raise
         weights = find_weights(other)
     headers, warnings = _headers(weights)
+    if config is not None:
+        tensors = (tensor for header in headers for tensor in header.tensors)
+        plainer = plain_config(folder, config, tensors)
+        if plainer is not config:
+            warnings += (
+                "config.json calls the weights quantised, but all are floating point of 16 bits or "
+                "more: they are read as they are, and the merged model's config does not say so.",
+            )
+        config = dict(plainer)
     part = ModelPart(stem=weights.stem, config=config)
     return _Read(part=part, headers=headers, warnings=(*weights.warnings, *warnings))
 
@@ -240,4 +253,11 @@ def _assembled(
         parts={name: read.part for name, read in parts.items()},
         side_files=side.files,
         warnings=tuple(f"{place(path)}: {warning}" for warning in warnings),
+        metadata=_metadata([header for read in parts.values() for header in read.headers]),
     )
+
+
+def _metadata(headers: Sequence[Header]) -> dict[str, str]:
+    """What the only file says of itself; hashes would be wrong of any other."""
+    found = headers[0].metadata if len(headers) == 1 else {}
+    return {key: text for key, text in found.items() if not _HASH.search(key)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +11,11 @@ from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import place, plain
-from ace_gui.stored_formats import FORMATS
+from ace_gui.stored_formats import FORMATS, is_float
 
 ADAPTER_SENTENCE: Final = (
-    "This is an adapter (LoRA), not a whole model. Its folder can be added as an expert of the "
-    "base model it was trained on."
+    "This is an adapter (LoRA), not a whole model. Add it as an expert of the base model it was "
+    "trained on."
 )
 
 _CONFIG_KEYS: Final = ("quantization_config", "compression_config", "quantization")
@@ -33,7 +33,12 @@ _COMPANIONS: Final = {
     "q_weight": "EXL2",
 }
 
-_LORA_FACTOR: Final = re.compile(r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b")
+_SCALES: Final = frozenset({"scales", "scale", "weight_scale", "weight_scales"})
+
+_LORA_FACTOR: Final = re.compile(
+    r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b|[._]lora\.(up|down)\b"
+)
+_OF_PEFT: Final = re.compile(r"^base_model\.")
 
 # By names that only they have.
 _OTHER_ADAPTERS: Final = {
@@ -46,14 +51,48 @@ _OTHER_ADAPTERS: Final = {
 }
 
 
-def refuse_quantised_config(path: Path, config: Mapping[str, object]) -> None:
-    """Raise CheckpointError if a config, or one nested in it, says the weights are quantised."""
+def plain_config(
+    path: Path, config: Mapping[str, object], tensors: Iterable[TensorInfo]
+) -> Mapping[str, object]:
+    """The config, without an entry that calls weights quantised which are not.
+
+    Raises CheckpointError where any of the tensors may be: they must all be floating point of 16
+    bits or more, without companions.
+    """
+    plainer = without_quantisation(config)
+    if plainer == config:
+        return config
+    known = {tensor.name: tensor for tensor in tensors}
+    for tensor in known.values():
+        wide = is_float(tensor.dtype) and FORMATS[tensor.dtype].bits >= 16
+        if not wide or _quantisation(tensor, known):
+            raise _quantised(path, place(path), _method(config))
+    return plainer
+
+
+def without_quantisation(config: Mapping[str, object]) -> dict[str, object]:
+    """A config without what it, or one nested in it, says of quantised weights."""
+    kept = {key: value for key, value in config.items() if not _of_quantisation(key, value)}
+    return {
+        key: without_quantisation(value)
+        if isinstance(value, dict) and any(_of_quantisation(*each) for each in value.items())
+        else value
+        for key, value in kept.items()
+    }
+
+
+def _of_quantisation(key: str, value: object) -> bool:
+    return key in _CONFIG_KEYS and isinstance(value, dict) and bool(value)
+
+
+def _method(config: Mapping[str, object]) -> str:
+    """How the weights are quantised, as a config or one nested in it says."""
     nested = [value for value in config.values() if isinstance(value, dict)]
     for level in (config, *nested):
-        for key in _CONFIG_KEYS:
-            if isinstance(settings := level.get(key), dict) and settings:
-                method = settings.get("quant_method") or settings.get("quant_type") or key
-                raise _quantised(path, place(path), plain(str(method)))
+        for key, settings in level.items():
+            if isinstance(settings, dict) and _of_quantisation(key, settings):
+                return plain(str(settings.get("quant_method") or settings.get("quant_type") or key))
+    return ""
 
 
 def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
@@ -67,7 +106,22 @@ def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
             )
             raise refusal(path, sentence, tensor=name)
         if _LORA_FACTOR.search(name):
-            raise refusal(path, ADAPTER_SENTENCE, tensor=name)
+            raise refusal(path, _lora_sentence(name, tensors[name].file), tensor=name)
+
+
+def _lora_sentence(name: str, file: Path) -> str:
+    """What to say of a file with a LoRA factor of this name."""
+    if (file.parent / "adapter_config.json").is_file():
+        return f"{ADAPTER_SENTENCE} Name its folder."
+    if _OF_PEFT.search(name):
+        return (
+            "This is an adapter (LoRA), not a whole model. Download its adapter_config.json, too, "
+            "and its folder can be added as an expert."
+        )
+    return (
+        f"This is a LoRA as diffusers or kohya's trainer writes it (`{plain(name)}`), which is not "
+        "read. Merge it into its model with the tool that made it, and open the model you get."
+    )
 
 
 def refuse_quantised(tensors: Mapping[str, TensorInfo]) -> None:
@@ -88,7 +142,7 @@ def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str 
         return "MXFP4"
     # `scales` alone is an ordinary name; beside an integer weight it is MLX's or another's.
     weight = tensors.get(f"{owner}.weight")
-    if last == "scales" and weight is not None and weight.dtype.startswith(("I", "U")):
+    if last in _SCALES and weight is not None and weight.dtype.startswith(("I", "U")):
         return "integers with scales"
     return None
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -108,21 +108,25 @@ def plan_shards(
 
 
 def plan_parts(
-    tensors: Sequence[OutputTensor], shard_bytes: int, stems: Mapping[str, str]
+    tensors: Sequence[OutputTensor],
+    shard_bytes: int,
+    stems: Mapping[str, str],
+    metadata: Mapping[str, str] | None = None,
 ) -> tuple[Shard, ...]:
     """As ``plan_shards``, for each part of a model by itself; ``stems``: by part its file's name.
 
-    An ordinary model has one part, so that all is as there.
+    An ordinary model has one part, so that all is as there. ``metadata``: of a single file.
     """
     owned: dict[str, list[OutputTensor]] = {part: [] for part in stems}
     for tensor in tensors:
         owned.setdefault(part_of(tensor.name, stems), []).append(tensor)
-    return tuple(
+    shards = tuple(
         shard
         for part, own in owned.items()
         if own or len(owned) == 1
         for shard in plan_shards(own, shard_bytes, stem=stems.get(part, "model"), part=part)
     )
+    return (replace(shards[0], metadata=metadata),) if metadata and len(shards) == 1 else shards
 
 
 def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:

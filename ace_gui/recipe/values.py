@@ -217,6 +217,17 @@ def model_name(path: Path) -> str:
     return hub_name(path).rpartition("/")[2] or path.name.removesuffix(".safetensors")
 
 
+def public_name(path: Path, config: Mapping[str, object]) -> str:
+    """The name on a hub of an opened model, empty where it is not certain.
+
+    That of its place in the cache, or what its config says where its folder is called so.
+    """
+    said = config.get("_name_or_path")
+    own = isinstance(said, str) and said.count("/") == 1 and said.endswith(f"/{path.name}")
+    is_place = path.absolute().as_posix().endswith(f"/{said}")
+    return hub_name(path) or (str(said) if own and not is_place else "")
+
+
 def hub_name(path: Path) -> str:
     """``ORGANISATION/NAME`` of a model in the Hugging Face cache, empty for any other.
 

@@ -250,10 +250,76 @@ def test_no_permission_to_list_the_folder(folder: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_quantised_by_its_config(folder: Path, config: dict[str, object], how: str):
-    save_model(folder, small_tensors(), config=config)
+    save_model(folder, {"a": torch.ones(2), "b": torch.ones(2, dtype=torch.int8)}, config=config)
     sentence = refused(folder, "is quantised").sentence
     assert how in sentence
     assert "Merging needs BF16, FP16 or FP32; dequantise first." in sentence
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("key", ["quantization_config", "compression_config", "quantization"])
+def test_plain_weights_whose_config_says_quantised_are_opened(
+    folder: Path, key: str, nested: bool, dtype: torch.dtype
+):
+    said = {key: {"quant_method": "fp8"}}
+    config = {"model_type": "x", "text_config": {"a": 1, **said}} if nested else {"b": 2, **said}
+    save_model(folder, {"layer.weight": torch.ones(2, 2, dtype=dtype)}, config=config)
+    checkpoint = open_checkpoint(folder)
+    assert "quantised" in " ".join(checkpoint.warnings)
+    assert "fp8" not in str(checkpoint.config)
+    assert ("text_config" in (checkpoint.config or {})) is nested
+    for more in (torch.ones(2, dtype=torch.int8), torch.ones(2).to(torch.float8_e4m3fn)):
+        save_model(folder, {"layer.weight": torch.ones(2), "x": more}, config=config)
+        refused(folder, "quantised")
+    save_model(folder, {"layer.absmax": torch.ones(2)}, config=config)
+    refused(folder, "quantised")
+
+
+LORA_NAMES = {
+    "diffusers": "unet.down_blocks.0.attentions.0.to_q.lora.down.weight",
+    "diffusers, processors": "unet.down_blocks.0.attn1.processor.to_q_lora.down.weight",
+    "diffusers, PEFT's factors": "unet.down_blocks.0.attentions.0.to_q.lora_A.weight",
+    "transformer": "transformer.blocks.0.attn.to_k.lora_B.weight",
+    "kohya": "lora_unet_down_blocks_0_attentions_0_to_q.lora_down.weight",
+    "kohya, text encoder": "lora_te_text_model_encoder_layers_0_mlp_fc1.lora_up.weight",
+}
+
+
+@pytest.mark.parametrize("name", LORA_NAMES.values(), ids=LORA_NAMES)
+@pytest.mark.parametrize("bare", [False, True])
+def test_loras_of_other_libraries_are_named_as_such(folder: Path, name: str, bare: bool):
+    folder.mkdir(exist_ok=True)
+    file = folder / "pytorch_lora_weights.safetensors"
+    alpha = name.rpartition(".lora")[0] + ".alpha"
+    save_file({alpha: torch.tensor(4.0), name: torch.ones(2, 2)}, file)
+    sentence = refused(file if bare else folder, "is not read").sentence
+    assert "its folder" not in sentence.lower()
+    assert "can be added" not in sentence
+
+
+def test_pefts_file_alone_is_told_from_its_folder(folder: Path):
+    folder.mkdir(exist_ok=True)
+    file = folder / "adapter_model.safetensors"
+    save_file({"base_model.model.q.lora_A.weight": torch.ones(2, 2)}, file)
+    refused(file, "Download its adapter_config.json, too")
+    (folder / "adapter_config.json").write_text("{}")
+    refused(file, "Name its folder.")
+
+
+@pytest.mark.parametrize("name", ["scales", "scale", "weight_scale"])
+def test_integers_with_scales_are_quantised(folder: Path, name: str):
+    weight = torch.ones(2, 2, dtype=torch.int8)
+    save_model(folder, {"layer.weight": weight, f"layer.{name}": torch.ones(2)})
+    refused(folder, "is quantised (integers with scales)")
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".h5", ".msgpack", ".ONNX"])
+def test_a_bare_file_of_another_framework_is_named_as_such(folder: Path, suffix: str):
+    folder.mkdir(exist_ok=True)
+    file = folder / f"model{suffix}"
+    file.write_bytes(b"\x08\x07" * 20)
+    assert "header" not in refused(file, "TensorFlow, Flax or ONNX").sentence
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def quantised(name: str, dtype: torch.dtype = torch.int32) -> Callable[[Path], P
 
 def configured(method: str) -> Callable[[Path], Path]:
     config = {"quantization_config": {"quant_method": method}}
-    return lambda folder: save_model(folder, small_tensors(), config=config)
+    held = {**small_tensors(), "packed": torch.ones(4, dtype=torch.int32)}
+    return lambda folder: save_model(folder, held, config=config)
 
 
 def large_header(folder: Path) -> Path:
@@ -292,5 +293,6 @@ UNSUPPORTED = [
     Unsupported("PiSSA, OLoRA, CorDA", peft(init_lora_weights="pissa")),
     Unsupported("LoHa in a bare file", tensors_named("q.hada_w1_a", "q.hada_w1_b")),
     Unsupported("LoKr in a bare file", tensors_named("q.lokr_w1", "q.lokr_w2")),
-    Unsupported("LoRA as a base, or in a bare file", tensors_named("q.lora_A.weight")),
+    Unsupported("LoRA in a bare file", tensors_named("base_model.model.q.lora_A.weight")),
+    Unsupported("LoRA of diffusers or kohya", tensors_named("unet.q.lora.down.weight")),
 ]

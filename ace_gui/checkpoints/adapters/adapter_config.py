@@ -31,16 +31,26 @@ _PROMPTS: Final = frozenset(
     }
 )
 
-# Each of them makes the adapter more than scale·B·A added to a weight.
+_NOT_MERGED: Final = "No merge of its weights can do that, PEFT's neither."
+
+# Each of them makes the adapter more than scale·B·A added to a weight; and what to do about it.
 _UNSUPPORTED: Final = {
-    "use_dora": "uses DoRA",
-    "lora_bias": "trains a bias inside LoRA",
-    "use_qalora": "uses QALoRA",
-    "layer_replication": "repeats layers of its base",
-    "trainable_token_indices": "trains single rows of the embedding",
-    "target_parameters": "targets bare parameters",
-    "alora_invocation_tokens": "applies only after certain tokens",
-    "arrow_config": "routes among several adapters",
+    "use_dora": ("uses DoRA", MERGE_FIRST),
+    "lora_bias": (
+        "trains a bias inside LoRA",
+        "Where every layer that it changes has a bias, merge it into its base with PEFT's "
+        "`merge_and_unload`; else PEFT cannot merge it either.",
+    ),
+    "use_qalora": ("uses QALoRA", MERGE_FIRST),
+    "layer_replication": (
+        "repeats layers of its base",
+        "PEFT's `merge_and_unload` gives a model of another depth, which can only be merged with "
+        "models of that depth.",
+    ),
+    "trainable_token_indices": ("trains single rows of the embedding", MERGE_FIRST),
+    "target_parameters": ("targets bare parameters", MERGE_FIRST),
+    "alora_invocation_tokens": ("applies only after certain tokens", _NOT_MERGED),
+    "arrow_config": ("routes among several adapters", _NOT_MERGED),
 }
 
 # The others (PiSSA, OLoRA, CorDA, LoftQ) change the base's weights before training, so that B·A is
@@ -122,9 +132,9 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
     if str(kind).upper() != "LORA":
         shown = plain(str(kind))
         raise refusal(path, f"This adapter is of type {shown}; only LoRA is added. {MERGE_FIRST}")
-    for key, what in _UNSUPPORTED.items():
+    for key, (what, advice) in _UNSUPPORTED.items():
         if config.get(key):
-            raise refusal(path, f"This adapter {what} (`{key}`). {MERGE_FIRST}")
+            raise refusal(path, f"This adapter {what} (`{key}`). {advice}")
     start = config.get("init_lora_weights", True)
     if start not in _PLAIN_STARTS:
         shown = plain(str(start))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -172,8 +172,20 @@ def open_adapter(folder: Path) -> Adapter:
         files=(header.stamp, FileStamp.of(config, status_of(config))),
         named_base=settings.named_base,
         keeps_ties=settings.keeps_ties,
-        warnings=tuple(f"{place(folder)}: {warning}" for warning in settings.warnings),
+        warnings=tuple(
+            f"{place(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
+        ),
     )
+
+
+def _others(folder: Path) -> Iterator[str]:
+    """What to say of adapters in sub-folders, as PEFT saves all but the default one."""
+    found = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
+    if found:
+        yield (
+            f"The adapter in the folder itself is read, not those beside it: {listing(found)}. "
+            "Add a sub-folder to merge the adapter in it."
+        )
 
 
 def expand(

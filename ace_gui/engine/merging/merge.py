@@ -42,7 +42,7 @@ from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Rooms, merged_wi
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
-from ace_gui.engine.merging.output_config import change_json
+from ace_gui.engine.merging.output_config import change_json, without_quantisation_settings
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.units import Workers
@@ -187,6 +187,7 @@ def make_manifest(
         headers=how_read(prepared),
         dtypes=dtypes,
         stems=prepared.base.checkpoint.stems,
+        metadata=prepared.base.checkpoint.metadata,
         shard_bytes=SHARD_BYTES,
         device=str(device) if workers is None else workers.device,
         threads=torch.get_num_threads() if workers is None else workers.threads,
@@ -365,11 +366,11 @@ def under_way(
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
     """The base's; other ones, or changed ones, where it was given what its experts have."""
-    if not isinstance(base, GrownCheckpoint):
-        copy_side_files(base.side_files, folder)
-        return
-    copy_side_files(base.beside, folder)
-    for file, changes in base.changes.items():
+    grown = base if isinstance(base, GrownCheckpoint) else None
+    copy_side_files(base.side_files if grown is None else grown.beside, folder)
+    for part in base.parts:
+        without_quantisation_settings(folder / part / "config.json")
+    for file, changes in ({} if grown is None else grown.changes).items():
         change_json(folder / file, changes)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ace_gui.checkpoints.index import CONFIG_LIMIT
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_config, read_json
+from ace_gui.checkpoints.quantised import without_quantisation
 
 
 def set_config_dtype(config: Path, dtype: str | None) -> None:
@@ -24,6 +25,15 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
     change_json(config, dict.fromkeys(present, dtype))
 
 
+def without_quantisation_settings(config: Path) -> None:
+    """Leave out what a config says of quantised weights: merged ones are not."""
+    if not config.exists():
+        return
+    content = read_config(config, limit=CONFIG_LIMIT)
+    if (kept := without_quantisation(content)) != content:
+        _write(config, kept)
+
+
 def change_json(file: Path, changes: Mapping[str, object]) -> None:
     """Set keys of a file beside the weights; it is not written where they are so already."""
     if not changes:
@@ -31,6 +41,10 @@ def change_json(file: Path, changes: Mapping[str, object]) -> None:
     content = read_json(file, limit=JSON_LIMIT) if file.exists() else {}
     changed = {**content, **changes}
     if changed != content:
-        text = json.dumps(changed, indent=2, ensure_ascii=False)
-        # What only an escape can spell stays one.
-        file.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))
+        _write(file, changed)
+
+
+def _write(file: Path, content: Mapping[str, object]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    # What only an escape can spell stays one.
+    file.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))

@@ -91,7 +91,8 @@ class Manifest:
     composition follows from ``rows``. ``products``: by which library.
     ``measurements``: what was measured with the experts' data. ``libraries``: versions, by name;
     ``code``: a digest of what computes here.
-    ``warnings``: what was said before the merge; no part of what it results in.
+    ``warnings``: what was said before the merge; no part of what it results in. ``metadata``: of
+    the base's single file.
     """
 
     recipe: Recipe
@@ -113,6 +114,7 @@ class Manifest:
     code: str = ""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, other: Manifest) -> list[str]:
         """The differences, in words, for users who want to resume."""
@@ -326,7 +328,7 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
         OutputTensor(name=name, dtype=dtype, shape=shapes[name])
         for name, dtype in manifest.dtypes.items()
     ]
-    return plan_parts(tensors, manifest.shard_bytes, manifest.stems)
+    return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
 def _refuse_links(folder: Path) -> None:

@@ -61,7 +61,8 @@ def export(
     dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
     with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
         checkpoint = open_checkpoint(store / MODEL)
-        shards = plan_parts(_outputs(checkpoint, dtypes), shard_bytes, manifest.stems)
+        outputs = _outputs(checkpoint, dtypes)
+        shards = plan_parts(outputs, shard_bytes, manifest.stems, manifest.metadata)
         checksums: dict[str, int] = {}
         yield from _convert(checkpoint, stage, shards, dtypes, checksums)
         _copy_companions(store / MODEL, stage, planned_shards(manifest))

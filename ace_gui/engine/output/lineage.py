@@ -18,7 +18,7 @@ import yaml
 from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import hub_name, model_name
+from ace_gui.recipe.values import hub_name, model_name, public_name
 
 _CARD_BYTES: Final = 64_000
 """How much of a card is read: the front matter is at its beginning."""
@@ -33,7 +33,7 @@ FrontMatter = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """``models``: what the base and the experts are called on a hub, or their folders' names.
+    """``models``: what the base and the experts are called on a hub, as far as that is certain.
 
     ``licences``: by model, base first, what its card says; empty where it says none.
     """
@@ -57,8 +57,9 @@ def lineage_of(recipe: Recipe) -> Lineage:
     names = [model_name(recipe.base_model), *recipe.expert_names]
     cards = [_front_matter(_folder(path)) for path in paths]
     public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
+    said = _said(paths[0], "config.json", "_name_or_path")
+    public[0] = public[0] or public_name(_folder(paths[0]), {"_name_or_path": said})
     public[0] = public[0] or _not_a_path(_name_of_base(paths, cards), paths[0])
-    public = [known or model_name(path) for known, path in zip(public, paths, strict=True)]
     licences = [_word(card.get("license")) for card in cards]
     return Lineage(
         models=tuple(dict.fromkeys(name for name in public if _is_name(name))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, R
 from ace_gui.formatting import place, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import model_name
+from ace_gui.recipe.values import model_name, public_name
 from ace_gui.steps import Steps
 
 
@@ -186,9 +187,23 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = _without_copies(open_adapter(path), base)
+    adapter = replace(adapter, warnings=(*adapter.warnings, *_other_base(adapter, base)))
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     return expand(adapter, base.checkpoint, answers, turned, pieces)
+
+
+def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
+    """A warning where both bases have names on a hub, which differ in their last parts."""
+    named, path = adapter.named_base, base.checkpoint.path
+    opened = public_name(path, base.checkpoint.config or {})
+    lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
+    if not opened or len(lasts) == 1 or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
+        return ()
+    return (
+        f"{place(adapter.path)}: It was trained on {named}, by its own account, but the base is "
+        f"{plain(opened)}. Choose that base, unless the two are the same.",
+    )
 
 
 def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:

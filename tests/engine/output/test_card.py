@@ -12,13 +12,15 @@ import yaml
 from huggingface_hub import ModelCard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.output.lineage import lineage_of
 from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.recipes import recipe_over
 
 Front = Mapping[str, object]
@@ -86,31 +88,32 @@ def test_a_licence_of_another_name_comes_with_it(tmp_path: Path):
     ("base", "experts", "name"),
     [
         ({}, [{"_name_or_path": "org/base"}, {"_name_or_path": "org/base"}], "org/base"),
-        ({}, [{"_name_or_path": "org/base"}, {"_name_or_path": "other/base"}], "roberta"),
+        ({}, [{"_name_or_path": "org/base"}, {"_name_or_path": "other/base"}], None),
         ({"_name_or_path": "org/roberta"}, [{}], "org/roberta"),
-        ({"_name_or_path": "outputs/run-7"}, [{}], "roberta"),
-        ({"_name_or_path": "/home/me/roberta"}, [{"_name_or_path": "/home/me/roberta"}], "roberta"),
-        ({}, [{"_name_or_path": "org/base"}], "roberta"),
-        ({}, [{"_name_or_path": ["org/base"]}, {"_name_or_path": 7}], "roberta"),
+        ({"_name_or_path": "outputs/run-7"}, [{}], None),
+        ({"_name_or_path": "/home/me/roberta"}, [{"_name_or_path": "/home/me/roberta"}], None),
+        ({}, [{"_name_or_path": "org/base"}], None),
+        ({}, [{"_name_or_path": ["org/base"]}, {"_name_or_path": 7}], None),
     ],
 )
 def test_the_base_s_name_is_believed_where_files_agree(
-    base: Front, experts: list[Front], name: str, tmp_path: Path
+    base: Front, experts: list[Front], name: str | None, tmp_path: Path
 ):
     folders = [model(tmp_path / "roberta", **base)]
     folders += [model(tmp_path / str(n), **config) for n, config in enumerate(experts)]
-    assert lineage_of(recipe_over(folders[0], folders[1:])).models[0] == name
+    found = lineage_of(recipe_over(folders[0], folders[1:])).models
+    assert found == (() if name is None else (name,))
 
 
 def test_cards_of_experts_name_the_base(tmp_path: Path):
     expert = model(tmp_path / "a", {"base_model": "org/base"})
-    assert lineage_of(recipe_over(model(tmp_path / "x"), [expert])).models == ("org/base", "a")
+    assert lineage_of(recipe_over(model(tmp_path / "x"), [expert])).models == ("org/base",)
 
 
 def test_a_path_that_looks_like_a_name_of_the_hub_is_none(tmp_path: Path):
     base = model(tmp_path / "models/llama")
     expert = model(tmp_path / "a", {"base_model": "models/llama"})
-    assert lineage_of(recipe_over(base, [expert])).models == ("llama", "a")
+    assert lineage_of(recipe_over(base, [expert])).models == ()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,67 @@ def test_what_a_card_says_is_not_believed_blindly(front: str, tmp_path: Path):
     data = ModelCard(card_of(tmp_path, base, model(tmp_path / "a"))).data.to_dict()
     assert "license" not in data
     assert data.get("language") in (None, ["no"])
-    assert data["base_model"] == ["base", "a"]
+    assert "base_model" not in data
+
+
+@pytest.mark.parametrize(
+    ("opened", "claim", "warned", "named"),
+    [
+        ("cache", "org/other", True, ["org/base"]),
+        ("cache", "mirror/base", False, ["org/base"]),
+        ("cache", "org/base", False, ["org/base"]),
+        ("config", "org/other", True, ["org/base"]),
+        ("config", "mirror/Base", False, ["org/base"]),
+        ("folder", "org/other", False, ["org/other"]),
+        ("folder", "outputs", False, None),
+        ("cache", "/home/me/other", False, ["org/base"]),
+    ],
+)
+def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
+    tmp_path: Path, opened: str, claim: str, warned: bool, named: list[str] | None
+):
+    said = {"_name_or_path": "org/base"} if opened == "config" else {}
+    base = model(cached(tmp_path, "org/base") if opened == "cache" else tmp_path / "base", **said)
+    adapter = save_adapter(
+        tmp_path / "adapter",
+        factors("encoder.layer.0.query", 3, 3),
+        base_model_name_or_path=claim,
+    )
+    prepared = prepare(recipe_over(base, [adapter], merge_method="linear"))
+    remarks = [c for c in prepared.plan.checks if c.title == "Files" and "trained on" in c.sentence]
+    assert bool(remarks) is warned
+    if warned:
+        assert all(name in remarks[0].sentence for name in ("org/other", "org/base"))
+    data = ModelCard(card_of(tmp_path, base, adapter)).data.to_dict()
+    assert data.get("base_model") == named
+
+
+def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path: Path):
+    said = {"modelspec.title": "Mine", "modelspec.hash_sha256": "0xab", "sshs_model_hash": "1"}
+    base, expert = model(tmp_path / "base"), model(tmp_path / "a")
+    tensors = load_file(base / "model.safetensors")
+    save_file(tensors, base / "model.safetensors", metadata={**said, "format": "pt"})
+    card_of(tmp_path, base, expert)
+    with safe_open(tmp_path / "out/model.safetensors", "pt") as file:
+        assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
+    store = tmp_path / "again"
+    for _ in merge(prepare(recipe_over(base, [expert], merge_method="linear")), store):
+        pass
+    for _ in export(store, tmp_path / "exported", dtype="float16", shard_bytes=10**9):
+        pass
+    with safe_open(tmp_path / "exported/model.safetensors", "pt") as file:
+        assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_config_that_calls_plain_weights_quantised_is_not_written(tmp_path: Path, nested: bool):
+    said = {"quantization_config": {"quant_method": "fp8"}}
+    config = {"text_config": {"a": 1, **said}} if nested else said
+    card_of(tmp_path, model(tmp_path / "base", **config), model(tmp_path / "a", **config))
+    written = json.loads((tmp_path / "out/config.json").read_text())
+    assert "quantization_config" not in json.dumps(written)
+    assert written.get("text_config") == ({"a": 1} if nested else None)
+    assert "quantization_config" in (tmp_path / "base/config.json").read_text()
 
 
 texts = st.text(st.characters(exclude_characters="/\x00", exclude_categories=["Cs"]), min_size=1)
