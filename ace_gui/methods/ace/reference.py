@@ -36,7 +36,7 @@ def reference_ace(
     eye = torch.eye(deltas[0].shape[1], dtype=deltas[0].dtype, device=deltas[0].device)
     regularised = [proxy + ridge * eye for proxy, ridge in zip(proxies, ridges, strict=True)]
 
-    prior = torch.ones_like(eye) * (sum(proxies).sum(dim=0) / len(eye))  # Eq. 11
+    prior = torch.ones_like(eye) * (torch.stack(proxies).sum(dim=(0, 1)) / len(eye))  # Eq. 11
     if heterogeneous:
         prior = prior / (energies.mean() + GUARD)  # Eqs. 12, 13
     numerator = sum(tilde @ reg for tilde, reg in zip(centred, regularised, strict=True))
@@ -51,4 +51,5 @@ def reference_ace(
     if k == 0:
         return merged
     defined = s[:k] > 1e-11 * s[0]
-    return merged + s[:k].mean() * (u[:, :k][:, defined] @ vh[:k][defined])  # Eqs. 18, 19
+    refinement: Tensor = s[:k].mean() * (u[:, :k][:, defined] @ vh[:k][defined])  # Eq. 18
+    return merged + refinement  # Eq. 19
