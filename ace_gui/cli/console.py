@@ -37,7 +37,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import UNRELIABLE
+from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_SCALE
 from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
@@ -135,6 +135,7 @@ def inspect_recipe(
             "layers": records,  # with the fields that other programs rely on, and no others
             "scales": [scale for scale in scales if scale["log_variance"] is not None],
             "checks": [dataclasses.asdict(check) for check in found.checks],
+            "parameters": dict(plan.parameters),
         }
         if covariances:
             content["covariances"] = [dataclasses.asdict(match) for match in matches]
@@ -143,6 +144,7 @@ def inspect_recipe(
     if csv_file is not None:
         outputs.write(csv_file, _csv(found.layers, plan), CSV_MARK)
     print_layers(plan, found.layers)
+    print_parameter_notes(plan, wide_console())
     if covariances:
         for table in covariance_tables(matches):
             wide_console().print("", table)
@@ -209,7 +211,8 @@ def show_methods() -> None:
 
 def show_method(name: str) -> None:
     """``ace-gui methods NAME``: formula, parameters, citation."""
-    info = method_info(get_method(name).name)
+    method = get_method(name)
+    info, by_base = method_info(method.name), method.defaults({}) if method.defaults else {}
     console = Console()
     console.print(Text(f"{info.title} ({info.name})", style="bold"))
     said = " ".join(filter(None, (info.needs, info.leaves)))
@@ -222,7 +225,9 @@ def show_method(name: str) -> None:
         if item.applies_when is not None:
             other, *values = item.applies_when
             only = f"Only with {other}: {' or '.join(values)}. "
-        table.add_row(item.name, str(item.default), value_range(item), only + item.help)
+        default = "by the base model" if item.name in by_base else value_text(item.default)
+        own = item.help.removesuffix(item.differs).rstrip()
+        table.add_row(item.name, default, value_range(item), only + own)
     for item in (*AFTER_FIELDS, CAP_FIELD):
         table.add_row(
             item.name,
@@ -231,6 +236,11 @@ def show_method(name: str) -> None:
             item.help,
         )
     console.print(table)
+    others = [item for item in info.fields if item.differs]
+    if others:
+        console.print(Text("\nOther defaults than in the sources", style="bold"))
+    for item in others:
+        console.print(Text(f"{item.name} = {value_text(item.default)}: {item.differs}"))
     console.print(Text(f"\n{info.citation}"))
 
 
@@ -336,7 +346,7 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
     for layer in layers:
         table.add_row(
             _gamma_text(layer),
-            layer.regime or "",
+            _regime_text(layer),
             layer.disposition,
             layer.role,
             "×".join(map(str, layer.shape)),
@@ -344,17 +354,24 @@ def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
             shown(layer.name),
         )
     console.print(table)
-    if any(layer.gamma_unreliable for layer in layers):
-        console.print(f"\n{UNSURE} {UNRELIABLE}: the mean log energy is near zero; see Var ln E.")
+    unsure = sum(layer.gamma_unreliable for layer in layers)
+    if unsure:
+        console.print(f"\n{UNSURE} {UNRELIABLE}: {WHY_BY_SCALE}. See Var ln E.")
     regimes = [layer.regime for layer in layers if layer.regime is not None]
     if regimes:
         over = regimes.count(Regime.HETEROGENEOUS.value)
         tau = plan.parameters.get("tau", "τ")
         if any("tau" in rule.parameters for rule in plan.recipe.overrides):
             tau = f"{tau}, or the threshold of an override"
-        console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}).")
+        scale = f", {unsure} of them by scale alone" if unsure else ""
+        console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}){scale}.")
     _print_overrides(plan, console)
     print_warnings(plan.warnings, console)
+
+
+def _regime_text(layer: Layer) -> str:
+    by_scale = layer.gamma_unreliable and layer.regime == Regime.HETEROGENEOUS.value
+    return BY_SCALE if by_scale else layer.regime or ""
 
 
 def _gamma_text(layer: Layer) -> str:

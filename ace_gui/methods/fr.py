@@ -31,10 +31,10 @@ class FrParameters:
         label="Cut-off D₀",
         help=(
             "Frequencies below this share of the highest are removed, by their distance to zero "
-            "frequency in both directions; 0 removes nothing. The paper leaves the value open, and "
-            "its code measures it from another point, which removes next to nothing from square "
-            "matrices."
+            "frequency in both directions; 0 removes nothing."
         ),
+        differs="The paper leaves the value open, and its code measures it from another point, "
+        "which removes next to nothing from square matrices.",
         low=0.0,
         high=1.0,
     )
@@ -43,8 +43,10 @@ class FrParameters:
         label="Coefficients",
         help=(
             "magnitude: in proportion to the mean magnitude of what is left, adding up to 1, as in "
-            "the paper; equal: 1 for every expert, as in its code, which scales the sum by 0.7."
+            "the paper; equal: 1 for every expert."
         ),
+        differs="The paper's formula; its code has equal ones and scales the sum by 0.7 for "
+        "FR-Merging, by 0.5 for FREE-Merging.",
         choices=("magnitude", "equal"),
     )
     scaling: float = scaling_parameter(

@@ -26,6 +26,8 @@ class FreeParameters(FrParameters):
         0.01,
         label="Density d",
         help="Share of each row of a matrix that an expert keeps: its largest entries.",
+        differs="As in the paper, but μ is found for each matrix, and what is kept is added to the "
+        "merged matrix. The published code has one μ for a whole expert and replaces entries.",
         low=0.0,
         low_open=True,
         high=1.0,

@@ -47,11 +47,10 @@ class PcbParameters:
     density: float = parameter(
         0.05,
         label="Density ρ",
-        help=(
-            "Share of entries of each expert that compete successfully; 5 to 10 % in the paper. "
-            "Scores are those of its code for vision models: the softmax of its text is flat over "
-            "millions of entries, and its code for language models depends on the changes' size."
-        ),
+        help=("Share of entries of each expert that compete successfully; 5 to 10 % in the paper."),
+        differs="Scores and the cut changes that are averaged are those of its code for vision "
+        "models: the softmax of its text is flat over millions of entries, and its code for "
+        "language models depends on the changes' size. Its formula averages changes uncut.",
         low=0.0,
         high=1.0,
         low_open=True,
@@ -68,7 +67,9 @@ class PcbParameters:
     scaling: float = scaling_parameter(
         1.2,
         letter="λ",
-        help="Factor on the merged task vector; the paper searches 0.8 to 1.3 on validation data.",
+        help="Factor on the merged task vector.",
+        differs="The paper searches 0.8 to 1.3 on validation data, from 1.2 on; without data it "
+        "stays at the start.",
     )
 
 
@@ -124,7 +125,7 @@ def pcb(
 ) -> Merged:
     """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, any shape, float32, 0 where all ŝ_t are.
 
-    Of the published variants the one for vision models. τ_t are winsorised as for the scores;
+    Of the published variants the one for vision models. τ_t are winsorised, as for the scores;
     experts without a change are left out. Holds two experts at a time; reads each 2 + T times.
     Raises MethodError where one is not finite, and without findings where it needs them.
     """
@@ -216,8 +217,8 @@ PCB = MergeMethod(
         "and averages the winners by their scores."
     ),
     formula=(
-        "W = W₀ + λ Σₜ ŝₜ wₜ ΔWₜ / Σₜ ŝₜ,  entry by entry\n"
-        "sₜ = exp(T τ̄ₜ²) · Σⱼ tanh(τ̄ₜ τ̄ⱼ),  τ̄ₜ = sgn(ΔWₜ) · |ΔWₜ| mapped onto [0, 1]\n"
+        "W = W₀ + λ Σₜ ŝₜ wₜ Δₜ / Σₜ ŝₜ,  Δₜ = ΔWₜ, |Δₜ| within the quantiles of 1 % and 99 %\n"
+        "sₜ = exp(T τ̄ₜ²) · Σⱼ tanh(τ̄ₜ τ̄ⱼ),  τ̄ₜ = sgn(Δₜ) · |Δₜ| mapped onto [0, 1]\n"
         "ŝₜ = the largest ρ of sₜ, over the model or the tensor, mapped onto (0, 1], the others 0"
     ),
     citation=(

@@ -31,6 +31,8 @@ class SmileParameters:
         high=65536,
         logarithmic=True,
         presets=(("published script", 128),),
+        differs="The published script has 128; more did not help on the samples, and 32 take a "
+        "quarter of the room.",
     )
     gate_rank: int = parameter(
         16,
@@ -40,6 +42,8 @@ class SmileParameters:
         high=65536,
         logarithmic=True,
         presets=(("published script", 1),),
+        differs="The published script has 1; experts differ little in one direction, and 16 found "
+        "the right expert for 68 % of the inputs of a sample where 1 found it for 37 %.",
     )
     top: int = parameter(
         1,

@@ -32,6 +32,8 @@ class SurgeryParameters:
     steps: int = steps_parameter(
         1000,
         help="Steps of Adam for each task; 0 leaves the merge as it is.",
+        differs="As many as in the paper, but each looks at up to 512 feature vectors, where the "
+        "published code has 16 images: features are computed once, so that more cost little.",
     )
     learning_rate: float = learning_rate_parameter(
         1e-3,

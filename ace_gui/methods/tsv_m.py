@@ -139,7 +139,8 @@ TSV_C = MergeMethod(
     title="TSV-Compress",
     summary=(
         "Merges as TSV-Merging does, and leaves each expert its leading singular triplets, from "
-        "which its model can be made again."
+        "which the matrices of its model can be made again; biases, norms and embeddings stay the "
+        "mean of all experts."
     ),
     formula=(
         "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as TSV-Merging\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from ace_gui.architecture.loading import load_pretrained
@@ -109,6 +110,22 @@ def test_the_recipe_beside_the_model_runs_again_to_the_same_bits(
     first = load_file(out / "model.safetensors")
     second = load_file(tmp_path / "again" / "model.safetensors")
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
+def test_what_follows_from_the_base_model_is_in_every_output(
+    merged: tuple[Family, Path], tmp_path: Path
+) -> None:
+    family, out = merged
+    epsilon, said = (4e-2, "0.04") if "gpt2" in str(family.base) else (1e-5, "1e-5")
+    written = yaml.safe_load((out / "merge_recipe.yaml").read_text())
+    assert written["parameters"]["epsilon"] == epsilon
+    card = (out / "README.md").read_text()
+    shown = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert shown["parameters"]["epsilon"] == epsilon
+    found = ace_gui("inspect", file_of(tmp_path, family), "--json", tmp_path / "i.json")
+    assert re.search(rf"epsilon = {said}\b", found.stdout)
+    parameters = json.loads((tmp_path / "i.json").read_text())["parameters"]
+    assert parameters["epsilon"] == epsilon
 
 
 def test_inspect_lists_every_tensor_with_its_reason(

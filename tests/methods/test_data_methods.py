@@ -132,6 +132,17 @@ def test_the_essential_subspace_loses_the_discarded_eigenvalues() -> None:
     torch.testing.assert_close(values, every[:4])
 
 
+@pytest.mark.parametrize("directions", [2, 12])
+def test_esm_says_where_it_has_fewer_directions_than_its_algorithm(directions: int) -> None:
+    """Inputs of one expert that lie in two dimensions change its outputs along two."""
+    each = [spd(seed) for seed in range(3)]
+    each[0][directions:], each[0][:, directions:] = 0, 0
+    found = run("esm", experts(3), each)
+    said = [note for note in found.diagnostics.notes if "directions" in note]
+    assert len(said) == (directions < 4)
+    assert all(note.startswith("10 directions") and "1 of the" in note for note in said)
+
+
 def test_esm_of_one_expert_has_equal_singular_values() -> None:
     deltas = experts(1)
     found = merged("esm", deltas, [spd(1)], power=0.0, eigenvalue_power=0.0)

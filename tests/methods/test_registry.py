@@ -3,7 +3,10 @@ import math
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from ace_gui.cli.commands import app
+from ace_gui.engine.capabilities import method_info
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
 from ace_gui.methods.ace import AceParameters, ace
@@ -35,6 +38,40 @@ SAMPLE = MergeMethod(
     merge=never,
     kind=Kind.ENTRY,
 )
+
+
+SOURCES = {
+    ("adarank", "steps"): 10_000,
+    ("adarank", "patience"): 0,
+    ("adamerging", "patience"): 0,
+    ("concrete", "patience"): 0,
+    ("wemoe", "patience"): 0,
+    ("smile", "rank"): 128,
+    ("smile", "gate_rank"): 1,
+    ("esm", "scaling"): 0.82,
+    ("esm", "eigenvalue_power"): 0,
+    ("fisher", "floor"): 1e-6,
+    ("fr_merging", "coefficients"): "equal",
+    ("free_merging", "cutoff"): 0.3,
+    ("localize_stitch_few_shot", "sparsity"): 10,
+    ("tall_masks", "mask_threshold"): 0.6,
+    ("consensus_ta", "mask_threshold"): 0.6,
+}
+"""What papers or published codes have where a default is another."""
+
+
+@pytest.mark.parametrize(("method", "name"), SOURCES)
+def test_other_defaults_than_the_sources_are_listed_with_their_reason(
+    method: str, name: str
+) -> None:
+    found = next(each for each in method_info(method).fields if each.name == name)
+    assert found.default != SOURCES[method, name]
+    assert found.differs
+    assert found.help.endswith(found.differs)
+    printed = " ".join(CliRunner().invoke(app, ["methods", method]).output.split())
+    _, _, listed = printed.partition("Other defaults than in the sources")
+    assert " ".join(found.differs.split()) in listed
+    assert listed.count(f" {name} = ") == 1
 
 
 def test_ace_comes_first_and_names_match() -> None:

@@ -36,7 +36,8 @@ from ace_gui.recipe.values import ParameterValue
 class FieldInfo:
     """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str.
 
-    ``applies_when``: another parameter and the values with which this one matters.
+    ``applies_when``: another parameter and the values with which this one matters. ``differs``: the
+    end of the help, on sources that have another default.
     """
 
     name: str
@@ -51,6 +52,7 @@ class FieldInfo:
     choices: tuple[str, ...]
     presets: tuple[tuple[str, float], ...]
     applies_when: tuple[str, ...] | None = None
+    differs: str = ""
 
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
         """Whether it matters, given the values of the others."""

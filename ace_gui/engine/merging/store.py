@@ -49,6 +49,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.matrix_parts import Assembly
+from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import place
@@ -115,6 +116,11 @@ class Manifest:
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def resolved_recipe(self) -> Recipe:
+        """The recipe with the values that followed from the base model."""
+        return spelled_out(self.recipe, self.parameters, self.rows)
 
     def differences(self, other: Manifest) -> list[str]:
         """The differences, in words, for users who want to resume."""

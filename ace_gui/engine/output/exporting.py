@@ -129,7 +129,7 @@ def _finish(
         scores=scores,
     )
     (stage / CARD).write_text(card, encoding="utf-8")
-    (stage / RECIPE).write_text(dump_recipe(manifest.recipe, folder), encoding="utf-8")
+    (stage / RECIPE).write_text(dump_recipe(manifest.resolved_recipe, folder), encoding="utf-8")
 
 
 def exported(folder: Path) -> Exported:

@@ -168,7 +168,7 @@ def _recipe_lines(manifest: Manifest) -> list[str]:
         "machine that made it.",
         "",
         "```yaml",
-        dump_recipe(manifest.recipe, None).rstrip(),
+        dump_recipe(manifest.resolved_recipe, None).rstrip(),
         "```",
     ]
 

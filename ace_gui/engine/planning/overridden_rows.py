@@ -17,6 +17,7 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import is_new
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import value_text
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Override, Recipe
@@ -191,7 +192,7 @@ def _overridden(
     asked = not asking.isdisjoint(places)
     if not differences and changed.disposition is row.disposition and not asked:
         return row
-    values, _ = completed(choice.values, method, base)
+    values, notes = completed(choice.values, method, base)
     parameters = checked_parameters(method, values)
     _refuse_own_in_survey(method, parameters, choice)
     override = RowOverride(
@@ -203,6 +204,8 @@ def _overridden(
     )
     merged = changed.disposition is Disposition.MERGED
     what = method.title if merged else changed.disposition.value
+    if method.name != recipe.merge_method:
+        differences += [f"{name} = {value_text(values[name])}" for name in notes]
     reason = f"overridden: {', '.join((what, *differences))}"
     return replace(changed, override=override, reason=reason)
 

@@ -12,6 +12,7 @@ from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.expert_distance import equally_weighted, relative_changes
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.health import BY_SCALE, near_pole
 from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, spectral_figures
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
@@ -179,15 +180,23 @@ def tensor_table(content: Content) -> Table:
 
 def _tensor(content: Content, row: PlanRow) -> tuple[str, ...]:
     report, health = content.reports.get(row.name), content.health.get(row.name)
-    regime = content.regime(row)
     return (
         *(row.name, row.role, shape_text(row.shape), row.disposition.value),
-        NONE if regime is None else regime.value,
+        _regime(content, row),
         NONE if health is None else health.verdict.value,
         number(content.gamma(row)),
         number(None if report is None else report.delta_norm),
         *map(number, _health_figures(content, row)),
     )
+
+
+def _regime(content: Content, row: PlanRow) -> str:
+    regime, tau = content.regime(row), content.plan.tau_of(row)
+    found = content.statistics.get(row.name)
+    if regime is None or found is None or tau is None:
+        return NONE if regime is None else regime.value
+    by_scale = regime is Regime.HETEROGENEOUS and near_pole(found, tau)
+    return BY_SCALE if by_scale else regime.value
 
 
 def _health_figures(content: Content, row: PlanRow) -> Sequence[float | None]:

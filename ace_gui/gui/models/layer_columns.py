@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.gui.models.figures_model import GAP
 
 FINE: Final = "✓"
@@ -85,7 +86,8 @@ HEADER_TIPS: Final = (
     ),
     (
         "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
-        "Near γ's pole: γ is above τ only because of it, not because the experts disagree."
+        "By scale alone: γ is above τ only because the changes have norms near 1, not because "
+        "the experts disagree."
     ),
     "How many things are out of the ordinary; hover over a row to read what one can do.",
     "Whether the tensor is merged, and with the parameters chosen now.",
@@ -109,7 +111,7 @@ STATE_TEXT: Final = {
 }
 REGIME_TEXT: Final = {
     "heterogeneous": "heterogeneous",
-    "heterogeneous, γ near its pole": "near γ's pole",
+    BY_SCALE: "by scale alone",
     "homogeneous": "homogeneous",
     "–": "–",
 }

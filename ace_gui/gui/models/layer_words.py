@@ -9,7 +9,9 @@ from PySide6.QtGui import QIcon
 
 from ace_gui.engine.contract.checks import WORST_FIRST
 from ace_gui.engine.contract.figures.health import (
+    BY_SCALE,
     UNRELIABLE,
+    WHY_BY_SCALE,
     LayerHealth,
     gamma_unreliable,
     near_pole,
@@ -163,7 +165,7 @@ class LayerWords:
             return "homogeneous"
         statistics = self._session.layers.statistics.get(row.name)
         pole = statistics is not None and near_pole(statistics, self._session.draft.tau)
-        return "heterogeneous, γ near its pole" if pole else "heterogeneous"
+        return BY_SCALE if pole else "heterogeneous"
 
     def tip(self, fact: LayerFact, column: int) -> str:
         """All that is known of the tensor, under the pointer."""
@@ -172,11 +174,7 @@ class LayerWords:
         if not math.isnan(fact.gamma):
             lines.append(f"γ = {f'{fact.gamma:.4g}'}: {self._regime(fact)}")
             if self._is_unsure(fact):
-                lines.append(
-                    f"{UNRELIABLE}: the mean log energy is near zero, which says more of the "
-                    "scale of the weights than of the experts. Var ln E does not depend on "
-                    "that scale."
-                )
+                lines.append(f"{UNRELIABLE}: {WHY_BY_SCALE}. Var ln E has no such scale.")
         if column == Column.STATE:
             lines.append(STATE_TIPS[fact.state])
         health = self._healths.of(row.name)

@@ -110,8 +110,10 @@ def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
     gamma, mean = found.gamma or 0.0, found.mean_log_energy or 0.0
     if gamma * mean**2 <= tau:
         notes.append(
-            f"γ = {gamma:.3g} exceeds τ only because the mean log energy, {mean:.2g}, is near "
-            "zero; the experts hardly differ in scale. Raise tau to treat them as homogeneous."
+            f"Heterogeneous by scale alone, γ = {gamma:.3g}: the changes have norms near 1, where "
+            "γ is large even if the experts hardly differ; in other units of the weights the layer "
+            f"would be homogeneous (mean log energy {mean:.2g}). Raise tau to treat it as "
+            "homogeneous."
         )
     if ridge_mass > LARGEST_RIDGE_MASS:
         notes.append(

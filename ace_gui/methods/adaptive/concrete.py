@@ -56,6 +56,8 @@ class ConcreteParameters(LearningParameters):
         0.5,
         label="Temperature",
         help="Of the masks that are drawn in each step: near 0 they are 0 or 1.",
+        differs="As published, but the result is made with each entry's probability: the published "
+        "code draws a last mask, which leaves the result to chance.",
         low=0.0,
         high=100.0,
         low_open=True,

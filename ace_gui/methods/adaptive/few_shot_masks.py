@@ -69,6 +69,8 @@ class FewShotParameters(LearningParameters):
         1.0,
         label="Sparsity ℓ₁",
         help="How strongly a step draws masks towards 0: λ times the learning rate.",
+        differs="The published code has 1 for vision and 10 for language, and pushes entries away "
+        "from the middle; here they are drawn to 0, as the paper's formula says.",
         low=0.0,
         high=1e6,
         presets=(("vision", 1.0), ("language", 10.0)),

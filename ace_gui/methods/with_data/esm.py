@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 import torch
@@ -52,8 +52,8 @@ class EsmParameters:
     eigenvalue_power: float = parameter(
         0.15,
         label="Power of eigenvalues",
-        help="Of how much the outputs change along each direction beside the mean of the kept "
-        "ones; 0: as the paper's formula.",
+        help="Of how much the outputs change along each direction beside the mean of all kept.",
+        differs="0 is the paper's formula; its code has 0.15.",
         low=0.0,
         high=2.0,
     )
@@ -64,7 +64,10 @@ class EsmParameters:
         "role; takes a pass over the whole model first.",
     )
     scaling: float = scaling_parameter(
-        letter="α", help="Factor on the merged matrix; the paper's are 0.6 to 0.9."
+        letter="α",
+        help="Factor on the merged matrix.",
+        differs="The paper finds 0.64 to 0.91 with validation data (Table 7), which a merge does "
+        "not have; 1 takes the merged matrix as it is.",
     )
 
 
@@ -88,10 +91,11 @@ def esm(
     first_OI = experts.matrix(0)
     outputs, power = first_OI.shape[0], parameters.power
     kept = max(1, outputs // max(1, len(found.kept)))
-    bases, coordinates, sizes = [], [], []
+    bases, coordinates, sizes, cut = [], [], [], 0
     for t in found.kept:
         delta_OI = experts.matrix(t)
         basis_OK, values_K = essential_basis(delta_OI, grams[t], kept)
+        cut += len(values_K) < kept
         coordinates_KI = times(basis_OK.T, delta_OI)
         share_K = (values_K / values_K.mean()) ** parameters.eigenvalue_power
         sizes.append(float(torch.linalg.vector_norm(coordinates_KI)))
@@ -107,7 +111,19 @@ def esm(
     rows_KI.mul_((norms_I / norms_I.mean()) ** power)
     merged_OI = times(scaled_polar(torch.cat(bases, dim=1)), scaled_polar(rows_KI))
     merged_OI.mul_(_of_layer(merged_OI, power, context))
-    return finished(merged_OI, parameters.scaling, found.diagnostics())
+    diagnostics = found.diagnostics()
+    if cut:
+        diagnostics = replace(diagnostics, notes=(*diagnostics.notes, _fewer(cut, rows_KI, kept)))
+    return finished(merged_OI, parameters.scaling, diagnostics)
+
+
+def _fewer(experts: int, rows_KI: Tensor, kept: int) -> str:
+    """That eigenvalues ended before the directions of some experts did."""
+    return (
+        f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the {kept} of "
+        "Algorithm 1, as the outputs of their inputs change along no more. More calibration inputs "
+        "may show more."
+    )
 
 
 def essential_basis(delta_OI: Tensor, gram_II: Tensor, kept: int) -> tuple[Tensor, Tensor]:
@@ -149,7 +165,7 @@ ESM = MergeMethod(
     ),
     formula=(
         "W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = [A₁; …; A_T]\n"
-        "Pₜ: leading floor(O / T) eigenvectors of ΔWₜ E[x xᵀ] ΔWₜᵀ,  Aₜ = Pₜᵀ ΔWₜ\n"
+        "Pₜ: at most floor(O / T) leading eigenvectors of ΔWₜ E[x xᵀ] ΔWₜᵀ,  Aₜ = Pₜᵀ ΔWₜ\n"
         "Aₜ and the columns of A scaled by (norm / mean norm)²;  β = (‖ΔW‖ / its mean by role)²"
     ),
     citation=(

@@ -35,6 +35,8 @@ class FisherParameters:
         label="Floor",
         help="Added to every entry, as a share of the mean over the model: where all experts have "
         "less, they are averaged.",
+        differs="Published codes add 1e-6, whatever the scale of the information; a share means "
+        "the same in every model.",
         low=0.0,
         high=1e3,
         logarithmic=True,

@@ -2,12 +2,16 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ace_gui.cli.console import print_layers
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.figures.health import (
+    BY_SCALE,
     WORST_SHOWN,
     cap_ratio,
     gamma_unreliable,
@@ -16,6 +20,8 @@ from ace_gui.engine.contract.figures.health import (
     near_pole,
     norm_ratio,
 )
+from ace_gui.engine.contract.layers import layers_of
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.methods.ace.notes import LARGEST_RIDGE_MASS, regime
 
@@ -65,7 +71,7 @@ def test_a_gamma_that_only_the_pole_lifts_is_marked() -> None:
     assert near.gamma is not None
     assert near.gamma > 0.3
     assert near_pole(near, 0.3)
-    assert titles(near)["γ near its pole"] is Verdict.WARNING
+    assert titles(near)["By scale alone"] is Verdict.WARNING
     real = statistics(100.0, 1e-2, 1e4)
     assert not near_pole(real, 0.3)
     assert not near_pole(statistics(20.0, 21.0), 0.3)
@@ -160,6 +166,30 @@ def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scal
     assert found.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
     assert gamma_unreliable(found, 0.3) == (scale == 1.0)
     assert gamma_unreliable(found, None) == gamma_unreliable(found, math.inf) == (scale == 1.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 7.0])
+def test_the_regime_says_where_it_is_one_of_scale_alone(
+    scale: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In what inspect prints, in the cell of the layer and in the sum."""
+    found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
+    row = SimpleNamespace(
+        name="a",
+        role="query",
+        shape=(2, 2),
+        disposition=Disposition.MERGED,
+        reason="",
+        override=None,
+    )
+    plan: Any = SimpleNamespace(
+        rows=(row,), parameters={"tau": 0.3}, recipe=SimpleNamespace(overrides=()), warnings=(),
+        tau_of=lambda _: 0.3, has_regimes=lambda _: True,
+    )  # fmt: skip
+    print_layers(plan, layers_of(plan, {"a": found}))
+    printed = capsys.readouterr().out
+    assert (BY_SCALE in printed) == (scale == 1.0)
+    assert ("1 of them by scale alone" in printed) == (scale == 1.0)
 
 
 def test_where_the_published_variant_misbehaves() -> None:

@@ -12,6 +12,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.layers import layers_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from tests.helpers.models import Family, gpt2_family, roberta_family
@@ -93,6 +94,24 @@ def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, robert
     )  # small, so not base-sized
     chosen = prepare(recipe_of(gpt2, parameters={"epsilon": 1e-3})).plan
     assert (chosen.parameters["epsilon"], chosen.parameter_notes) == (1e-3, {})
+
+
+def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Family) -> None:
+    others = {"tensors": ("transformer.h.0.mlp.c_fc.weight",), "merge_method": "ace"}
+    for changes, rule, expected in (
+        ({}, None, {"epsilon": 4e-2}),
+        ({"parameters": {"epsilon": 1e-3}}, None, {"epsilon": 1e-3}),
+        ({"parameters": {"variant": "automatic"}}, None, {"variant": "automatic"}),
+        ({"merge_method": "ties"}, {}, {"epsilon": 4e-2}),
+        ({"merge_method": "ties"}, {"epsilon": 1e-3}, {"epsilon": 1e-3}),
+    ):
+        rules = () if rule is None else (Override(**others, parameters=rule),)
+        plan = prepare(recipe_of(gpt2, **changes, overrides=rules)).plan
+        found = spelled_out(plan.recipe, plan.parameters, plan.rows)
+        said = found.parameters if rule is None else found.overrides[0].parameters
+        assert said == expected
+        again = prepare(found).plan
+        assert (again.parameters, again.rows) == (plan.parameters, plan.rows) or rule == {}
 
 
 def test_integers_and_buffers_are_copied(tmp_path: Path) -> None:

@@ -100,9 +100,9 @@ def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> No
 
 
 def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session: Session) -> None:
-    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "near γ's pole"
+    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "by scale alone"
     spoken = cell(model, POLE, Column.REGIME, Qt.ItemDataRole.AccessibleTextRole)
-    assert spoken == "heterogeneous, γ near its pole"
+    assert spoken == "heterogeneous by scale alone"
     session.draft.preview_tau(1.0)
     assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "homogeneous"
 

@@ -182,6 +182,13 @@ def near_pole(found: LayerStatistics, tau: float) -> bool:
 USUAL_TAU: Final = 0.3
 """The published threshold, by which γ is judged where there is none."""
 
+BY_SCALE: Final = "heterogeneous by scale alone"
+"""The regime of a layer that ``near_pole`` is true of."""
+
+WHY_BY_SCALE: Final = (
+    "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
+    "units of the weights the layer would be homogeneous"
+)
 UNRELIABLE: Final = "γ is unreliable here"
 
 
@@ -266,7 +273,7 @@ def _before(
     if found.gamma is None or tau is None or not found.gamma > tau:
         return
     if report is None and near_pole(found, tau):
-        yield _warning("γ near its pole", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
+        yield _warning("By scale alone", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
     mean_energy = math.fsum(kept) / len(kept)
     if mean_energy < SMALL_ENERGY:
         yield _note("Strong prior", _prior_sentence(mean_energy))
@@ -329,9 +336,8 @@ def _left_out_sentence(found: LayerStatistics) -> str:
 
 def _pole_sentence(gamma: float, mean: float) -> str:
     return (
-        f"γ = {gamma:.3g} exceeds τ only because the mean log energy, {mean:.2g}, is near zero "
-        "(‖ΔW‖ near 1), where γ has a pole; the experts hardly differ in scale. Raise τ to treat "
-        "the tensor as homogeneous."
+        f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
+        f"{mean:.2g}). Raise τ to treat it as homogeneous."
     )
 
 

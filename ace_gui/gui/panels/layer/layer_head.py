@@ -9,7 +9,8 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE, near_pole
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.state.session import Session
@@ -71,6 +72,10 @@ class LayerHead(QWidget):
         gamma = session.layers.gamma(row.name) if row is not None else None
         above = row is not None and gamma is not None and gamma > session.draft.tau_of(row)
         self._pill.setVisible(above and session.draft.has_gamma)
+        found = session.layers.statistics.get(row.name) if row is not None else None
+        by_scale = row is not None and found and near_pole(found, session.draft.tau_of(row))
+        self._pill.setText(BY_SCALE if by_scale else Regime.HETEROGENEOUS.value)
+        self._pill.setToolTip(tooltip(WHY_BY_SCALE) if by_scale else "")
         if row is None:
             self.facts.set_full_text(_NONE)
             self._figures.hide()

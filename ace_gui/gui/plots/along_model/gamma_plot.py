@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.contract.figures.health import gamma_near_pole
+from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE, gamma_near_pole
 from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -36,11 +36,8 @@ SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other"
 NEAR_PIXELS = 28.0
 HALO = 22  # pixels across, round the selected layer's symbol
 LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
-NEAR_POLE = "γ near its pole"
-POLE_TIP = (
-    "here γ exceeds τ only because the mean log energy is near zero (norms near 1), "
-    "not because the experts disagree"
-)
+NEAR_POLE = "by scale alone"
+POLE_TIP = f"{BY_SCALE}: {WHY_BY_SCALE}"
 
 
 def two_digits(value: float) -> float:
@@ -289,7 +286,7 @@ class GammaPlot(LayersPlot):
         has_tau = isfinite(self._tau)
         parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
         if crossed:
-            near = f"{crossed} of the {above} near the pole of γ"
+            near = f"{crossed} of the {above} by scale alone (norms near 1)"
             parts.append(near)
         if known < count:
             parts.append(f"{count - known} without γ")

@@ -236,4 +236,4 @@ class Opener(QObject):
             return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
         note = self._session.results.note_on(self._session.draft.inputs)
         tuned = f"# Tuned by ACE workbench: {printable(note)}.\n" if note else ""
-        return tuned + dump_recipe(recipe, folder)
+        return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)

@@ -14,6 +14,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
 
@@ -161,6 +162,14 @@ class Draft(QObject):
             names = {**dict.fromkeys(self.plan.parameters), **names}
         values = ((name, self.parameter(name)) for name in names)
         return {name: value for name, value in values if value is not None}
+
+    def recipe_to_save(self) -> Recipe:
+        """The recipe with the values that follow from the base model, where that is known."""
+        recipe, plan = self.inputs.recipe(), self.plan
+        if plan is None or plan.recipe != recipe:
+            return recipe
+        found = {name: plan.parameters[name] for name in plan.parameter_notes}
+        return replace(recipe, parameters={**found, **recipe.parameters})
 
     def recipe_key(self) -> RecipeKey:
         """Equal for inputs that lead to the same merge; () without a base."""
