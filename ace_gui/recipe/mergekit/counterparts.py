@@ -354,11 +354,6 @@ def _karcher(settings: Settings) -> Translation:
 def _model_stock(settings: Settings) -> Translation:
     if settings.flag("filter_wise", default=False):
         raise settings.refusal("it cannot go filter by filter here", "filter_wise")
-    settings.notes.append(
-        "Where the experts' changes to a tensor point apart on average, mergekit goes away from "
-        "them, and here the base is kept; an expert that does not change a tensor is left out of "
-        "it, where mergekit counts its cosines as 0."
-    )
     return Translation(method="model_stock", weights=_ones(settings))
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from ace_gui.errors import RecipeError
+from ace_gui.methods.model_stock import ModelStockParameters, model_stock
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
@@ -273,6 +275,19 @@ def test_a_vocabulary_is_written_as_mergekit_reads_it(tmp_path: Path, choice: Vo
     path = tmp_path / "out.yaml"
     path.write_text(dump_mergekit(recipe, TIES, tmp_path))
     assert load_recipe(path).vocabulary is choice
+
+
+def test_model_stock_speaks_of_tensors_after_the_merge(tmp_path: Path) -> None:
+    """Its notes are those of the tensors of which they are true."""
+    both = models({}, {})
+    recipe = read(tmp_path, merge_method="model_stock", base_model="base", models=both)
+    assert (recipe.merge_method, recipe.notes) == ("model_stock", ())
+    orthogonal = torch.eye(2)
+    deltas = [orthogonal[0], -orthogonal[0], torch.zeros(2)]
+    said = model_stock(deltas, [1.0] * 3, ModelStockParameters()).diagnostics
+    assert said is not None
+    assert "left out" in " ".join(said.notes)
+    assert "stays as in the base" in " ".join(said.notes)
 
 
 def test_what_is_lost_is_noted(tmp_path: Path) -> None:
