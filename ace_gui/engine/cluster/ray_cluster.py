@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import secrets
 import socket
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
 import psutil
 
+from ace_gui.engine.cluster import leftovers
 from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.pool import TICK, Pool
 from ace_gui.engine.cluster.ray_workers import RayWorkers
@@ -27,6 +38,18 @@ STORE_BYTES: Final = 200_000_000
 SERVERS: Final = ("gcs_server", "raylet")
 """Processes of a cluster on this machine without which it is none."""
 
+REACH_SECONDS: Final = 20.0
+"""In which a cluster at an address has to answer; Ray itself may wait for minutes."""
+
+IMPORT_SECONDS: Final = 120.0
+"""In which Ray can be imported, also on a busy machine."""
+
+END_SECONDS: Final = 5.0
+"""In which Ray may end its cluster on this machine by itself; then its processes are killed."""
+
+LONGEST_FOLDER: Final = 16
+"""Characters of the path in which a cluster has its folder: sockets in it allow for few more."""
+
 _one_at_a_time: Final = Lock()
 """Ray can be started once in a process: after a start that was given up has ended."""
 
@@ -37,6 +60,9 @@ _SETTINGS: Final = {
 _HERE: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as there: bound to the loopback address alone
     "RAY_worker_niceness": "0",  # else whatever runs beside them takes the processor from them
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",  # nothing in it is worth waiting for
+    "RAY_AUTH_MODE": "token",
+    "SPT_NOENV": "1",  # titles of processes leave their environment readable
 }
 """For a cluster of our own on this machine."""
 
@@ -92,6 +118,8 @@ class RayCluster:
         self._others: set[psutil.Process] | None = None
         self._servers: list[psutil.Process] = []
         self._head: tuple[str, int] | None = None
+        self._guard: subprocess.Popen[str] | None = None
+        self._folder = ""
 
     def is_ready(self) -> bool:
         """Whether Ray is there; begins to start it. Raises ClusterError where that has failed."""
@@ -120,31 +148,64 @@ class RayCluster:
         if self._thread is None:
             return
         if self._begun.is_set():
-            self._thread.join()
-            return
-        for process in self._started_here():  # the thread will find them gone, and end
-            with suppress(psutil.Error):
-                process.kill()
+            self._thread.join(END_SECONDS if self._address.is_local else None)
+        else:
+            for process in self._started_here():  # the thread will find them gone, and end
+                with suppress(psutil.Error):
+                    process.kill()
+        self._end_leftovers()
 
     def _keep(self) -> None:
         """Start Ray, wait, and end it."""
         with _one_at_a_time:
             if self._over.is_set():
                 return
+            settings = dict(_SETTINGS)
+            if self._address.is_local:
+                settings |= _HERE | {leftovers.TOKEN: _token()}
+                self._begin_guard()
             self._others = set(psutil.Process().children())
-            with _environment(_SETTINGS | (_HERE if self._address.is_local else {})):
-                import ray
-
+            with _environment(settings):
                 try:
-                    self._connect(ray)
-                    self.count = _room(ray, self._address, self._threads, gpus=self._gpus)
-                    self.ray = ray
-                    self._begun.set()
-                    self._over.wait()
+                    if not self._address.is_local:
+                        _require_answer(self._address.url, self._over)
+                    import ray
+
+                    _read_settings_again()
+                    try:
+                        self._connect(ray)
+                        self.count = _room(ray, self._address, self._threads, gpus=self._gpus)
+                        self.ray = ray
+                        self._begun.set()
+                        self._over.wait()
+                    finally:
+                        self._end(ray)
                 except ClusterError as error:
                     self._failed = error
-                finally:
-                    self._end(ray)
+
+    def _begin_guard(self) -> None:
+        """Give the cluster a folder that nobody else may enter, and have it end with us."""
+        place = tempfile.gettempdir()
+        if len(place) > LONGEST_FOLDER and os.name == "posix":
+            place = "/tmp"
+        self._folder = tempfile.mkdtemp(prefix="ace-ray-", dir=place)
+        self._guard = subprocess.Popen(
+            [sys.executable, "-P", leftovers.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(f"{_token()}\n{self._folder}\n")
+        self._guard.stdin.flush()
+
+    def _end_leftovers(self) -> None:
+        """Kill what is still there of the cluster, and remove its folder."""
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
 
     def _end(self, ray: Any) -> None:
         """Also what stays of it where its servers have ended before."""
@@ -163,6 +224,7 @@ class RayCluster:
         if self._address.workers:
             options["num_cpus"] = self._address.workers * self._threads
             options |= {"object_store_memory": STORE_BYTES, "include_dashboard": False}
+            options["_temp_dir"] = str(Path(self._folder, "ray"))  # Ray opens it to all
         else:
             options["address"] = self._address.url
         for attempt in range(STARTS, 0, -1):
@@ -172,11 +234,7 @@ class RayCluster:
             except Exception as error:
                 ray.shutdown()
                 if attempt == 1 or self._over.is_set() or not self._address.is_local:
-                    raise ClusterError(
-                        f"The cluster {self._address.url or 'on this machine'} cannot be reached; "
-                        "start it, or name another one.",
-                        details=str(error),
-                    ) from None
+                    raise _unreachable(self._address.url, str(error)) from None
         if self._address.is_local:
             self._servers = [each for each in self._started_here() if each.name() in SERVERS]
         elif self._address.url == "auto":
@@ -189,6 +247,73 @@ class RayCluster:
         if before is None:
             return []
         return [each for each in psutil.Process().children() if each not in before]
+
+
+@cache
+def _token() -> str:
+    """Without which nobody can reach this process's clusters; in no file."""
+    return secrets.token_hex(32)
+
+
+def _read_settings_again() -> None:
+    """Ray reads how clusters are protected once a process, and they are not all protected alike."""
+    inside: Any = import_module("ray._raylet")
+    inside.Config.initialize("")
+    inside.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _require_answer(url: str, over: Event) -> None:
+    """Raise ClusterError unless the cluster at an address answers.
+
+    Another process asks first: it can be ended, which a call of Ray cannot.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    asking = context.Process(target=_ask, args=(url, theirs), daemon=True)
+    asking.start()
+    theirs.close()
+    try:
+        for seconds in (IMPORT_SECONDS, REACH_SECONDS):
+            told = _heard(ours, seconds, over)
+            if told:
+                raise _unreachable(url, told)
+    finally:
+        asking.kill()
+        asking.join()
+        asking.close()
+        ours.close()
+
+
+def _heard(connection: Connection, seconds: float, over: Event) -> str:
+    """What the other process says, "" being all is well."""
+    started = time.monotonic()
+    while not connection.poll(TICK):
+        if over.is_set() or time.monotonic() - started > seconds:
+            return f"no answer in {seconds:g} seconds"
+    try:
+        return str(connection.recv())
+    except EOFError:
+        return "the process that asked has ended"
+
+
+def _ask(url: str, connection: Connection) -> None:
+    """In another process: say that Ray is imported, and then whether the cluster answers."""
+    import ray
+
+    connection.send("")
+    try:
+        ray.init(address=url, log_to_driver=False, logging_level="CRITICAL")
+        ray.cluster_resources()
+        connection.send("")
+    except Exception as error:
+        connection.send(str(error) or type(error).__name__)
+
+
+def _unreachable(url: str, details: str) -> ClusterError:
+    return ClusterError(
+        f"The cluster {url or 'on this machine'} cannot be reached; start it, or name another one.",
+        details=details,
+    )
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ace_gui.engine.cluster.ray_cluster import LONGEST_FOLDER
 from ace_gui.engine.cluster.worker import TITLE
 from tests.helpers.cluster_faults import DOOMED
 from tests.helpers.command import ace_gui
@@ -90,6 +94,70 @@ def test_the_head_is_killed(tmp_path: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     files = [folder / "model.safetensors" for folder in (out, tmp_path / "one")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path: Path) -> None:
+    """Workers, servers and agents, and the folder, which only its owner may enter; the token is in
+    no file of theirs."""
+    recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
+    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
+    before = set(Path(ray_folder()).glob("ace-ray-*"))
+    merging = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out"), "--cluster", "local:1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    watched, everyone = psutil.Process(merging.pid), set[psutil.Process]()
+    while not called(watched, TITLE):
+        assert merging.poll() is None
+        everyone |= set(watched.children(recursive=True))
+        time.sleep(0.05)
+    everyone |= set(watched.children(recursive=True))
+    (folder,) = set(Path(ray_folder()).glob("ace-ray-*")) - before
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert not (tmp_path / ".ray").exists()
+    merging.send_signal(number)
+    started = time.monotonic()
+    status = merging.wait(60)
+    _, left = psutil.wait_procs(everyone, timeout=20)
+    assert not left
+    assert time.monotonic() - started < 25
+    assert status == (130 if number is signal.SIGINT else -number)
+    assert not folder.exists()
+
+
+def ray_folder() -> str:
+    place = tempfile.gettempdir()
+    return place if len(place) <= LONGEST_FOLDER else "/tmp"
+
+
+def test_a_cluster_of_someone_else_answers_quickly(tmp_path: Path) -> None:
+    """``auto`` finds its server, but has not its token."""
+    settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    foreign = subprocess.Popen(
+        [sys.executable, "-c", FOREIGN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **settings},
+    )  # fmt: skip
+    assert foreign.stdout is not None
+    assert "ready" in foreign.stdout.readline()
+    recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
+    started = time.monotonic()
+    done = ace_gui("merge", recipe, "--out", tmp_path / "out", "--cluster", "auto", seconds=200)
+    assert time.monotonic() - started < 100  # most of which Ray is imported in
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+    foreign.communicate()
+
+
+FOREIGN = """
+import sys, ray
+ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR")
+print("ready", flush=True)
+sys.stdin.read()
+"""
 
 
 def called(process: psutil.Process, name: str) -> list[psutil.Process]:

@@ -1,0 +1,59 @@
+"""Ends every process of a cluster on this machine as soon as whoever started it is gone.
+
+A process of its own, run as a script: what starts a cluster may be killed, and Ray's agents would
+stay. Its input is the cluster's token, a line, and its folder, another one; the end of the input is
+the end of the cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from typing import Final
+
+import psutil
+
+TOKEN: Final = "RAY_AUTH_TOKEN"
+"""In the environment of every process of a cluster, and of no other process: its token."""
+
+_SECONDS: Final = 10.0
+_PAUSE: Final = 0.1
+
+
+def end_all(token: str, folder: str) -> None:
+    """Kill the processes of the cluster with this token, then remove its folder."""
+    quiet, started = 0, time.monotonic()
+    while quiet < 2 and time.monotonic() - started < _SECONDS:
+        found = [each for each in psutil.process_iter() if _is_of(each, token)]
+        for process in found:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        quiet = 0 if found else quiet + 1
+        time.sleep(_PAUSE)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_of(process: psutil.Process, token: str) -> bool:
+    try:
+        return process.pid != os.getpid() and process.environ().get(TOKEN) == token
+    except (psutil.Error, OSError):
+        return False
+
+
+def main() -> None:
+    """Wait for the end of the input."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    token, folder = sys.stdin.readline().strip(), sys.stdin.readline().rstrip("\n")
+    sys.stdin.read()
+    if token and folder:
+        end_all(token, folder)
+
+
+if __name__ == "__main__":
+    main()

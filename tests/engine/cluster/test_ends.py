@@ -1,0 +1,158 @@
+"""How a cluster of our own is kept from others, how it ends, and how long an address may hang."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+
+from ace_gui.engine.cluster import leftovers, ray_cluster
+from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.ray_cluster import RayCluster
+from ace_gui.errors import ClusterError
+
+SLEEPING = "import time; time.sleep(600)"
+NESTING = (
+    "import subprocess, sys, time; "
+    f"subprocess.Popen([sys.executable, '-c', {SLEEPING!r}], start_new_session=True); "
+    "time.sleep(600)"
+)
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    processes = []
+
+    def start(code: str, token: str | None) -> subprocess.Popen[bytes]:
+        own = {} if token is None else {leftovers.TOKEN: token}
+        command = [sys.executable, "-c", code]
+        processes.append(subprocess.Popen(command, env={**os.environ, **own}))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("how", ["input ends", "owner is killed"])
+def test_whoever_has_the_token_ends_and_nobody_else(
+    how: str, started: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    ours = started(NESTING, "secret")
+    others = [started(SLEEPING, None), started(SLEEPING, "another")]
+    child = until(lambda: psutil.Process(ours.pid).children())[0]
+    folder = tmp_path / "folder"
+    (folder / "sockets").mkdir(parents=True)
+    guarding = [sys.executable, "-P", leftovers.__file__]
+    line = f"secret\n{folder}\n"
+    if how == "input ends":
+        subprocess.run(guarding, input=line, text=True, check=True, timeout=30)
+    else:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER, *guarding], stdin=subprocess.PIPE, text=True
+        )
+        assert owner.stdin is not None
+        owner.stdin.write(line)
+        owner.stdin.close()
+        time.sleep(0.5)
+        assert ours.poll() is None
+        owner.kill()
+        owner.wait()
+    until(lambda: not folder.exists())
+    assert ours.wait(10)
+    child.wait(10)
+    assert [other.poll() for other in others] == [None, None]
+
+
+OWNER = """
+import subprocess, sys, time
+guard = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, text=True, start_new_session=True)
+guard.stdin.write(sys.stdin.read())
+guard.stdin.flush()
+time.sleep(600)
+"""
+
+
+def until(found: Callable[[], object], seconds: float = 20.0) -> object:
+    end = time.monotonic() + seconds
+    while not (what := found()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return what
+
+
+def test_the_folder_is_ours_alone_and_the_token_in_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where the temporary folder's path is too long for sockets in it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = os.environ.copy()
+    cluster = RayCluster(Address.of("local:1"), 1, gpus=False)
+    cluster._begin_guard()
+    folder = Path(cluster._folder)
+    guard = cluster._guard
+    assert guard is not None
+    try:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert folder.stat().st_uid == os.getuid()
+        assert len(str(folder)) < 40
+        token = ray_cluster._token()
+        assert len(token) == 64
+        assert token not in " ".join(psutil.Process(guard.pid).cmdline())
+        assert os.environ == before
+    finally:
+        cluster._end_leftovers()
+    assert not folder.exists()
+    assert guard.returncode == 0
+
+
+def answers(_url: str, connection: Connection) -> None:
+    connection.send("")
+    connection.send("")
+
+
+def refuses(_url: str, connection: Connection) -> None:
+    connection.send("")
+    connection.send("wrong token")
+
+
+def hangs(_url: str, connection: Connection) -> None:
+    connection.send("")
+    time.sleep(600)
+
+
+def dies(_url: str, connection: Connection) -> None:
+    connection.close()
+
+
+@pytest.mark.parametrize("asking", [refuses, hangs, dies])
+def test_a_cluster_that_does_not_answer_is_said_to_be_unreachable(
+    asking: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_cluster, "_ask", asking)
+    monkeypatch.setattr(ray_cluster, "REACH_SECONDS", 0.5)
+    before = set(psutil.Process().children())
+    with pytest.raises(ClusterError, match="auto cannot be reached") as caught:
+        ray_cluster._require_answer("auto", Event())
+    assert caught.value.details
+    monkeypatch.setattr(ray_cluster, "_ask", answers)
+    ray_cluster._require_answer("auto", Event())
+    left = set(psutil.Process().children()) - before
+    assert all("resource_tracker" in " ".join(each.cmdline()) for each in left)
+
+
+def test_a_person_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "_ask", hangs)
+    over = Event()
+    over.set()
+    with pytest.raises(ClusterError):
+        ray_cluster._require_answer("auto", over)
