@@ -29,7 +29,7 @@ from ace_gui.errors import CheckpointError, WorkbenchError
 from ace_gui.formatting import place
 
 _DIGEST: Final = "sha256"
-_ABOUT: Final = "about"
+_KEPT: Final = "kept"
 _NUMBER: Final = re.compile(r"os error (\d+)")
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
     fresh = path.with_suffix(".new")
     with writing(path.parent):
         try:
-            save_file(own, fresh, {_ABOUT: about, _DIGEST: digest})
+            save_file(own, fresh, {_KEPT: json.dumps([digest, about])})  # of one order: one entry
         except SafetensorError as error:  # a full disk, too
             number = _NUMBER.search(str(error))
             raise OSError(int(number[1]) if number else 0, str(error), str(fresh)) from None
@@ -69,9 +69,13 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
 def open_tensors(path: Path) -> KeptTensors:
     """A file of ``keep_tensors``, all of which is read to check it. Raises CheckpointError."""
     checkpoint, metadata = _opened(path)
-    about, stamp = metadata.get(_ABOUT, ""), checkpoint.files[0]
-    digest = _digest_of(about, _content(stamp, stamp.ctime_ns))
-    if digest != metadata.get(_DIGEST):
+    stamp = checkpoint.files[0]
+    try:
+        told, about = json.loads(metadata.get(_KEPT, ""))
+        digest = _digest_of(str(about), _content(stamp, stamp.ctime_ns))
+    except (ValueError, TypeError):
+        raise _mismatch(path) from None
+    if digest != told:
         raise _mismatch(path)
     return KeptTensors(checkpoint=checkpoint, about=about, digest=digest)
 
