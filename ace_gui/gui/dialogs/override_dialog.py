@@ -23,6 +23,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.after_field import AfterField
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
@@ -164,7 +165,9 @@ class OverrideDialog(QDialog):
         method = self._method()
         if method is None:
             return
-        self._box = box = QWidget(self)
+        box = Column()
+        self._box = area = scroll_area("Values of the override")
+        area.setParent(self)
         form = self._form = QFormLayout(box)
         form.setContentsMargins(0, 0, 0, 0)
         for info in method.fields:
@@ -182,7 +185,8 @@ class OverrideDialog(QDialog):
         form.addRow(folding)
         if self._after != After():
             folding.unfold()
-        self._parameters.addWidget(box)
+        area.setWidget(box)
+        self._parameters.addWidget(area)
         self._show_values()
 
     def _set(self, name: str, value: ParameterValue | None) -> None:

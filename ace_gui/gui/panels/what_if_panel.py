@@ -256,7 +256,7 @@ class WhatIfPanel(QWidget):
         by_letters(self, self._measure)
 
     def _measure(self, letters: QFontMetrics) -> None:
-        self._scroll.setMinimumWidth(10 * letters.height())
+        self._scroll.setMinimumWidth(11 * letters.height())
         self.table.setMinimumWidth(20 * letters.height())
         self._fit()
 

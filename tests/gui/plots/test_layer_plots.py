@@ -28,7 +28,12 @@ from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
 from ace_gui.gui.plots.one_layer.alignment_plot import LEFT, RIGHT, AlignmentPlot
 from ace_gui.gui.plots.one_layer.gaussian import GAUSSIAN_TAIL, expected_counts, tail_share
 from ace_gui.gui.plots.one_layer.histogram_plot import GAUSSIAN, HistogramPlot
-from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE, Quantity
+from ace_gui.gui.plots.one_layer.spectrum_curves import (
+    AFTER,
+    BEFORE,
+    Quantity,
+    picture_of_spectrum,
+)
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
@@ -414,3 +419,17 @@ def test_the_picture_button_offers_what_the_menu_does(qtbot: QtBot) -> None:
     assert plot.picture_button.accessibleName()
     plot.clear("Nothing.")
     assert not plot.picture_button.isVisible()
+
+
+@both
+def test_the_spectrum_before_and_after_other_singular_values_are_drawn(theme: Tokens) -> None:
+    known = spectrum()
+    found = replace(known, unshaped=known.merged**2)
+    drawn = picture_of_spectrum(found, COLOURS).curves(theme)
+    curves = {curve.entry.label: curve for curve in drawn}
+    assert np.array_equal(curves["merged"].values, found.merged)
+    assert np.array_equal(curves["method alone"].values, found.merged**2)
+    assert curves["method alone"].entry.style != curves["merged"].entry.style
+    unrefined = replace(found, preliminary=found.unshaped)
+    labels = [curve.entry.label for curve in picture_of_spectrum(unrefined, COLOURS).curves(theme)]
+    assert labels == ["merged", "method alone", *EXPERTS]

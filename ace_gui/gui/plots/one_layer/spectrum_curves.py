@@ -202,7 +202,7 @@ def _merge_curves(
     Keys start with ``label``.
     """
     refined = spectrum.preliminary is not None and not unrefined(spectrum)
-    plain = "after refinement" if refined else "merged"
+    plain = "after refinement" if refined and spectrum.unshaped is None else "merged"
     names = (
         label or plain,
         f"{label}, before (W_pre)" if label else "before (W_pre)",
