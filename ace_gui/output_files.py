@@ -26,6 +26,9 @@ _STAGE_SUFFIX: Final = ".partial"
 MARK: Final = ".made-by-ace-workbench"
 """Name of the file in a staging folder that says whose it is: only such a folder is removed."""
 
+MARK_TEXT: Final = b"ACE workbench made this folder, and removes it when nobody needs it.\n"
+"""What that file says."""
+
 _FULL: Final = "The disk is full. Make room on it, or choose another disk."
 _LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
 _FORBIDDEN: Final = "No permission to write here. Choose another folder."

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ace_gui.checkpoints.durable_writes import sync, writing
-from ace_gui.output_files import MARK, output_error, require_ours, staging_folder, there
+from ace_gui.output_files import MARK, MARK_TEXT, output_error, require_ours, staging_folder, there
 
 
 def new_stage(target: Path) -> Path:
@@ -43,7 +43,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 def mark(stage: Path) -> None:
     """Say that a folder is this program's, to be removed when it is not needed. Raises OSError."""
-    (stage / MARK).touch()
+    (stage / MARK).write_bytes(MARK_TEXT)
 
 
 def discard(stage: Path) -> None:

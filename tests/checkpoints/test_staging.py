@@ -13,7 +13,7 @@ from ace_gui.checkpoints import (
     staging_folder,
 )
 from ace_gui.errors import OutputError
-from ace_gui.output_files import MARK
+from ace_gui.output_files import MARK, MARK_TEXT
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path: Path):
     with pytest.raises(OutputError, match="Choose a new or empty folder"):
         promote(stage, target)
     assert contents(target) == {"mine.txt": "mine"}
-    assert contents(stage) == {**FILLED, MARK: ""}
+    assert contents(stage) == {**FILLED, MARK: MARK_TEXT.decode()}
 
 
 def test_everything_is_synced_before_the_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -89,12 +89,12 @@ def test_a_new_stage_replaces_an_earlier_one(tmp_path: Path):
     target = tmp_path / "merged"
     filled_stage(target)
     stage = new_stage(target)
-    assert contents(stage) == {MARK: ""}
+    assert contents(stage) == {MARK: MARK_TEXT.decode()}
     discard(stage)
     discard(stage)
     assert not stage.exists()
     stage.mkdir()  # of a run that died before it could mark it
-    assert contents(new_stage(target)) == {MARK: ""}
+    assert contents(new_stage(target)) == {MARK: MARK_TEXT.decode()}
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling"])

@@ -27,11 +27,15 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.jobs import STORE_COMPLETE, Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.gui.control.merge_stores import record_of
+from ace_gui.gui.control.run_records import RunRecord, write_record
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
+from ace_gui.output_files import MARK, MARK_TEXT
 from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")
@@ -201,6 +205,23 @@ def finished_tensor(name: str, done: int = 1, total: int = 2) -> TensorFinished:
     """One tensor merged."""
     report = LayerReport(name=name, notes=("a note",))
     return TensorFinished(report=report, done=done, total=total, bytes_done=100 * done, seconds=0.1)
+
+
+def make_store(store: Path, *, complete: bool = False) -> Path:
+    """The folder of a merge as the engine makes it."""
+    store.mkdir(parents=True, exist_ok=True)
+    (store / MARK).write_bytes(MARK_TEXT)
+    (store / "model.safetensors").write_bytes(b"x")
+    if complete:
+        (store / STORE_COMPLETE).touch()
+    return store
+
+
+def recorded(store: Path, recipe: Recipe) -> Path:
+    """A finished merge with its record."""
+    run = MergeRun(recipe=recipe, store=make_store(store, complete=True))
+    write_record(record_of(store), RunRecord.of(run))
+    return store
 
 
 def finished_merge(store: Path = Path("/cache/store"), seconds: float = 1.0) -> MergeFinished:

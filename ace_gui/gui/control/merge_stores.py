@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
+import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QLockFile, QThreadPool
 
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
+from ace_gui.gui.control.run_records import read_record
+from ace_gui.output_files import MARK, MARK_TEXT, there
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 
@@ -27,6 +32,8 @@ KEPT_SECONDS: Final = 7 * _DAY
 RECORD: Final = ".json"
 _LOCK: Final = ".lock"
 _TRASH: Final = ".trash"
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+_OF_TRASH: Final = re.compile(rf"{_NAME.pattern}\{_TRASH}")
 
 
 class MergeStores:
@@ -34,7 +41,8 @@ class MergeStores:
 
     An unfinished merge of a recipe has the same folder every time, so that a merge whose window
     died is continued by the next one. A finished one stays as long as it has a record. A lock
-    beside each folder tells those of this window from those of others.
+    beside each folder tells those of this window from those of others. A folder may be a person's
+    own: what is not named and marked as a merge is left alone.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -60,7 +68,7 @@ class MergeStores:
         """A folder for the recipe; its parent exists, and it holds at most an unfinished merge."""
         self._make_root()
         store = self._folder(recipe)
-        if not self._lock(store) or _is_complete(store):  # another window's, or to be kept
+        if _is_taken(store) or not self._lock(store):  # to be kept, or another window's
             store = self._root / uuid.uuid4().hex
             self._lock(store)
         return store
@@ -75,11 +83,11 @@ class MergeStores:
     def has(self, recipe: Recipe) -> bool:
         """Whether an unfinished merge of the recipe waits in its folder."""
         store = self._folder(recipe)
-        return os.path.exists(store) and not _is_complete(store)  # noqa: PTH110
+        return _is_ours(store, _NAME) and not _is_complete(store)
 
     def take(self, store: Path) -> bool:
         """Make a finished merge this window's; False where it is gone, or another window's."""
-        return _is_complete(store) and self._lock(store)
+        return _is_complete(store) and _is_ours(store, _NAME) and self._lock(store)
 
     def release(self, store: Path) -> None:
         """Leave a merge to whoever wants it next."""
@@ -89,9 +97,11 @@ class MergeStores:
 
     def discard(self, store: Path) -> None:
         """Remove a folder of this window, and its record."""
-        record_of(store).unlink(missing_ok=True)
-        if store.exists():
-            _remove_in_background(store)
+        if _is_ours(store, _NAME):
+            trash = store.with_name(f"{uuid.uuid4().hex}{_TRASH}")
+            _give_up(store)
+            store.rename(trash)  # out of the way at once, gone later: it may be many gigabytes
+            QThreadPool.globalInstance().start(lambda: _remove(trash))
         self.release(store)
 
     def close(self) -> None:
@@ -116,8 +126,7 @@ class MergeStores:
         QThreadPool.globalInstance().start(work)
 
     def _folder(self, recipe: Recipe) -> Path:
-        merged = replace(recipe, tasks=())  # which are no part of what is merged
-        return self._root / hashlib.sha256(repr(merged).encode()).hexdigest()[:32]
+        return self._root / hashlib.sha256(_canonical(recipe).encode()).hexdigest()[:32]
 
     def _lock(self, store: Path) -> bool:
         lock = _lock_of(store)
@@ -147,27 +156,88 @@ def _is_complete(store: Path) -> bool:
     return (store / STORE_COMPLETE).exists()
 
 
-def _remove_in_background(store: Path) -> None:
-    """Out of the way at once, gone later: it may be many gigabytes."""
-    trash = store.with_name(f"{uuid.uuid4().hex}{_TRASH}")
-    store.rename(trash)
-    QThreadPool.globalInstance().start(lambda: shutil.rmtree(trash, ignore_errors=True))
+def _is_taken(store: Path) -> bool:
+    """Whether there is anything but an unfinished merge of ours, or nothing."""
+    if there(record_of(store)) or _is_complete(store):
+        return True
+    return there(store) and not _is_ours(store, _NAME)
+
+
+def _is_ours(store: Path, name: re.Pattern[str]) -> bool:
+    """Whether a folder is named and marked as one of this program; links are not followed.
+
+    Earlier versions left the mark empty: there the record of the merge is the proof.
+    """
+    try:
+        mark = store / MARK
+        if not name.fullmatch(store.name) or not stat.S_ISDIR(store.lstat().st_mode):
+            return False
+        if not stat.S_ISREG(mark.lstat().st_mode) or mark.stat().st_size > len(MARK_TEXT):
+            return False
+        said = mark.read_bytes()
+    except OSError:
+        return False
+    return said == MARK_TEXT or (not said and _is_record(record_of(store)))
+
+
+def _is_record(file: Path) -> bool:
+    """Whether this is a regular file in which a merge is recorded."""
+    with contextlib.suppress(OSError):
+        named = file.suffix == RECORD and _NAME.fullmatch(file.stem)
+        if named and stat.S_ISREG(file.lstat().st_mode):
+            return read_record(file) is not None
+    return False
+
+
+def _give_up(store: Path) -> None:
+    """Remove the record; from now on the mark alone says whose the folder is."""
+    (store / MARK).write_bytes(MARK_TEXT)
+    if _is_record(record_of(store)):
+        record_of(store).unlink(missing_ok=True)
+
+
+def _remove(store: Path) -> None:
+    """Remove a folder of ours; the mark goes last, so that what is left of it is still ours."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(store)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != MARK:
+                Path(entry.path).unlink()
+        if os.listdir(store) == [MARK]:  # noqa: PTH208
+            (store / MARK).unlink()
+            store.rmdir()
 
 
 def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # no such folder, or not for us
         return
-    for store in root.iterdir():
-        if store.suffix in (_LOCK, RECORD) or store in own:
+    for path in list(root.iterdir()):
+        if _is_ours(path, _OF_TRASH):
+            _remove(path)
+            continue
+        store = store_of(path) if path.suffix == RECORD else path
+        if store in own or not (_is_ours(path, _NAME) or _is_record(path)):
             continue
         lock = _lock_of(store)
         if lock.tryLock(0):
-            given_up = _is_complete(store) and not record_of(store).exists()
-            expired = bool(days) and _seconds_since(record_of(store)) > days * _DAY
-            if store.suffix == _TRASH or given_up or expired or _is_old(store):
-                record_of(store).unlink(missing_ok=True)
-                shutil.rmtree(store, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another window has just taken it away
+                _sweep_one(path, store, days)
             lock.unlock()
+
+
+def _sweep_one(path: Path, store: Path, days: int) -> None:
+    """Remove a store that nobody wants, or a record whose store has long been gone."""
+    record = record_of(store)
+    if path == record:
+        if not there(store) and _seconds_since(record) > KEPT_SECONDS:
+            record.unlink()
+        return
+    given_up = _is_complete(store) and not there(record)
+    expired = bool(days) and _seconds_since(record) > days * _DAY and _is_record(record)
+    if given_up or expired or (_is_old(store) and not there(record)):
+        _give_up(store)
+        _remove(store)
 
 
 def _seconds_since(file: Path) -> float:
@@ -184,3 +254,17 @@ def _is_old(store: Path) -> bool:
         return not _is_complete(store) and time.time() - store.stat().st_mtime > KEPT_SECONDS
     except OSError:  # another window has just taken it away
         return False
+
+
+def _canonical(value: object) -> str:
+    """Equal texts for equal recipes: by what they compare, parameters in alphabetical order."""
+    if is_dataclass(value):
+        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+        return f"{type(value).__name__}{_canonical(parts)}"
+    if isinstance(value, Mapping):
+        return repr(sorted((str(name), _canonical(each)) for name, each in value.items()))
+    if isinstance(value, tuple | list):
+        return repr([_canonical(each) for each in value])
+    if isinstance(value, int | float) and isfinite(value):
+        return repr(value.as_integer_ratio())  # 1, 1.0 and True are equal
+    return repr(str(value) if isinstance(value, str) else value)

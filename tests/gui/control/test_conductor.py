@@ -50,6 +50,7 @@ from tests.gui.fakes import (
     recipe,
     spectrum,
     started,
+    make_store,
 )
 
 BROKEN = Path("/models/broken")
@@ -93,7 +94,7 @@ def ready(control: Control, worker: FakeWorker, qtbot: QtBot) -> Control:
 def merging(ready: Control, session: Session, worker: FakeWorker) -> Control:
     """The same, with one tensor of two merged."""
     ready.merge.start()
-    session.results.merge.store.mkdir(parents=True)
+    make_store(session.results.merge.store)
     worker.say(started(), finished_tensor("layer.0.q"))
     return ready
 
@@ -414,7 +415,7 @@ def test_an_interrupted_merge_waits_while_another_is_made(
     worker.say(JobCancelled())
     merging.conductor.set_parameter("tau", 0.9)
     merging.merge.start()
-    session.results.merge.store.mkdir(parents=True)
+    make_store(session.results.merge.store)
     worker.say(finished_merge(), JobDone(), job=worker.newest(MergeJob))
     merging.conductor.set_parameter("tau", None)
     assert merging.merge.can_continue

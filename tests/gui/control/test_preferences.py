@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from shiboken6 import isValid
 
 from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.engine.contract.events import EngineReady, JobDone
-from ace_gui.engine.contract.jobs import STORE_COMPLETE, ConfigureJob
+from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.engine.planning.memory import free_disk_bytes
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.gui.control.operations.run_operations import read_all
@@ -28,7 +27,8 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.paths import cache_root, merges_folder, use_scratch
-from tests.gui.fakes import ENGINE, FakeWorker
+from ace_gui.recipe import Recipe
+from tests.gui.fakes import BASE, ENGINE, FakeWorker, recorded
 
 
 @pytest.fixture(autouse=True)
@@ -93,22 +93,16 @@ def test_runs_are_found_in_every_scratch_folder(tmp_path: Path) -> None:
 
 def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp) -> None:
     stores = MergeStores(tmp_path)
-    for name, days in (("old", 40), ("new", 20)):
-        store = tmp_path / name
-        store.mkdir()
-        (store / STORE_COMPLETE).touch()
-        record_of(store).write_text(json.dumps({}))
+    old, new = (recorded(tmp_path / (name * 32), Recipe(base_model=BASE, models=())) for name in "ab")
+    for store, days in ((old, 40), (new, 20)):
         when = time.time() - days * 24 * 3600
         os.utime(record_of(store), (when, when))
     stores.sweep(0)
     QThreadPool.globalInstance().waitForDone()
-    assert (tmp_path / "old").exists()
+    assert old.exists()
     stores.sweep(30)
     QThreadPool.globalInstance().waitForDone()
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == [
-        "new",
-        "new.json",
-    ]
+    assert sorted(tmp_path.iterdir()) == [new, record_of(new)]
 
 
 def test_colours_and_memory_are_those_of_the_menus(

@@ -28,6 +28,7 @@ from tests.gui.fakes import (
     analysed,
     finished_merge,
     load,
+    make_store,
     plan,
     started,
 )
@@ -43,7 +44,7 @@ def merge(loaded: MainWindow, worker: FakeWorker) -> Callable[[], MergeRun]:
         loaded.merge.start()
         run = loaded.session.results.merge
         assert run is not None
-        run.store.mkdir(parents=True, exist_ok=True)
+        make_store(run.store)
         worker.say(started(), job=worker.newest(MergeJob))
         for name, norm in NORMS.items():
             loaded.session.record_report(LayerReport(name=name, delta_norm=norm))
@@ -212,7 +213,7 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
 ) -> None:
     run = merge()
     loaded.runs.finish()
-    elsewhere = run.store.with_name("elsewhere")
+    elsewhere = run.store.with_name("e" * 32)
     shutil.copytree(run.store, elsewhere)
     other = replace(run, recipe=replace(run.recipe, base_model=SST2), exported=True, bytes=7)
     write_record(record_of(elsewhere), RunRecord.of(other))

@@ -1,14 +1,22 @@
+import itertools
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import QThreadPool
 
 from ace_gui.engine.contract.jobs import STORE_COMPLETE
-from ace_gui.gui.control.merge_stores import KEPT_SECONDS, MergeStores, record_of
+from ace_gui.gui.control.merge_stores import MergeStores, record_of
+from ace_gui.output_files import MARK, MARK_TEXT
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import ParameterValue
+from tests.gui.fakes import make_store, recorded
 
 ONE = Recipe(base_model=Path("base"), models=())
 OTHER = Recipe(base_model=Path("other"), models=())
@@ -19,12 +27,12 @@ def wait() -> None:
 
 
 def filled(stores: MergeStores, recipe: Recipe = ONE, *, complete: bool = False) -> Path:
-    store = stores.new(recipe)
-    store.mkdir()
-    (store / "model.safetensors").write_bytes(b"x")
-    if complete:
-        (store / STORE_COMPLETE).touch()
-    return store
+    return make_store(stores.new(recipe), complete=complete)
+
+
+def aged(path: Path, days: int) -> None:
+    when = time.time() - days * 24 * 3600
+    os.utime(path, (when, when))
 
 
 def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path) -> None:
@@ -39,8 +47,7 @@ def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path)
 def test_tasks_are_no_part_of_what_is_merged(qapp: object, tmp_path: Path) -> None:
     stores = MergeStores(tmp_path)
     recipe = Recipe(base_model=Path("/base"), models=())
-    store = stores.new(recipe)
-    store.mkdir()
+    filled(stores, recipe)
     assert stores.has(replace(recipe, tasks=(Task(data=Path("a.csv")),)))
     stores.close()
 
@@ -59,7 +66,7 @@ def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path)
 def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp: object, tmp_path: Path) -> None:
     stores = MergeStores(tmp_path)
     kept, tried = filled(stores, complete=True), filled(stores, OTHER, complete=True)
-    record_of(kept).touch()
+    recorded(kept, ONE)
     stores.close()
     wait()
     assert kept.exists()
@@ -92,18 +99,187 @@ def test_a_sweep_spares_open_windows_and_what_may_be_continued(
 ) -> None:
     other = MergeStores(tmp_path)
     theirs = filled(other, complete=True)
-    recent, old, finished = tmp_path / "recent", tmp_path / "old", tmp_path / "finished"
-    for store in (recent, old, finished):
-        store.mkdir()
-    (finished / STORE_COMPLETE).touch()
-    long_ago = recent.stat().st_mtime - KEPT_SECONDS - 60
-    os.utime(old, (long_ago, long_ago))
+    recent, old, finished, trash = (tmp_path / (name * 32) for name in "abcd")
+    trash = trash.with_suffix(".trash")
+    for store in (recent, old, finished, trash):
+        make_store(store, complete=store == finished)
+    aged(old, 8)
     MergeStores(tmp_path).sweep()
     wait()
     assert theirs.exists()
     assert recent.exists()
     assert not old.exists()
     assert not finished.exists()
+    assert not trash.exists()
+
+
+NAMES = ("photos {}", "thesis {}.final", "{:032x}", "{:032x}.trash", "{:033x}", "A{:031X}")
+MARKS = ("none", "ours", "other", "empty", "folder", "link")
+KINDS = ("folder", "link")
+COMPLETE = (False, True)
+RECORDS = ("none", "foreign", "link", "ours")
+DAYS = (0, 30)
+
+
+def put_mark(folder: Path, mark: str, elsewhere: Path) -> None:
+    file = folder / MARK
+    match mark:
+        case "ours":
+            file.write_bytes(MARK_TEXT)
+        case "other":
+            file.write_bytes(b"x" * len(MARK_TEXT))
+        case "empty":
+            file.touch()
+        case "folder":
+            file.mkdir()
+        case "link":
+            file.symlink_to(elsewhere / "mark")
+
+
+def put_record(store: Path, record: str, elsewhere: Path) -> None:
+    match record:
+        case "foreign":
+            record_of(store).write_text('{"figures": [1, 2]}')
+        case "link":
+            record_of(store).symlink_to(elsewhere / "record.json")
+        case "ours":
+            shutil.copy(elsewhere / "record.json", record_of(store))
+
+
+def contents(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            found[str(path)] = path.readlink()
+        else:
+            found[str(path)] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+def test_what_is_not_named_and_marked_as_ours_stays(qapp: object, tmp_path: Path) -> None:
+    elsewhere, merges = tmp_path / "elsewhere", tmp_path / "merges"
+    recorded(elsewhere / "record", ONE)
+    (elsewhere / "mark").write_bytes(MARK_TEXT)
+    merges.mkdir()
+    ours = set()
+    product = itertools.product(NAMES, MARKS, KINDS, COMPLETE, RECORDS, DAYS)
+    for number, (name, mark, kind, complete, record, days) in enumerate(product):
+        store = merges / name.format(number)
+        folder = store if kind == "folder" else elsewhere / f"target {number}"
+        folder.mkdir()
+        (folder / "picture.png").write_bytes(b"x")
+        if complete:
+            (folder / STORE_COMPLETE).touch()
+        put_mark(folder, mark, elsewhere)
+        if kind == "link":
+            store.symlink_to(folder)
+        put_record(store, record, elsewhere)
+        for path in (folder, record_of(store)):
+            if path.exists():
+                aged(path, days)
+        named, known = name in ("{:032x}", "{:032x}.trash"), record == "ours"
+        if named and kind == "folder" and (mark == "ours" or (mark == "empty" and known)):
+            ours.add(store)
+        if named and known:
+            ours.add(record_of(store))
+    before = contents(tmp_path)
+    stores = MergeStores(merges)
+    stores.sweep(7)
+    wait()
+    for store in set(merges.iterdir()) - ours:
+        assert not stores.take(store)
+        stores.discard(store)
+    stores.close()
+    wait()
+    foreign = {path for path in before if not any(Path(path).is_relative_to(own) for own in ours)}
+    now = contents(tmp_path)
+    assert {path: now.get(path) for path in foreign} == {path: before[path] for path in foreign}
+    assert len(now) < len(before), "some of ours went"
+
+
+def test_links_in_a_folder_of_ours_are_not_followed(qapp: object, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("dear")
+    for name, remove in (("a", MergeStores.sweep), ("b", MergeStores.discard)):
+        store = make_store(tmp_path / "merges" / (name * 32), complete=True)
+        (store / "linked").symlink_to(mine)
+        (store / "model").mkdir()
+        (store / "model" / "linked").symlink_to(mine / "letter.txt")
+        stores = MergeStores(store.parent)
+        remove(stores, *([store] if remove is MergeStores.discard else []))
+        wait()
+        assert not store.exists()
+        assert (mine / "letter.txt").read_text() == "dear"
+
+
+def test_a_folder_in_the_way_of_a_merge_is_left_alone(qapp: object, tmp_path: Path) -> None:
+    stores = MergeStores(tmp_path)
+    wanted = stores.new(ONE)
+    stores.release(wanted)
+    for put in (lambda: wanted.mkdir(), lambda: record_of(wanted).write_text("{}")):
+        put()
+        assert not stores.has(ONE)
+        assert stores.new(ONE) != wanted
+        shutil.rmtree(wanted, ignore_errors=True)
+    stores.close()
+
+
+VALUES = (0, 1, 0.3, True, "cosine")
+
+
+@given(
+    parameters=st.dictionaries(
+        st.sampled_from("abcdef"), st.one_of(st.sampled_from(VALUES), st.floats(0, 1))
+    ),
+    others=st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(VALUES)),
+    seed=st.integers(0, 2**63 - 1),
+    data=st.data(),
+)
+def test_recipes_share_an_unfinished_merge_if_and_only_if_they_are_equal(
+    parameters: dict[str, ParameterValue],
+    others: dict[str, ParameterValue],
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    stores = MergeStores(Path("/nowhere"))
+    order = data.draw(st.permutations(list(parameters)))
+    shuffled = {name: parameters[name] for name in order}
+    one = replace(ONE, parameters=parameters, seed=seed)
+    rule = Override(pattern="*", parameters=parameters)
+    pairs = [
+        (one, replace(one, parameters=shuffled, notes=("read from elsewhere",))),
+        (one, replace(one, parameters=others)),
+        (one, replace(one, seed=max(0, seed - 1))),
+        (
+            replace(one, overrides=(rule,)),
+            replace(one, overrides=(replace(rule, parameters=shuffled),)),
+        ),
+        (replace(one, overrides=(rule,)), one),
+    ]
+    for left, right in pairs:
+        assert (stores._folder(left) == stores._folder(right)) == (left == right)
+
+
+def test_a_finished_merge_that_is_made_again_stays_free_for_others(
+    qapp: object, tmp_path: Path
+) -> None:
+    first = MergeStores(tmp_path)
+    store = recorded(first.new(ONE), ONE)
+    first.close()
+    second = MergeStores(tmp_path)
+    assert second.new(ONE) != store
+    assert MergeStores(tmp_path).take(store)
+
+
+def test_records_without_a_merge_go_after_a_while(qapp: object, tmp_path: Path) -> None:
+    for name, days in (("a", 8), ("b", 1)):
+        store = recorded(tmp_path / (name * 32), ONE)
+        shutil.rmtree(store)
+        aged(record_of(store), days)
+    MergeStores(tmp_path).sweep()
+    wait()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{'b' * 32}.json"]
 
 
 def test_a_sweep_of_nothing_is_quiet(qapp: object, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from tests.gui.fakes import (
     plan,
     recipe,
     started,
+    make_store,
 )
 
 
@@ -64,7 +65,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     assert isinstance(job, CompareJob)
     rows = [result(variant, place, **changes) for place, variant in enumerate(job.variants)]
     for variant in job.variants:
-        variant.store.mkdir(parents=True)
+        make_store(variant.store)
     worker.say(*rows, JobDone(), job=worker.newest(CompareJob))
     return job
 

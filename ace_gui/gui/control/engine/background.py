@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +21,10 @@ class Answer(QObject):
 
 
 class Background:
-    """Does one task after another in a thread of the application's pool."""
+    """Does one task after another in a thread of the application's pool.
+
+    A task that raises is reported as an exception that nothing caught; the next one follows.
+    """
 
     def __init__(self) -> None:
         self._tasks: deque[Callable[[], object]] = deque()
@@ -54,4 +58,7 @@ class Background:
                     self._change.notify_all()
                     return
                 task = self._tasks.popleft()
-            task()
+            try:
+                task()
+            except Exception:
+                sys.excepthook(*sys.exc_info())

@@ -1,0 +1,58 @@
+"""Work outside the window's thread goes on, whatever one task of it raises."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from ace_gui.errors import OutputError
+from ace_gui.gui.control.engine.background import Background
+from ace_gui.gui.shell.crash_guard import Guard
+
+ERRORS = (
+    OSError(36, "File name too long"),
+    PermissionError(13, "Permission denied"),
+    ValueError("embedded null byte"),
+    OutputError("The disk is full."),
+    RuntimeError("anything"),
+)
+
+
+class Asker(QObject):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[object] = []
+
+    def take(self, found: object) -> None:
+        self.found.append(found)
+
+
+def raising(error: Exception) -> Callable[[], object]:
+    def task() -> object:
+        raise error
+
+    return task
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, error: Exception, asked: bool
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", lambda *_: None)
+    guard, asker, background = Guard(), Asker(), Background()
+    try:
+        with qtbot.waitSignal(guard.broken, timeout=5000) as heard:
+            for task in (raising(error), lambda: 7):
+                if asked:
+                    background.ask(task, asker.take)
+                else:
+                    background.run(lambda task=task: asker.found.append(task()))
+        background.run(lambda: asker.found.append(8))
+        background.wait()
+        qtbot.waitUntil(lambda: sorted(asker.found) == [7, 8])
+        assert str(error) in str(heard.args[0])
+    finally:
+        guard.release()
