@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import re
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -19,6 +20,7 @@ _KEPT: Final = 5
 
 _TOLD: Final = ".told"
 _NEW: Final = ".log"
+_OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_TOLD)})?")
 
 
 class CrashLog:
@@ -66,12 +68,19 @@ def take_crash(folder: Path | None = None) -> str:
     What processes that are gone left is tidied up.
     """
     place = folder or crashes_folder()
-    found = [file for file in place.glob(f"*{_NEW}") if not _runs(file)]
+    ours = [file for file in place.glob("*") if _is_ours(file)]
+    found = [file for file in ours if file.suffix == _NEW and not _runs(file)]
     taken = [take_words(file) for file in sorted(found, key=_written)]
-    for old in sorted(place.glob(f"*{_TOLD}"), key=_written)[:-_KEPT]:
+    told = [file for file in place.glob(f"*{_TOLD}") if _is_ours(file)]
+    for old in sorted(told, key=_written)[:-_KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
     return next((words for words in reversed(taken) if words), "")
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file is named as one of these logs; links are not followed."""
+    return bool(_OURS.fullmatch(file.name)) and not file.is_symlink() and file.is_file()
 
 
 def _runs(file: Path) -> bool:

@@ -65,6 +65,20 @@ def test_only_a_few_told_crashes_stay(tmp_path: Path) -> None:
     assert min(file.read_text() for file in tmp_path.iterdir()) == "crash 3"
 
 
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    logs = tmp_path / "crashes"
+    logs.mkdir()
+    (tmp_path / "elsewhere").write_text("")
+    for name in ("mine.log", "window.log", "window-1.log.txt", "My-1.log", "notes.told"):
+        (logs / name).touch()
+    for number in range(9):
+        (logs / f"notes {number}.log.told").touch()
+    (logs / f"window-{10**9}.log").symlink_to(tmp_path / "elsewhere")
+    before = sorted(logs.iterdir())
+    assert take_crash(logs) == ""
+    assert sorted(logs.iterdir()) == before
+
+
 def test_where_nothing_can_be_written_nothing_is(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     CrashLog("window", tmp_path / "file" / "below").close()

@@ -176,10 +176,12 @@ class Recipe(Choices):
         wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
         counts = Counter(name.casefold() for name in wanted)  # some disks know no upper case
         taken = {name for name, count in counts.items() if count == 1}
+        numbers = {name: itertools.count(1) for name, count in counts.items() if count > 1}
         names = []
         for name in wanted:
-            if counts[name.casefold()] > 1:
-                numbered = (f"{name}-{number}" for number in itertools.count(1))
+            known = name.casefold()
+            if known in numbers:
+                numbered = (f"{name}-{number}" for number in numbers[known])
                 name = next(free for free in numbered if free.casefold() not in taken)
                 taken.add(name.casefold())
             names.append(name)

@@ -193,6 +193,8 @@ def _compared(
     for known in measure(prepared, variant.store):
         measured = known
         yield None
+    if prepared.plan.recipe.tasks:
+        yield replace(progress, title=f"{progress.title}, scoring")
     scores = yield from merged_scores(prepared, variant.store / MODEL, job.device, alone=True)
     found = reports(variant.store)
     yield MethodCompared(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -15,18 +17,20 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING, file_name
+from ace_gui.output_files import there
 from ace_gui.paths import sessions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
 
 DELAY: Final = 1500  # ms without a change
 _RUNNING: Final = ".running"
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Sessions(QObject):
     """One file a window while it is open; at its end a project without a file gets one here.
 
-    A file of a window that is gone is of one that did not end well: ``crashed``.
+    A file of a window that is gone is of one that did not end well: ``recover`` finds it, once.
     """
 
     def __init__(
@@ -43,22 +47,23 @@ class Sessions(QObject):
         self._timer.timeout.connect(self.write)
         session.draft.changed.connect(self._follow)
 
-    @property
-    def crashed(self) -> Path | None:
-        """What was open in the latest window that did not end well; None: every one did."""
-        found = [
-            (file.stat().st_mtime, file)
-            for file in self._folder.glob(f"*{_RUNNING}{ENDING}")
-            if file != self._file and _is_free(file)
-        ]
-        return max(found, default=(0.0, None))[1]
+    def recover(self) -> tuple[Path, ...]:
+        """What was open in windows that did not end well, the latest first.
 
-    def take_over(self, crashed: Path) -> Path:
-        """Give what a window left a lasting name, under which it is opened."""
-        kept = crashed.with_name(f"{_told(crashed)}{ENDING}")
-        with suppress(OSError):
-            crashed.replace(kept)
-        return kept if kept.exists() else crashed
+        Each gets a lasting name, under which it is opened, and is not found a second time.
+        """
+        files = [file for file in self._folder.glob(f"*{_RUNNING}{ENDING}") if _is_left(file)]
+        found = sorted(((file.stat().st_mtime, file) for file in files), reverse=True)
+        return tuple(self._keep(crashed) for _, crashed in found)
+
+    def _keep(self, crashed: Path) -> Path:
+        files = _free_names(self._folder, _recovered_name(crashed))
+        kept = next(file for file in files if not there(file))
+        try:
+            crashed.rename(kept)
+        except OSError:
+            return crashed
+        return kept
 
     def write(self) -> None:
         """Write what is open now, in the background."""
@@ -96,10 +101,12 @@ class Sessions(QObject):
     def _place_of(self, recipe: Recipe) -> Path:
         """A file named by the models; other models of the same names keep theirs."""
         name, models = project_name(recipe), _models(recipe)
-        names = (f"{name} {number}" if number > 1 else name for number in count(1))
-        files = (self._folder / f"{name}{ENDING}" for name in names)
-        there = ((file, _read(file)) for file in files)
-        return next(file for file, known in there if known is None or _models(known) == models)
+        known = ((file, _read(file)) for file in _free_names(self._folder, name))
+        return next(
+            file
+            for file, recipe in known
+            if not there(file) or (recipe is not None and _models(recipe) == models)
+        )
 
     def _recipe(self) -> Recipe | None:
         inputs = self._session.draft.planned
@@ -115,7 +122,13 @@ def project_name(recipe: Recipe) -> str:
     return file_name(f"{model_name(recipe.base_model)} with {', '.join(recipe.expert_names)}")
 
 
-def _told(crashed: Path) -> str:
+def _free_names(folder: Path, name: str) -> Iterator[Path]:
+    """``name``, ``name 2``, ``name 3`` …"""
+    names = (f"{name} {number}" if number > 1 else name for number in count(1))
+    return (folder / f"{each}{ENDING}" for each in names)
+
+
+def _recovered_name(crashed: Path) -> str:
     """``base with cola, sst2, recovered 2026-03-01 14.05``: of which models, and from when."""
     recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
     name = project_name(recipe) if recipe is not None else "project"  # opening it says why
@@ -150,7 +163,11 @@ def _lock_of(file: Path) -> QLockFile:
     return lock
 
 
-def _is_free(file: Path) -> bool:
+def _is_left(file: Path) -> bool:
+    """Whether a window wrote this file and is gone."""
+    name = file.name.removesuffix(f"{_RUNNING}{ENDING}")
+    if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
+        return False
     lock = _lock_of(file)
     free = lock.tryLock(0)
     if free:

@@ -104,7 +104,7 @@ class LayersModel(QAbstractTableModel):
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
         """Show only tensors with ``text`` in their names and, unless empty, this role.
 
-        ``merged``: only those that a method merges, where there are any.
+        ``merged``: only those that a method merges or an override names, where there are any.
         """
         if (text, role, merged) == (self._text, self._role, self._merged):
             return
@@ -125,8 +125,8 @@ class LayersModel(QAbstractTableModel):
 
     @property
     def total_merged(self) -> int:
-        """How many of them a method merges."""
-        return sum(row.disposition is Disposition.MERGED for row in self._rows)
+        """How many of them a method merges or an override names."""
+        return sum(map(_is_merged, self._rows))
 
     @property
     def outcomes_differ(self) -> bool:
@@ -324,7 +324,7 @@ class LayersModel(QAbstractTableModel):
         hits = (
             text in row.name.lower()
             and self._role in ("", row.role)
-            and (not merged or row.disposition is Disposition.MERGED)
+            and (not merged or _is_merged(row))
             for row in self._rows
         )
         return np.fromiter(hits, dtype=np.bool_, count=len(self._rows))
@@ -357,3 +357,8 @@ class LayersModel(QAbstractTableModel):
             self._name_ranks = np.empty(len(keys), dtype=np.intp)
             self._name_ranks[order] = np.arange(len(keys))
         return self._name_ranks
+
+
+def _is_merged(row: PlanRow) -> bool:
+    """Whether a row belongs to the merge: what a person kept from the base does not vanish."""
+    return row.disposition is Disposition.MERGED or row.override is not None

@@ -58,7 +58,7 @@ class LayersPanel(QWidget):
         self.text.setClearButtonEnabled(True)
         self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.shown = Segments("Which tensors are shown", self)
-        self.shown.add("Merged", "Only the tensors that a method merges")
+        self.shown.add("Merged", "The tensors that a method merges, and those with an override")
         self.shown.add("All", "Every tensor of the model")
         self.role = QComboBox(self)
         self.role.setAccessibleName("Filter layers by role")
@@ -72,7 +72,7 @@ class LayersPanel(QWidget):
         self.show_all = QPushButton(self)
         self.show_all.setFont(face(Face.CAPTION))
         self.show_all.setProperty("kind", "link")
-        self.show_all.clicked.connect(lambda _=False: self.show_only(ALL))
+        self.show_all.clicked.connect(lambda _=False: self._clear_filters())
         self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
@@ -103,6 +103,11 @@ class LayersPanel(QWidget):
         """``MERGED`` or ``ALL`` tensors."""
         self.shown.choose(which)
         self._filter()
+
+    def _clear_filters(self) -> None:
+        self.text.clear()
+        self.role.setCurrentIndex(0)
+        self.show_only(ALL)
 
     def focus_filter(self) -> None:
         """Put the cursor into the filter."""
@@ -198,7 +203,7 @@ class LayersPanel(QWidget):
         self.shown.set_title(MERGED, f"Merged {merged}")
         self.shown.set_title(ALL, f"All {total}")
         self.shown.setVisible(0 < merged < total)
-        left_out = total - merged if self.shown.current == MERGED and merged else 0
+        left_out = total - self.model.rowCount()
         self._hidden.setVisible(left_out > 0)
         self.show_all.setVisible(left_out > 0)
         self._hidden.setText(

@@ -234,9 +234,14 @@ class MainWindow(ShellWindow):
         self._refresh()
 
     def fit_to_screen(self) -> None:
-        """Before it is first shown: fill a screen that has no room for it and its frame."""
-        whole, room = self.size() + _FRAME, self.screen().availableSize()
-        if self.settings.geometry.isEmpty() and whole != whole.boundedTo(room):
+        """Before it is first shown: on a screen that has no room for it and its frame, fill it.
+
+        What it is when no longer maximised fits, too, and lies on the screen.
+        """
+        room, whole = self.screen().availableGeometry(), self.size() + _FRAME
+        if whole != whole.boundedTo(room.size()):
+            self.resize(self.size().boundedTo(room.size() - _FRAME))
+            self.move(room.topLeft())
             self.setWindowState(Qt.WindowState.WindowMaximized)
 
     def set_theme(self, theme: Tokens) -> None:

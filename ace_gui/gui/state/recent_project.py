@@ -20,6 +20,8 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     "mean": float,
     "left": (int, float),
 }
+_LARGEST: Final = 2.0**50
+"""Seconds since 1970, or bytes, beyond which a record is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,9 @@ class RecentProject:
             for name, kind in _KINDS.items()
             if isinstance(fields.get(name), kind)
         }
+        for name in ("left", "bytes"):
+            if not 0 <= known.get(name, 0) < _LARGEST:
+                del known[name]
         colours = (place for place in known.pop("colours", ()) if isinstance(place, int))
         return cls(path=path, colours=tuple(colours), **known)
 

@@ -12,6 +12,7 @@ from ace_gui.gui.theme import Scheme
 from ace_gui.paths import MERGES, cache_root
 
 RECENT = 9
+_DIGITS = 18  # of the largest number that is stored
 
 
 class Settings:
@@ -69,7 +70,7 @@ class Settings:
     def _noted(self) -> dict[str, object]:
         try:
             noted = json.loads(str(self._store.value("recent-projects", "")))
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return noted if isinstance(noted, dict) else {}
 
@@ -204,7 +205,7 @@ class Settings:
 
     def _number(self, key: str) -> int:
         stored = str(self._store.value(key, ""))  # an INI file holds text
-        return int(stored) if stored.isdecimal() else 0
+        return int(stored) if stored.isdecimal() and len(stored) <= _DIGITS else 0
 
     def _path(self, key: str) -> Path | None:
         stored = str(self._store.value(key, ""))

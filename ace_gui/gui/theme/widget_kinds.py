@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.type_scale import Face, face
+from ace_gui.gui.theme.whole_number import select_whole_number
 
 _Role = QPalette.ColorRole
 INKS: Final = {  # the kind of a label → what its text is painted with
@@ -108,6 +109,8 @@ def dress(widget: QWidget) -> None:
         if kind in _PADDING:
             across, down = _PADDING[kind]
             widget.setContentsMargins(across, down, across, down)
+    elif isinstance(widget, QAbstractSpinBox):
+        select_whole_number(widget)
     elif isinstance(widget, QAbstractItemView):
         _dress_view(widget, kind)
     elif isinstance(widget, QScrollArea):
@@ -115,6 +118,8 @@ def dress(widget: QWidget) -> None:
             _let_through(part)
     elif isinstance(widget, QLineEdit) and not _is_inner(widget):
         widget.setTextMargins(*_FIELD_MARGINS)
+        if widget.validator() is not None:
+            select_whole_number(widget)
 
 
 def _let_through(widget: QWidget | None) -> None:

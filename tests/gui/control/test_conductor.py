@@ -46,11 +46,11 @@ from tests.gui.fakes import (
     finished_merge,
     finished_tensor,
     load,
+    make_store,
     plan,
     recipe,
     spectrum,
     started,
-    make_store,
 )
 
 BROKEN = Path("/models/broken")

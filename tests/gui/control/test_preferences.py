@@ -93,7 +93,9 @@ def test_runs_are_found_in_every_scratch_folder(tmp_path: Path) -> None:
 
 def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp) -> None:
     stores = MergeStores(tmp_path)
-    old, new = (recorded(tmp_path / (name * 32), Recipe(base_model=BASE, models=())) for name in "ab")
+    old, new = (
+        recorded(tmp_path / (name * 32), Recipe(base_model=BASE, models=())) for name in "ab"
+    )
     for store, days in ((old, 40), (new, 20)):
         when = time.time() - days * 24 * 3600
         os.utime(record_of(store), (when, when))

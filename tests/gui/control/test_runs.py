@@ -11,8 +11,9 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import STORE_COMPLETE, MergeJob, PlanJob, ReadStoresJob
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.gui.control.operations.run_operations import read_all
+from ace_gui.gui.control.operations.run_operations import read_all, stored_bytes
 from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
 from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
@@ -227,16 +228,42 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
     assert run.store.exists()
 
 
+def test_what_is_kept_is_measured_on_the_disk(
+    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], qtbot: QtBot
+) -> None:
+    """However a run came into the list, and whatever its record said."""
+    runs = [merge()]
+    for tau in (0.7, 0.8):
+        choose(loaded, worker, tau)
+        runs.append(merge())
+        (runs[-1].store / "heads").mkdir()
+        (runs[-1].store / "heads" / "cola.safetensors").write_bytes(b"x" * 1000 * len(runs))
+        loaded.runs.add(runs[-1])
+        write_record(record_of(runs[-1].store), RunRecord.of(replace(runs[-1], bytes=7)))
+    tried = replace(runs[0], store=make_store(runs[0].store.with_name("f" * 32)), bytes=0)
+    tried.recipe = replace(tried.recipe, merge_method="linear")
+    tried.kept = False
+    loaded.runs.add(tried)
+    sizes = [
+        sum(f.stat().st_size for f in r.store.rglob("*") if f.is_file()) for r in (*runs, tried)
+    ]
+    assert sorted(run.bytes for run in loaded.session.results.runs.all) == sorted(sizes)
+    assert human_bytes(sum(sizes)) in loaded.workspace.runs._used.text()
+    loaded.runs.finish()
+    found = {store: record.bytes for store, record in read_all(runs[0].store.parent)}
+    assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}
+
+
 def test_records_say_everything_and_damaged_ones_are_passed_over(
     merge: Callable[[], MergeRun], tmp_path: Path
 ) -> None:
     run = replace(merge(), name="a", accuracies={"cola": 0.5}, bytes=9)
     store = tmp_path / "kept" / "store"
-    store.mkdir(parents=True)
+    make_store(store)
     write_record(record_of(store), RunRecord.of(run))
     (tmp_path / "kept" / "other.json").write_text("{}")
     ((_, record),) = read_all(tmp_path / "kept")
     again = record.run(store)
     assert again.key == run.key
-    assert (again.name, again.accuracies, again.bytes) == ("a", {"cola": 0.5}, 9)
+    assert (again.name, again.accuracies, again.bytes) == ("a", {"cola": 0.5}, stored_bytes(store))
     assert read_all(tmp_path / "nowhere") == []

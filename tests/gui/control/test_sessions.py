@@ -25,16 +25,13 @@ def later(tmp_path: Path) -> Sessions:
 
 
 def test_a_window_that_died_leaves_what_was_open(sessions: Sessions, tmp_path: Path) -> None:
-    assert later(tmp_path).crashed is None, "it is still open"
+    assert later(tmp_path).recover() == (), "it is still open"
     assert sessions._lock is not None
     sessions._lock.unlock()  # as at the end of the process
-    found = later(tmp_path).crashed
-    assert found is not None
-    assert load_recipe(found) == TWO.recipe()
-    kept = later(tmp_path).take_over(found)
+    (kept,) = later(tmp_path).recover()
     assert kept.name.startswith("base with cola, sst2, recovered 20")
     assert load_recipe(kept) == TWO.recipe()
-    assert later(tmp_path).crashed is None
+    assert later(tmp_path).recover() == (), "once is enough"
     sessions.leave(keep=False)
 
 
@@ -46,7 +43,28 @@ def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(
     assert kept.name == "base with cola, sst2.ace.yaml"
     assert load_recipe(kept) == TWO.recipe()
     assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [kept.name]
-    assert later(tmp_path).crashed is None
+    assert later(tmp_path).recover() == ()
+
+
+def test_nothing_of_a_persons_is_written_over(
+    sessions: Sessions, session: Session, tmp_path: Path
+) -> None:
+    """Neither what cannot be read, nor what is called as a project that is recovered."""
+    folder = tmp_path / "sessions"
+    own = {"base with cola, sst2.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
+    for name, text in own.items():
+        (folder / name).write_text(text)
+    (folder / f"{'a' * 32}.running.ace.yaml").symlink_to(folder / "notes.running.ace.yaml")
+    kept = sessions.leave(keep=True)
+    assert kept is not None
+    recovered = []
+    for number in range(3):
+        left = folder / f"{number:032x}.running.ace.yaml"
+        left.write_text(kept.read_text())
+        recovered += later(tmp_path).recover()
+    assert len({kept, *recovered}) == 4
+    assert all(load_recipe(file) == TWO.recipe() for file in (kept, *recovered))
+    assert {name: (folder / name).read_text() for name in own} == own
 
 
 def test_other_models_of_the_same_names_take_no_projects_place(

@@ -1,4 +1,6 @@
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.models.layer_columns import Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
@@ -18,6 +20,7 @@ from tests.gui.fakes import (
     BASE,
     COLA,
     GAMMAS,
+    TWO,
     adopt_two,
     finished_tensor,
     plan,
@@ -119,6 +122,22 @@ def test_only_what_is_merged_is_shown_where_anything_is(model: LayersModel) -> N
     assert names(model) == ["layer.0.q", "layer.2.q", "layer.10.q"]
     assert model.total == 5
     assert model.total_merged == 3
+
+
+def test_a_tensor_that_an_override_names_stays_among_the_merged(
+    model: LayersModel, session: Session
+) -> None:
+    model.set_filter("", "", merged=True)
+    own = RowOverride(method="ace", parameters={}, weights=(1.0, 1.0), rules=(0,))
+    for name, fate in product(("layer.2.q", "layer.0.q.bias"), Disposition):
+        known = plan(recipe(COLA))
+        rows = tuple(
+            replace(each, disposition=fate, override=own) if each.name == name else each
+            for each in known.rows
+        )
+        session.adopt(TWO, replace(known, rows=rows))
+        assert name in names(model)
+        assert model.total_merged == model.rowCount()
 
 
 def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:

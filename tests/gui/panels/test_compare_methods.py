@@ -30,10 +30,10 @@ from tests.gui.fakes import (
     LINEAR,
     FakeWorker,
     finished_merge,
+    make_store,
     plan,
     recipe,
     started,
-    make_store,
 )
 
 

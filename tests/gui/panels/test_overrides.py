@@ -12,7 +12,7 @@ from ace_gui.engine.contract.jobs import PlanJob
 from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.models.layer_columns import Column
-from ace_gui.gui.panels.layers_panel import ALL
+from ace_gui.gui.panels.layers_panel import ALL, MERGED
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.inputs import Expert, Inputs
 from ace_gui.gui.state.chosen.layer_rules import open_to_override, overridden, reset
@@ -232,3 +232,23 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> No
         0.9,
         0.3,
     ]
+
+
+@pytest.mark.parametrize("text", ["", "layer.0", "nothing"])
+@pytest.mark.parametrize("role", ["", "key"])
+@pytest.mark.parametrize("shown", [MERGED, ALL])
+def test_what_the_filters_hide_is_counted_and_shown_on_demand(
+    opened: MainWindow, text: str, role: str, shown: int
+) -> None:
+    layers = opened.workspace.layers
+    layers.text.setText(text)
+    layers.role.setCurrentIndex(max(0, layers.role.findData(role)))
+    layers.show_only(shown)
+    hidden = layers.model.total - layers.model.rowCount()
+    assert layers._hidden.isVisible() is (hidden > 0)
+    assert layers.show_all.isVisible() is (hidden > 0)
+    if hidden:
+        assert layers._hidden.text().split()[0] == str(hidden)
+        layers.show_all.click()
+    assert layers.model.rowCount() == layers.model.total
+    assert not layers._hidden.isVisible()

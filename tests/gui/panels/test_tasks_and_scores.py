@@ -31,6 +31,7 @@ from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, Score
 from ace_gui.gui.panels.scores.scores_place import REFRESH, ScoresPlace
 from ace_gui.gui.panels.scores.tasks_place import TasksPlace
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.gui.state.found.score_figures import figures_of
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
@@ -213,6 +214,82 @@ def record_scores(window: MainWindow, worker: FakeWorker) -> str:
     job = worker.newest(EvaluateJob)
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=job)
     return str(store)
+
+
+LEVELS = (0.25, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "perplexity"])
+@pytest.mark.parametrize("expert", LEVELS)
+@pytest.mark.parametrize("base", LEVELS)
+def test_success_is_only_said_where_the_experts_are_better_than_the_base(
+    page: ScoresPage,
+    loaded: MainWindow,
+    worker: FakeWorker,
+    base: float,
+    expert: float,
+    metric: str,
+) -> None:
+    store = record_scores(loaded, worker)
+    rows = {"base": base, "merge": expert}
+    scores = []
+    for task in ("cola", "sst2"):
+        scores.append(task_score("base", task, base, metric=metric, normalised=1.0))
+        scores.append(task_score(task, task, expert, metric=metric, own=True))
+        scores.append(task_score(store, task, rows["merge"], metric=metric, normalised=1.0))
+    loaded.session.results.scores.record(scores)
+    text = scores_place(page).title.text()
+    better = expert < base if metric == "perplexity" else expert > base
+    assert ("100 %" in text) is better
+    assert ("no better than the base" in text) is not better
+
+
+def test_a_model_that_is_being_tried_is_not_called_untried(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    store = record_scores(loaded, worker)
+    loaded.session.results.scores._scores = {
+        key: each for key, each in loaded.session.results.scores._scores.items() if key[0] != store
+    }
+    place = scores_place(page)
+    assert "not been tried" in place.title.text()
+    loaded.scoring.evaluate()
+    place.refresh()
+    assert "being tried" in place.title.text()
+    worker.say(JobCancelled(), job=worker.newest(EvaluateJob))
+    place.refresh()
+    assert "not been tried" in place.title.text()
+
+
+def test_a_run_has_a_mean_once_all_tasks_are_known(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    record_scores(loaded, worker)
+    (run,) = loaded.session.results.runs.all
+    assert mean_score(run) == 0.875
+    for title in ("cola", "sst2"):
+        assert mean_score(replace(run, accuracies={title: run.accuracies[title]})) is None
+    assert mean_score(replace(run, accuracies={})) is None
+
+
+def test_other_tasks_are_a_change_to_be_saved(
+    page: ScoresPage, loaded: MainWindow, tmp_path: Path
+) -> None:
+    project = loaded.project
+    assert not loaded.isWindowModified()
+    for change in (
+        lambda: loaded.scoring.add(DATA[:1]),
+        lambda: loaded.scoring.change(0, Task(data=DATA[0], expert="sst2")),
+        lambda: loaded.scoring.remove(0),
+    ):
+        change()
+        assert project.is_modified
+        assert loaded.isWindowModified()
+        project.saved(tmp_path / "a.yaml")
+        assert not loaded.isWindowModified()
+    loaded.scoring.add(DATA[:1])
+    loaded.scoring.remove(0)
+    assert not loaded.isWindowModified(), "as it was saved"
 
 
 def test_the_scores_of_a_merge_are_said_drawn_and_listed(

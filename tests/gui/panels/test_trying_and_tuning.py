@@ -11,8 +11,8 @@ import pytest
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, TryJob, TuneJob
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
+from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, PlanJob, TryJob, TuneJob
 from ace_gui.engine.contract.scored.shown_examples import (
     ShownExample,
     TaskDescribed,
@@ -27,7 +27,7 @@ from ace_gui.gui.panels.scores.try_place import TryPlace
 from ace_gui.gui.panels.scores.tune_place import TunePlace
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
-from tests.gui.fakes import FakeWorker, finished_merge, started, task_score
+from tests.gui.fakes import FakeWorker, finished_merge, plan, started, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 
@@ -92,6 +92,63 @@ def test_what_models_write_streams_side_by_side_and_can_be_stopped(
     assert texts(place) == ["sat down", "ran", ""]
     assert place.button.text() == "Try"
     assert not any(card.state.isVisibleTo(card) for card in place.cards)
+
+
+def test_the_merge_that_is_restored_is_the_one_that_is_tried(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    place = try_place(page)
+    stores = []
+    for tau in (None, 0.7, 0.8):
+        loaded.conductor.set_parameter("tau", tau)
+        stores.append(merged(loaded, worker))
+        assert place.merge.current == str(stores[-1])
+    for store in (stores[0], stores[1], stores[0], stores[2]):
+        (run,) = (run for run in loaded.session.results.runs.all if run.store == store)
+        loaded.runs.restore(run)
+        worker.say(PlanReady(plan=plan(run.recipe)), JobDone(), job=worker.newest(PlanJob))
+        assert loaded.session.results.merge is run
+        assert place.merge.current == str(store)
+    place.merge.choose(str(stores[0]))
+    place.refresh()
+    assert place.merge.current == str(stores[0]), "what the person chose stays"
+
+
+CLASSES = {
+    "GPT2LMHeadModel": ("text", "length"),
+    "LlamaForCausalLM": ("text", "length"),
+    "T5ForConditionalGeneration": ("text", "length"),
+    "BertForSequenceClassification": ("text",),
+    "ViTForImageClassification": ("choose",),
+    "CLIPModel": ("choose",),
+    "Toy": ("text", "choose", "length"),
+}
+
+
+@pytest.mark.parametrize("architecture", CLASSES)
+def test_only_what_the_model_takes_is_asked_for(
+    page: ScoresPage, loaded: MainWindow, architecture: str
+) -> None:
+    planned = loaded.session.draft.plan
+    assert planned is not None
+    experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
+    loaded.session.draft.plan = replace(planned, experts=experts)
+    place = try_place(page)
+    place.refresh()
+    offered = {
+        name for name in ("text", "choose", "length") if getattr(place, name).isVisibleTo(place)
+    }
+    assert offered == set(CLASSES[architecture])
+
+
+def test_the_length_is_handed_on(page: ScoresPage, loaded: MainWindow, worker: FakeWorker) -> None:
+    place = try_place(page)
+    place.text.setPlainText("the cat")
+    place.length.setValue(7)
+    place.button.click()
+    number = worker.newest(TryJob)
+    assert worker.jobs[number].most_tokens == 7
+    worker.say(JobDone(), job=number)
 
 
 def test_a_picture_is_tried_at_once_and_shares_are_shown(

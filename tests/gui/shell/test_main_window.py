@@ -4,7 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import (
+    QByteArray,
+    QEvent,
+    QMimeData,
+    QObject,
+    QPoint,
+    QPointF,
+    QRect,
+    Qt,
+    QUrl,
+)
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -35,6 +45,7 @@ from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob, ScanJ
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.gui.fakes import (
@@ -80,10 +91,60 @@ def test_an_empty_window_offers_to_begin_and_nothing_else(window: MainWindow) ->
         assert not action.isEnabled(), action.text()
 
 
+SIZES = ((700, 500), (1000, 700), (1440, 900), (2560, 1440), (5000, 1000), (1000, 4000))
+
+
+@pytest.mark.parametrize("remembered", [None, *SIZES])
+@pytest.mark.parametrize("screen", [(1024, 700), (1280, 720), (1920, 1080)])
+def test_the_window_fits_the_screen_whatever_was_remembered(
+    window: MainWindow,
+    monkeypatch: pytest.MonkeyPatch,
+    screen: tuple[int, int],
+    remembered: tuple[int, int] | None,
+) -> None:
+    class Screen:
+        def availableGeometry(self) -> QRect:
+            return QRect(0, 30, *screen)
+
+    monkeypatch.setattr(window, "screen", Screen)
+    window.hide()
+    if remembered is not None:
+        window.settings.geometry = QByteArray(b"known")
+        window.resize(*remembered)
+    window.fit_to_screen()
+    assert window.width() <= max(screen[0], window.minimumWidth())
+    assert window.height() <= max(screen[1], window.minimumHeight())
+
+
+MODELS = {
+    "together": ("/models/glue/base", ("/models/glue/cola", "/models/glue/more/sst2"), "glue"),
+    "apart": ("/models/bert", ("/elsewhere/cola",), "bert"),
+    "alone": ("/models/glue/base", (), "glue"),
+    "at the root": ("/base", ("/cola",), "base"),
+    "cached": (
+        "/hub/models--org--bert/snapshots/abc",
+        ("/hub/models--org--bert/snapshots/abd",),
+        "bert",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_project_without_a_file_is_called_by_the_folder_of_its_models(
+    opened: MainWindow, case: str
+) -> None:
+    base, experts, name = MODELS[case]
+    inputs = Inputs(base=Path(base)).with_experts(map(Path, experts))
+    opened.session.adopt(inputs, plan(inputs.recipe()))
+    assert opened.project.name == name
+    opened.project.saved(Path("/recipes/mine.ace.yaml"))
+    assert opened.project.name == "mine"
+
+
 def test_loading_shows_the_workspace_and_allows_to_merge(loaded: MainWindow) -> None:
     assert loaded.workspace.isVisible()
     assert loaded.actions_.merge.isEnabled()
-    assert loaded.windowTitle().startswith("base")
+    assert loaded.windowTitle().startswith(BASE.parent.name)
     assert loaded.workspace.layers.model.total == 5
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.jobs import LoadRecipeJob
+from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.welcome.recent_column import RecentRow, last_use, summary_of
 from ace_gui.gui.panels.welcome.sample_card import SamplePictures
 from ace_gui.gui.shell.main_window import MainWindow
@@ -19,6 +21,19 @@ from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.state.settings import Settings
 from ace_gui.paths import resource_path, sessions_folder
 from tests.gui.fakes import FakeWorker
+
+HOSTILE = (
+    "[" * 100_000,
+    '{"a": ' * 50_000,
+    "9" * 5000,
+    '{"%s": {"left": 1e308, "bytes": -1, "mean": NaN, "colours": [1e9, "x"]}}',
+    '{"%s": {"left": "x", "bytes": {}, "mean": [], "colours": {}}}',
+    '{"%s": {"left": -1e18, "bytes": 1e400, "colours": [[[]]]}}',
+    '{"%s": [], "x": null}',
+    "\udcff\x00",
+    "",
+)
+"""What may stand in a damaged file of settings."""
 
 DAY = 86_400
 
@@ -93,6 +108,33 @@ def test_what_is_noted_wrongly_is_left_out(tmp_path: Path, broken: str) -> None:
     assert settings.recent_projects == (RecentProject(path=tmp_path / "r.yaml"),)
 
 
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_damaged_settings_keep_no_window_from_opening(
+    text: str, own_settings: None, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "a.ace.yaml"
+    recipe.write_text("x", encoding="utf-8")
+    value = text.replace("%s", str(recipe))
+    for key in (
+        "recent-projects",
+        "engine/memory",
+        "engine/threads",
+        "engine/scratches",
+        "runs/days",
+        "window/letters",
+        "window/geometry",
+        "folders/export",
+        "window/scheme",
+    ):
+        QSettings().setValue(key, value)
+    Settings().remember(recipe)
+    made = MainWindow(FakeWorker(), Settings(), MergeStores(tmp_path / "merges"))
+    made.show()
+    assert len(rows(made)) == 1
+    made.close_unasked()
+    made.deleteLater()
+
+
 def test_a_recipe_that_is_gone_can_be_located(
     opened: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -111,12 +153,35 @@ def test_a_recipe_that_is_gone_can_be_located(
     assert Settings().recent == (here,)
 
 
-def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
-    opened: MainWindow, worker: FakeWorker
-) -> None:
-    left = sessions_folder() / "f00d.running.ace.yaml"
+@pytest.fixture
+def crashed(own_settings: None) -> Path:
+    """What a window left that did not end well."""
+    left = sessions_folder() / f"{'f00d' * 8}.running.ace.yaml"
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_text("x", encoding="utf-8")
+    return left
+
+
+def test_a_crash_is_told_once_and_its_project_stays_among_the_recent_ones(
+    crashed: Path, window: MainWindow, tmp_path: Path
+) -> None:
+    assert not window.notice.isHidden()
+    (kept,) = Settings().recent
+    assert kept.name.startswith("project, recovered 20")
+    window.close_unasked()
+    for _ in range(3):
+        later = MainWindow(FakeWorker(), Settings(), MergeStores(tmp_path / "later"))
+        later.show()
+        assert later.notice.isHidden()
+        assert later.actions_.reopen.isEnabled()
+        assert Settings().recent == (kept,)
+        later.close_unasked()
+        later.deleteLater()
+
+
+def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
+    crashed: Path, opened: MainWindow, worker: FakeWorker
+) -> None:
     opened.before.tell_of_crash("Fatal Python error: Aborted")
     opened.before.refresh()
     assert not opened.notice.isHidden()

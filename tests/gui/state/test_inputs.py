@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,12 @@ def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own(
 def test_without_a_base_there_is_no_recipe() -> None:
     with pytest.raises(ValueError, match="base"):
         Inputs(base=None).with_experts([Path("x")]).recipe()
+
+
+def test_many_experts_cost_time_in_proportion_to_their_number() -> None:
+    """With time for each pair, these would take minutes."""
+    paths = [Path(f"/models/{place % 3}/model.safetensors") for place in range(20_000)]
+    started = time.process_time()
+    many = Inputs(base=Path("/models/base")).with_experts(paths)
+    assert len(set(many.names)) == len({each.colour for each in many.experts}) == 20_000
+    assert time.process_time() - started < 8

@@ -87,7 +87,12 @@ class MethodComparison(OneOperation):
             case CompareProgress():
                 self.progress = replace(event, title=event.title)
                 self._session.activity.set_progress(
-                    Progress(state=State.MERGING, done=event.done, total=max(1, event.total))
+                    Progress(
+                        state=State.MERGING,
+                        done=event.done,
+                        total=event.total,
+                        title=event.title,
+                    )
                 )
             case MethodCompared():
                 self._add(replace(event, title=event.title, error=event.error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -56,7 +57,7 @@ class RunOperations(QObject):
 
     def add(self, run: MergeRun) -> None:
         """A merge is finished; it stays, whatever is merged or opened next."""
-        run.made = time.time()
+        run.made, run.bytes = time.time(), stored_bytes(run.store)
         self._measure_one(run)
         given_up = self._session.results.runs.add(run)
         if run.kept:
@@ -221,11 +222,22 @@ class RunOperations(QObject):
         self._background.run(write)
 
 
+def stored_bytes(store: Path) -> int:
+    """What a merge takes on the disk."""
+    total = 0
+    for folder, _, names in os.walk(store):
+        for name in names:
+            with suppress(OSError):  # another window has just taken it away
+                total += Path(folder, name).lstat().st_size
+    return total
+
+
 def read_all(*roots: Path) -> list[Kept]:
     """Every kept merge in these folders, oldest first."""
     found = []
     for file in (file for root in roots if root.is_dir() for file in root.glob(f"*{RECORD}")):
         record = read_record(file)
         if record is not None and store_of(file).is_dir():
-            found.append((store_of(file), record))
+            size = stored_bytes(store_of(file))
+            found.append((store_of(file), replace(record, bytes=size)))
     return sorted(found, key=lambda kept: kept[1].made)

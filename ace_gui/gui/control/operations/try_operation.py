@@ -47,6 +47,7 @@ class TryOperation(OneOperation):
         picture: Path | None = None,
         seed: int = 0,
         temperature: float = 0.0,
+        most_tokens: int = 120,
     ) -> None:
         """Ask base, the task's expert and these merges; what was asked before is dropped."""
         if self._session.draft.plan is None:
@@ -62,6 +63,7 @@ class TryOperation(OneOperation):
             picture=picture,
             seed=seed,
             temperature=temperature,
+            most_tokens=most_tokens,
             device=self._session.device,
         )
         self._begin(job, quiet=True)

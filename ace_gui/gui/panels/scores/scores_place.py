@@ -29,7 +29,12 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.score_figures import Figure, TaskFigures, figures_of
+from ace_gui.gui.state.found.score_figures import (
+    Figure,
+    TaskFigures,
+    experts_are_better,
+    figures_of,
+)
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
@@ -85,6 +90,7 @@ class ScoresPlace(QWidget):
         for changed in (results.scores.changed, results.runs.changed, session.engine_changed):
             changed.connect(self._plan_refresh)
         session.draft.changed.connect(self._plan_refresh)
+        scoring.changed.connect(self._plan_refresh)
         results.changed.connect(self._plan_refresh)
         self.refresh()
 
@@ -194,8 +200,9 @@ class ScoresPlace(QWidget):
         known, model = self._session.results.scores, self.merge.current
         share = known.mean(model).normalised
         if model not in known.models:
-            text = "This merge has not been tried yet" if model else "No merge has been tried yet"
-            self.title.setText(text)
+            self.title.setText(self._untried(model))
+        elif not experts_are_better(rows):
+            self.title.setText("The experts are no better than the base on these tasks")
         elif share is not None and known.is_complete(model):
             self.title.setText(
                 f"{self.merge_title} keeps {100 * share:.0f} % of what the experts reach"
@@ -213,6 +220,11 @@ class ScoresPlace(QWidget):
         ]
         self.line.show_marks(marks)
         self.line.setVisible(len(marks) > 1)
+
+    def _untried(self, model: str) -> str:
+        if self._scoring.is_running:
+            return "The models are being tried"
+        return "This merge has not been tried yet" if model else "No merge has been tried yet"
 
     def _show_bars(self, rows: list[TaskFigures]) -> None:
         if not rows:
@@ -283,6 +295,8 @@ def _button(text: str, slot: Callable[[], object]) -> QPushButton:
 def _note(rows: list[TaskFigures]) -> str:
     """How much data, and how well a mean is known."""
     tasks = [row for row in rows if not row.is_mean]
+    if not tasks:
+        return ""
     counts = {row.n for row in tasks}
     total = sum(row.n for row in tasks)
     if len(counts) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,18 @@ KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.p
 _OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
 _WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _SIDE: Final = 128  # px
+LENGTH: Final = 120  # tokens
+_KIND_OF_CLASS: Final = {
+    "LMHeadModel": TaskKind.CAUSAL_LM,
+    "ForCausalLM": TaskKind.CAUSAL_LM,
+    "ForConditionalGeneration": TaskKind.TEXT_TO_TEXT,
+    "ForMultipleChoice": TaskKind.MULTIPLE_CHOICE,
+    "ForSequenceClassification": TaskKind.TEXT_CLASSIFICATION,
+    "ForTokenClassification": TaskKind.TOKEN_CLASSIFICATION,
+    "ForImageClassification": TaskKind.IMAGE_CLASSIFICATION,
+    "CLIPModel": TaskKind.CLIP_ZERO_SHOT,
+}
+"""By the end of the name that transformers gives a model's class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +74,7 @@ class TryPlace(QWidget):
         super().__init__(parent)
         self._session, self._trying = session, trying
         self._given = _Given()
+        self._latest = ""
         self.setAcceptDrops(True)
         self.task = Choice("Task whose answers are wanted", {"": ("–", "")})
         self.merge = Choice("Merge that is tried", {"": ("no merge yet", "")})
@@ -76,7 +89,7 @@ class TryPlace(QWidget):
         self.hint = muted_label("Drop a picture here.", self)
         self.choose = QPushButton("Choose picture…")
         self.choose.setAccessibleName("Choose a picture")
-        self.seed, self.temperature = QSpinBox(), QDoubleSpinBox()
+        self.seed, self.temperature, self.length = QSpinBox(), QDoubleSpinBox(), QSpinBox()
         self.button = QPushButton("Try")
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
@@ -92,6 +105,9 @@ class TryPlace(QWidget):
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
         self.temperature.setAccessibleName("Temperature; 0: always the likeliest word")
+        self.length.setRange(1, 4096)
+        self.length.setValue(LENGTH)
+        self.length.setAccessibleName("Length of what is written, in tokens at most")
         self.problem.setProperty("kind", "bad")
         self.problem.setWordWrap(True)
         self.problem.setTextFormat(Qt.TextFormat.PlainText)
@@ -125,8 +141,10 @@ class TryPlace(QWidget):
             self.temperature,
             QLabel("&Seed"),
             self.seed,
+            QLabel("&Length"),
+            self.length,
         ]
-        for label, box in (self._settings[:2], self._settings[2:]):
+        for label, box in zip(self._settings[::2], self._settings[1::2], strict=True):
             assert isinstance(label, QLabel)
             label.setBuddy(box)
             head.addWidget(label)
@@ -156,6 +174,7 @@ class TryPlace(QWidget):
         self._trying.changed.connect(self._plan_answers)
         for changed in (
             session.draft.changed,
+            session.results.changed,
             session.results.runs.changed,
             session.results.scores.changed,
         ):
@@ -186,11 +205,22 @@ class TryPlace(QWidget):
 
     @property
     def kind(self) -> TaskKind | None:
-        """The kind of that task; None: not known yet."""
+        """The kind of that task, before its data are read by the expert's class; None: unknown."""
         if self.chosen is None:
             return None
         found = self._session.results.scores.described(self.chosen)
-        return found.kind if found is not None else self.chosen.kind
+        known = found.kind if found is not None else self.chosen.kind
+        return known or _kind_of(self._architecture)
+
+    @property
+    def _architecture(self) -> str:
+        """The class of the expert whose task it is, else of the base."""
+        plan, known = self._session.draft.plan, self._session.results.scores
+        if plan is None or self.chosen is None:
+            return ""
+        owner = known.owner(self.chosen)
+        experts = (each.architecture for each in plan.experts if each.name == owner)
+        return next(experts, plan.base.architecture)
 
     def try_example(self, example: ShownExample, task: str) -> None:
         """Try an example of a task's data."""
@@ -255,6 +285,7 @@ class TryPlace(QWidget):
             pair=self.pair.text() if self.pair.isVisibleTo(self) else "",
             seed=self.seed.value(),
             temperature=self.temperature.value(),
+            most_tokens=self.length.value(),
         )
 
     # Showing
@@ -271,6 +302,7 @@ class TryPlace(QWidget):
         merges: dict[Hashable, tuple[str, str]]
         merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
         self.merge.offer(merges or {"": ("no merge yet", "Merge first to try the merge, too")})
+        self._follow_merge(merges)
         kind = self.kind
         pictures = kind in _OF_PICTURES
         self.text.setVisible(not pictures)
@@ -281,6 +313,16 @@ class TryPlace(QWidget):
         for widget in self._settings:
             widget.setVisible(kind is None or kind in _WRITES)
         self._show_answers()
+
+    def _follow_merge(self, offered: Collection[Hashable]) -> None:
+        """A merge that is new, or restored, is the one that is tried."""
+        run = self._session.results.merge
+        current = str(run.store) if run is not None and run.finished is not None else ""
+        if current != self._latest and current in offered:
+            self._latest = current
+            self.merge.blockSignals(True)
+            self.merge.choose(current)
+            self.merge.blockSignals(False)
 
     def _plan_answers(self) -> None:
         if not self._timer.isActive():
@@ -325,6 +367,10 @@ class TryPlace(QWidget):
             return
         event.acceptProposedAction()
         self._take_picture(path)
+
+
+def _kind_of(architecture: str) -> TaskKind | None:
+    return next((kind for end, kind in _KIND_OF_CLASS.items() if architecture.endswith(end)), None)
 
 
 def _picture_of(event: QDropEvent) -> Path | None:

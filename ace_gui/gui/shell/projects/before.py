@@ -35,10 +35,13 @@ class Before(QObject):
         desk: HelpDesk,
     ) -> None:
         super().__init__(window)
-        self._window, self._settings, self._sessions = window, settings, sessions
+        self._window, self._settings = window, settings
         self._opener, self._menus, self._help = opener, menus, desk
         self._shown: tuple[RecentProject, ...] | None = None
         self._is_known = False  # whether there is anything to reopen
+        self._recovered = next(iter(sessions.recover()), None)
+        if self._recovered is not None:
+            settings.remember(self._recovered)
         for chosen in (menus.recent_chosen, window.welcome.recent.chosen):
             chosen.connect(lambda path: opener.open_paths([path]))
         window.welcome.recent.lost.connect(self.locate)
@@ -46,14 +49,13 @@ class Before(QObject):
         window.session.activity.changed.connect(self._allow)
         window.actions_.connect(window.actions_.reopen, self.reopen)
         self.refresh()
-        if sessions.crashed is not None:
+        if self._recovered is not None:
             self._tell_of_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
         """Show what is recent now."""
         projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
-        crashed = self._sessions.crashed
-        self._is_known = bool(projects) or crashed is not None
+        self._is_known = bool(projects)
         self._allow()
         if projects == self._shown:
             return
@@ -61,7 +63,7 @@ class Before(QObject):
         self._menus.set_recent([project.path for project in projects])
         self._allow()
         self._window.welcome.recent.show_projects(projects)
-        if crashed is None and projects:
+        if projects:
             name = plain(short_name(projects[0].path))
             reopen.setToolTip(f"Open {name}")
             said = ", ".join(filter(None, (name, last_use(projects[0]))))
@@ -75,12 +77,12 @@ class Before(QObject):
 
     def reopen(self) -> None:
         """Open what a window left that did not end well; else the latest recipe."""
-        crashed, recent = self._sessions.crashed, self._settings.recent
-        if crashed is not None:
+        recovered, self._recovered = self._recovered, None
+        if recovered is not None:
             self._window.notice.hide()  # it offers what is done now
-            self._opener.open_paths([self._sessions.take_over(crashed)])
-        elif recent:
-            self._opener.open_paths(recent[:1])
+            self._opener.open_paths([recovered])
+        elif self._settings.recent:
+            self._opener.open_paths(self._settings.recent[:1])
 
     def locate(self, gone: Path) -> None:
         """Ask where a recent recipe is now, and open it."""
@@ -96,11 +98,11 @@ class Before(QObject):
         if not words:
             return
         self._help.crash = words
-        reopen = {"Reopen last session": self.reopen} if self._sessions.crashed else {}
+        reopen = {"Reopen last session": self.reopen} if self._recovered else {}
         self._tell_of_crash({**reopen, "Report a problem": self._help.report_problem})
 
     def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
-        if self._sessions.crashed:
+        if self._recovered:
             said = (
                 "The last session did not end well. What was open is kept, and so are its merges."
             )

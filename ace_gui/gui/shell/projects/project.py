@@ -16,7 +16,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
-from ace_gui.recipe.values import model_name
+from ace_gui.recipe.values import hub_name, model_name
 
 
 class Project(QObject):
@@ -42,15 +42,25 @@ class Project(QObject):
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
-        history.stack.cleanChanged.connect(self._tell)
+        self._tasks = session.draft.planned.tasks  # as opened or saved; no step has them
+        self._was_modified = False
+        history.stack.cleanChanged.connect(lambda _: self._follow())
+        session.draft.changed.connect(self._follow)
 
-    def _tell(self, _clean: bool) -> None:
+    def _follow(self) -> None:
+        if self.is_modified != self._was_modified:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._was_modified = self.is_modified
         self.changed.emit()
 
     @property
     def is_modified(self) -> bool:
         """Whether anything was changed since it was opened or saved."""
-        return not self._history.stack.isClean() and bool(self._session.draft.planned.experts)
+        planned = self._session.draft.planned
+        changed = not self._history.stack.isClean() or planned.tasks != self._tasks
+        return changed and bool(planned.experts)
 
     @property
     def is_sample(self) -> bool:
@@ -59,27 +69,38 @@ class Project(QObject):
 
     @property
     def name(self) -> str:
-        """What the window is called by; empty where nothing is open."""
+        """What the window is called by: its file, else the folder that holds all of its models.
+
+        Empty where nothing is open.
+        """
+        inputs = self._session.draft.inputs
         if self.file is not None:
             return short_name(self.file)
-        base = self._session.draft.inputs.base
-        return model_name(base) if base is not None else ""
+        if inputs.base is None:
+            return ""
+        folder = inputs.base.parent
+        together = all(expert.path.is_relative_to(folder) for expert in inputs.experts)
+        return (folder.name if together and not hub_name(inputs.base) else "") or model_name(
+            inputs.base
+        )
 
     def open(self, paths: tuple[Path, ...]) -> None:
         """These were opened: a recipe, or models."""
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
         self.file = paths[0].absolute() if is_recipe else None
         self._history.reset()
+        self._tasks = self._session.draft.planned.tasks
         if self.file is not None and not self.is_sample:
             self._settings.remember(self.file)
-        self.changed.emit()
+        self._tell()
 
     def saved(self, file: Path) -> None:
         """What is open was written there."""
         self.file = file.absolute()
+        self._tasks = self._session.draft.planned.tasks
         self._history.stack.setClean()
         self._settings.remember(self.file)
-        self.changed.emit()
+        self._tell()
         self._go_on()
 
     def leave(self) -> None:
@@ -92,7 +113,7 @@ class Project(QObject):
         if left is not None:
             self._settings.note(RecentProject.of(self._session, left))
         self.file = None
-        self.changed.emit()
+        self._tell()
 
     def before_leaving(self, then: Callable[[], object]) -> None:
         """Ask whether to save what was changed, then go on, unless the person cancels."""
@@ -109,7 +130,7 @@ class Project(QObject):
 
     def _ask(self) -> None:
         buttons = QMessageBox.StandardButton
-        text = f"Save the changes to {self.name}?"
+        text = f"Save the changes to the project {self.name}?"
         box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
         box.setInformativeText("Finished merges are kept in any case.")
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from ace_gui.recipe import ModelEntry, Recipe
@@ -87,12 +88,12 @@ class Inputs(Choices):
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:
         """With more experts, each in the first colour that is free."""
-        experts = list(self.experts)
-        for path in paths:
-            taken = {expert.colour for expert in experts}
-            free = next(colour for colour in range(len(taken) + 1) if colour not in taken)
-            experts.append(Expert(path=path, colour=free))
-        return self._with(tuple(experts))
+        taken = {expert.colour for expert in self.experts}
+        free = (colour for colour in count() if colour not in taken)
+        added = (
+            Expert(path=path, colour=colour) for path, colour in zip(paths, free, strict=False)
+        )
+        return self._with((*self.experts, *added))
 
     def without_experts(self, indices: Iterable[int]) -> Inputs:
         """Without the experts at these places; the others keep their colours."""

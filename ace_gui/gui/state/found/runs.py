@@ -115,8 +115,10 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
 
 
 def mean_score(run: MergeRun) -> float | None:
-    """Mean over the tasks on which it was tried; None where it was on none."""
-    return fmean(run.accuracies.values()) if run.accuracies else None
+    """Mean over the recipe's tasks; None until it was tried on all of them."""
+    wanted = {task.title for task in run.recipe.tasks} or set(run.accuracies)
+    known = run.accuracies.keys() >= wanted
+    return fmean(run.accuracies[title] for title in wanted) if wanted and known else None
 
 
 def relative_norm(

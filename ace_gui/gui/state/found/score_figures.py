@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, TaskScore
+from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, TaskScore, normalised
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.gui.state.found.known_scores import KnownScores
 
@@ -65,6 +65,24 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
             )
         )
     return [_mean(known, model, rows), *rows] if len(rows) > 1 else rows
+
+
+def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
+    """Whether the experts surpass the base by more than the standard error, over their own tasks.
+
+    True where that is not known.
+    """
+    shares, errors = [], []
+    for row in rows:
+        share = normalised(row.metric, row.base.value, row.expert.value)
+        if row.is_mean or row.owner is None or share is None:
+            continue
+        parts = [each.error / each.value for each in (row.base, row.expert) if each.error > 0]
+        shares.append(share)
+        errors.append(share * math.hypot(*parts))
+    if not shares:
+        return True
+    return sum(shares) < len(shares) - math.hypot(*errors)
 
 
 def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
