@@ -138,9 +138,11 @@ def is_out_of_memory(error: BaseException) -> bool:
         "Cannot allocate memory",
         "can't start new thread",  # for whose stack there is no room
         "bad_alloc",
+        "failed to map segment",  # of a library for which there is no room
     )
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in told)
+        isinstance(error, RuntimeError | OSError | ImportError)
+        and any(words in str(error) for words in told)
     )
 
 

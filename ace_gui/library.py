@@ -36,6 +36,7 @@ from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import RecipeError
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
@@ -209,9 +210,9 @@ def merge(
 def compare(
     recipe: GivenRecipe,
     *,
-    methods: Sequence[str] = (),
+    methods: str | Sequence[str] = (),
     parameter: str | None = None,
-    values: Sequence[ParameterValue] = (),
+    values: ParameterValue | Sequence[ParameterValue] = (),
     device: str = "auto",
     cluster: str = "",
     progress: Progress | None = None,
@@ -222,11 +223,15 @@ def compare(
     """
     use_threads(None)
     recipes: tuple[Recipe, ...] = (recipe_from(recipe),)
+    tried = _several(values) if isinstance(values, str | Sequence) else [values]
+    if (parameter is None) != (not tried):
+        missing = "values" if parameter else "parameter"
+        raise RecipeError(f"`parameter` and `values` go together; name `{missing}`.", key=missing)
     if methods:
-        recipes = compare_recipes.by_method(recipes[0], methods)
+        recipes = compare_recipes.by_method(recipes[0], _several(methods))
     if parameter is not None:
         recipes = tuple(
-            each for own in recipes for each in compare_recipes.by_value(own, parameter, values)
+            each for own in recipes for each in compare_recipes.by_value(own, parameter, tried)
         )
     rows = []
     with workers_at(cluster, device) as workers:
@@ -240,7 +245,7 @@ def compare(
 
 def evaluate(
     recipe: GivenRecipe | None,
-    models: Sequence[Path | str] = (),
+    models: Path | str | Sequence[Path | str] = (),
     tasks: GivenTasks | None = None,
     *,
     limit: int | None = None,
@@ -259,7 +264,8 @@ def evaluate(
     """
     given = None if recipe is None else recipe_from(recipe)
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
-    folders, names = [Path(model) for model in models], [str(model) for model in models]
+    folders = [Path(model) for model in _several(models)]
+    names = [str(model) for model in _several(models)]
     scores: tuple[TaskScore, ...] = ()
     how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
     with workers_at(cluster, device) as workers:
@@ -307,7 +313,7 @@ def tune(
 
 def routes(
     recipe: GivenRecipe | None,
-    models: Sequence[Path | str],
+    models: Path | str | Sequence[Path | str],
     tasks: GivenTasks | None = None,
     *,
     limit: int | None = None,
@@ -321,7 +327,8 @@ def routes(
     """
     given = None if recipe is None else recipe_from(recipe)
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
-    folders, names = [Path(model) for model in models], [str(model) for model in models]
+    folders = [Path(model) for model in _several(models)]
+    names = [str(model) for model in _several(models)]
     found: tuple[TaskRoutes, ...] = ()
     how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
     for event in workflow.routes(given, folders, chosen, **how):
@@ -351,6 +358,11 @@ def _tasks(given: GivenTasks) -> tuple[Task, ...]:
         return load_tasks(Path(given))
     made = (each if isinstance(each, Task) else tasks_from({"tasks": [each]})[0] for each in given)
     return tuple(made)
+
+
+def _several(given: str | Path | Sequence[Any]) -> list[Any]:
+    """A text or a path alone is one item; taken as a sequence, it would be its letters."""
+    return [given] if isinstance(given, str | Path) else list(given)
 
 
 def _frame(items: Iterable[Layer]) -> Any:

@@ -21,4 +21,5 @@ def test_torch_s_own_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
 def test_other_errors_are_not(error: Exception) -> None:
     assert is_out_of_memory(MemoryError())
     assert is_out_of_memory(RuntimeError("can't start new thread"))
+    assert is_out_of_memory(ImportError("libx.so: failed to map segment from shared object"))
     assert not is_out_of_memory(error)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
-import io
 import json
 import sys
 from collections import Counter
@@ -45,7 +43,7 @@ from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import Options, expected_of, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
-from ace_gui.formatting import human_bytes, printable, value_text
+from ace_gui.formatting import csv_text, human_bytes, printable, value_text
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file
 from ace_gui.recipe import Recipe
@@ -427,6 +425,4 @@ def _csv(layers: Sequence[Layer], plan: Plan) -> str:
         line = {**dataclasses.asdict(layer), "shape": "x".join(map(str, layer.shape))}
         energies = [layer.energies.get(name) for name in experts]
         lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(lines)
-    return text.getvalue()
+    return csv_text(lines)

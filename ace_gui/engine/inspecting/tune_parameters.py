@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import preparing
-from ace_gui.errors import ResourceError, TaskError, WorkbenchError
+from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -204,6 +205,9 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
     """The ranges with the fields of their parameters. Raises RecipeError."""
     method = get_method(recipe.merge_method)
     fields = {field.name: field for field in parameter_fields(method)}
+    twice = [name for name, count in Counter(each.name for each in ranges).items() if count > 1]
+    if twice:
+        raise RecipeError(f"`{twice[0]}` is to be tuned twice; give it one range.", key=twice[0])
     for each in ranges:
         for value in (each.low, each.high):
             kind = fields[each.name].kind if each.name in fields else "float"

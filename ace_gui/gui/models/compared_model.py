@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.formatting import human_bytes
+from ace_gui.formatting import csv_text, human_bytes
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
@@ -160,13 +158,11 @@ class ComparedModel(QAbstractTableModel):
 
     def as_csv(self) -> str:
         """The table as CSV, figures in full."""
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow([*(column.heading for column in self._columns), "Error"])
+        rows: list[list[object]] = [[*(column.heading for column in self._columns), "Error"]]
         for row in self._rows:
             values = [_METHOD.value(row), *(self._value(row, c) for c in self._columns[1:])]
-            writer.writerow([*("" if v is None else v for v in values), row.error])
-        return text.getvalue()
+            rows.append([*("" if v is None else v for v in values), row.error])
+        return csv_text(rows)
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.isValid() else len(self._rows)

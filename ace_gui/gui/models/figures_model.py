@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ace_gui.formatting import csv_text
 from ace_gui.gui.saving import save
 from ace_gui.gui.text import plain, tooltip
 
@@ -165,9 +164,7 @@ def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
 
     ``path`` as chosen; without an ending it gets one. Raises OutputError or ResourceError.
     """
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows_of(columns))
-    data = text.getvalue().encode("utf-8", "backslashreplace")
+    data = csv_text(rows_of(columns)).encode("utf-8", "backslashreplace")
     save(path if path.suffix else path.with_suffix(".csv"), data, path)
 
 

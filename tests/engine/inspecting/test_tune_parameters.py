@@ -3,8 +3,9 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import Half, read_task
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import compare_all
+from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, report_to_file
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
@@ -168,3 +170,29 @@ def test_the_disk_that_is_written_to_is_the_one_that_counts(
     full[:] = [temporary]
     with pytest.raises(WorkbenchError, match=r"0 B free.*temporary"):
         done()
+
+
+def test_no_parameter_is_tuned_twice(recipe: Path) -> None:
+    twice = [parameter_range("scaling=0..1"), parameter_range("scaling=1..2")]
+    with pytest.raises(RecipeError, match="twice") as caught:
+        next(tune(load_recipe(recipe), twice, device="cpu"))
+    assert caught.value.key == "scaling"
+
+
+@pytest.mark.parametrize("several", ["linear", ["linear"], ("linear",)])
+def test_one_method_may_be_named_alone(recipe: Path, several: str | list[str]) -> None:
+    found = ace_gui.compare(recipe, methods=several, device="cpu")
+    assert [row.variant.recipe.merge_method for row in found.rows] == ["linear"]
+
+
+@pytest.mark.parametrize("folder", [str, Path, lambda path: [path]])
+def test_one_folder_may_be_named_alone(recipe: Path, folder: Callable[[Path], Any]) -> None:
+    model = recipe.parent / "one"
+    found = ace_gui.evaluate(recipe, folder(model), limit=10, device="cpu")
+    assert str(model) in {each.model for each in found.scores}
+
+
+@pytest.mark.parametrize("given", [{"parameter": "scaling"}, {"values": [1.0]}, {"values": 1.0}])
+def test_a_parameter_and_its_values_go_together(recipe: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match="go together"):
+        ace_gui.compare(recipe, device="cpu", **given)
