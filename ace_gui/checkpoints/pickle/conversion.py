@@ -23,7 +23,7 @@ from ace_gui.checkpoints.folder import (
 )
 from ace_gui.checkpoints.input_files import changed, open_regular, refusal, status_of
 from ace_gui.checkpoints.pickle.conversion_record import is_sound, stamps_of, write_record
-from ace_gui.checkpoints.pickle.loading import PickledFile, open_pickle, tag_of, unique_names
+from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, tag_of, unique_names
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files

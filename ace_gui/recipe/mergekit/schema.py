@@ -180,13 +180,13 @@ def could_be_ours(document: Document) -> bool:
 def refuse_mixture(content: Mapping[str, Any], own_keys: Collection[str], path: Path) -> None:
     """Raise RecipeError for a file with a key of an own recipe and one of mergekit's.
 
-    Without ``schema``, the name of a method that mergekit has is such a key where an own recipe
-    means something else by it.
+    A file whose only key of ours is ``vocabulary`` may be mergekit's, with a key added to it; then
+    a method whose defaults differ is such a key, too. Any other key makes the file ours.
     """
     ours = _only_ours(content, own_keys)
     theirs = _only_theirs(content) if ours else ""
     method = content.get("merge_method")
-    if ours and not theirs and ours != "schema" and _means_two_things(content):
+    if ours == "vocabulary" and not theirs and _means_two_things(content):
         theirs = f"merge_method: {method}"
     if theirs:
         raise RecipeError(
@@ -209,7 +209,8 @@ def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     """A key that only an own recipe has, ``schema`` before others; empty where there is none."""
     own = [key for key in own_keys if key in content and key not in Document.model_fields]
     named = (f"models[{n}].name" for n, entry in enumerate(_entries(content)) if "name" in entry)
-    return "schema" if "schema" in own else next(iter((*own, *named)), "")
+    found = [*own, *named]
+    return next((key for key in found if key != "vocabulary"), "vocabulary" if found else "")
 
 
 def _only_theirs(content: Mapping[str, Any]) -> str:
