@@ -56,7 +56,7 @@ def another(kind: Any, value: Any) -> Any:
     if get_origin(kind) is Literal:
         return next(each for each in inner if each != value)
     if get_origin(kind) is tuple:
-        return (another(inner[0], None),)
+        return tuple(another(each, None) for each in inner if each is not Ellipsis)
     if get_origin(kind) is Mapping:
         return {"x": another(inner[1], None)}
     if is_dataclass(kind):
