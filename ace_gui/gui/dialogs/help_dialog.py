@@ -33,6 +33,7 @@ PAGES = (
     "ridge",
     "glossary",
     "limits",
+    "evidence",
     "sample",
     "library",
 )
