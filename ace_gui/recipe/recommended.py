@@ -17,7 +17,7 @@ RECOMMENDED: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "merge_method": "ace",
         "parameters": {"variant": "automatic"},
-        "after": {"spectrum": 0.5},
+        "after": {"spectrum": 0.5, "scale": 1.3, "cap": {"delta": 0.12}},
         "poolers": "keep",
     }
 )

@@ -32,6 +32,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.after import changed_after
 from ace_gui.recipe.recipe_file import recipe_from
+from ace_gui.recipe.recommended import RECOMMENDED
 from tests.benchmarks.real_family import experts as made
 from tests.benchmarks.real_family.scoring import OWN_HEAD, OWN_POOLER, Judge, Score
 from tests.benchmarks.real_family.tasks import tasks
@@ -52,7 +53,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "ACE published": {"merge_method": "ace"},
     "ACE ε = 1e-4": {"merge_method": "ace", "parameters": {"epsilon": 1e-4}},
     "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
+    "recommended": dict(RECOMMENDED),
 }
+OURS = ("recommended",)
+"""These keep the pooler by themselves."""
 PAIRS_ONLY = ("SLERP",)
 KINDS = {"full": 0, "lora8": 8, "lora32": 32}
 VARIANTS = ("as it is", "A", "B", "A and B")
@@ -168,7 +172,7 @@ def table(study: Study, cases: list[Case], labels: list[str], variants: list[str
         for label in labels:
             if label in PAIRS_ONLY and case.count != 2:
                 continue
-            for variant, score in family.scores(label, variants):
+            for variant, score in family.scores(label, ["A"] if label in OURS else variants):
                 cells = rows.setdefault((label, variant), ["–"] * len(cases))
                 cells[place] = f"{score.mean:.3f} ± {score.error:.3f}"
                 print(f"{case}: {label}, {variant}: {cells[place]}", file=sys.stderr, flush=True)
