@@ -13,8 +13,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.from_models import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
-from ace_gui.recipe.recommended import recipe_keys
 
 _WIDTH: Final = 96
 _HEADER: Final = (

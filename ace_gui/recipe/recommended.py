@@ -1,78 +1,22 @@
-"""The recommended merge, and recipes made of a base and experts without a file."""
+"""The recommended merge, as values; the window's process reads them, so nothing heavy is imported.
+
+It is what ``init`` writes, what a merge without a recipe and a method does, and what the window
+starts with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ace_gui.errors import RecipeError
-from ace_gui.formatting import shown
-from ace_gui.recipe.file_schema import SCHEMA, known_keys
-from ace_gui.recipe.recipe_file import parsed_value, recipe_from
-from ace_gui.recipe.values import Recipe
+from ace_gui.recipe.overrides import After, Cap, ParameterValue
+from ace_gui.recipe.values import Poolers
 
-RECOMMENDED: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "merge_method": "ace",
-        "parameters": {"variant": "automatic"},
-        "after": {"spectrum": 0.5, "scale": 1.3, "cap": {"delta": 0.12}},
-        "poolers": "keep",
-    }
+TITLE: Final = "ACE, recommended"
+METHOD: Final = "ace"
+PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": "automatic"})
+CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
+    {"after": After(spectrum=0.5, scale=1.3, cap=Cap()), "poolers": Poolers.KEEP}
 )
-"""The keys of a recipe that make the recommended merge."""
-
-_OF_MODELS: Final = frozenset(("base_model", "models", "merge_method", "schema"))
-
-
-def recipe_keys(
-    base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
-) -> dict[str, Any]:
-    """What the file of a recipe for these models says.
-
-    Models are written as in a recipe. ``method``: ``METHOD`` or ``METHOD:VARIANT`` with its
-    defaults; None: the recommended merge. ``settings``: each ``key=value``, where the key is a
-    parameter of the method, or a key of a recipe (``heads``, ``after.spectrum``). Raises
-    RecipeError for a setting that is none.
-    """
-    found: dict[str, Any] = {"schema": SCHEMA}
-    if method is None:
-        found |= deepcopy(dict(RECOMMENDED))
-    else:
-        name, colon, variant = method.partition(":")
-        found |= {"merge_method": name} | ({"parameters": {"variant": variant}} if colon else {})
-    found |= {"base_model": base, "models": [{"model": each} for each in experts]}
-    for setting in settings:
-        _set(found, setting)
-    return found
-
-
-def recipe_for(
-    base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
-) -> Recipe:
-    """The recipe of ``recipe_keys``; relative paths are taken from the working directory.
-
-    Raises RecipeError.
-    """
-    return recipe_from(recipe_keys(base, experts, method, settings))
-
-
-def _set(keys: dict[str, Any], setting: str) -> None:
-    name, equals, text = setting.partition("=")
-    names = name.strip().split(".")
-    if not equals or not text.strip() or not all(names):
-        raise RecipeError(f"{shown(setting)} is no setting; write KEY=VALUE.", key="set")
-    if names[0] in _OF_MODELS:
-        raise RecipeError(
-            f"{names[0]} cannot be set; name models and method by themselves.", key="set"
-        )
-    if names[0] not in known_keys[()]:
-        names = ["parameters", *names]
-    *outer, last = names
-    for each in outer:
-        inner = keys.setdefault(each, {})
-        if not isinstance(inner, dict):
-            raise RecipeError(f"{shown(name)} cannot be set: {each} has a value.", key="set")
-        keys = inner
-    keys[last] = parsed_value(name, text)
+"""Fields of ``Choices`` in which the recommended merge differs from the defaults."""

@@ -16,9 +16,10 @@ from ace_gui.cli.from_models import checked_recipe, init_recipe, recipe_of
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, every_variant, method_variant
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.from_models import recipe_for, recipe_keys, recommended_keys
 from ace_gui.recipe.overrides import After, Cap
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
-from ace_gui.recipe.recommended import RECOMMENDED, recipe_for, recipe_keys
+from ace_gui.recipe.recommended import METHOD, PARAMETERS
 from ace_gui.recipe.values import Heads
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -94,14 +95,15 @@ def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
     for name in ("model.safetensors", "merge_recipe.yaml"):
         assert (direct / name).read_bytes() == (by_file / name).read_bytes()
     if not options:
-        assert load_recipe(direct / "merge_recipe.yaml").parameters == RECOMMENDED["parameters"]
+        found = load_recipe(direct / "merge_recipe.yaml")
+        assert (found.merge_method, found.parameters) == (METHOD, PARAMETERS)
 
 
 def test_without_a_method_it_is_the_recommended_merge(models: list[str]) -> None:
     base, *experts = models
     found = recipe_for(base, experts)
     assert found == recipe_from(
-        {**RECOMMENDED, "base_model": base, "models": [{"model": each} for each in experts]}
+        {**recommended_keys(), "base_model": base, "models": [{"model": each} for each in experts]}
     )
     plain = recipe_from(
         {"merge_method": "ace", "base_model": base, "models": [{"model": each} for each in experts]}
@@ -136,7 +138,7 @@ def test_what_init_leaves_as_comments_are_the_defaults(
 
 
 def _used(method: str | None) -> bool:
-    found, _ = method_variant(method or RECOMMENDED["merge_method"])
+    found, _ = method_variant(method or METHOD)
     return bool(found.parameters.__dataclass_fields__)
 
 
@@ -164,7 +166,7 @@ def test_later_settings_win_over_earlier_ones_and_over_what_is_recommended(
     models: list[str],
 ) -> None:
     found = recipe_of(models, None, ["poolers=merge", "alpha=1", "alpha=0.5"])
-    assert found.parameters == {**RECOMMENDED["parameters"], "alpha": 0.5}
+    assert found.parameters == {**PARAMETERS, "alpha": 0.5}
     assert found.poolers == "merge"
 
 

@@ -110,8 +110,8 @@ class Conductor(QObject):
         self.change(replace(self._session.draft.inputs, overrides=rules))
 
     def choose_method(self, name: str) -> None:
-        """Another merge method; every method keeps its own parameters."""
-        self.change(replace(self._session.draft.inputs, method=name))
+        """Another merge method, or the recommended merge."""
+        self.change(self._session.draft.inputs.with_method(name))
 
     def close(self) -> None:
         """Unload everything."""

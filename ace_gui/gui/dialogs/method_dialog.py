@@ -41,6 +41,7 @@ from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -60,6 +61,7 @@ from ace_gui.gui.widgets.tables.method_cells import (
     misfit,
     number_of_experts,
 )
+from ace_gui.recipe import recommended
 
 _SIZE: Final = (1032, 672)
 _SIZES: Final = (340, 692)
@@ -326,8 +328,13 @@ def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
     made.setProperty("kind", "sunk")
     room = QVBoxLayout(made)
     room.setContentsMargins(16, 12, 16, 12)
-    room.addWidget(formula(method.name, method.formula, made))
+    room.addWidget(formula(_drawn(method), method.formula, made))
     return made
+
+
+def _drawn(method: MethodInfo) -> str:
+    """Of which method the formula is."""
+    return recommended.METHOD if method.name == RECOMMENDED_MERGE else method.name
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:

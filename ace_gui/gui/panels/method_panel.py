@@ -33,7 +33,7 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_l
 from ace_gui.gui.widgets.layout.arrangement import Column, tab_through
 from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.recipe.values import After, Heads, NonFinite, OutputDtype, Vocabulary
+from ace_gui.recipe.values import After, Heads, NonFinite, OutputDtype, Poolers, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
     (None, "as the base"),
@@ -71,6 +71,10 @@ _VOCABULARY_TIP = (
 _HEADS_TIP = (
     "Task heads are merged where all experts have one task: heads of one shape with the same "
     "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
+)
+_POOLERS_TIP = (
+    "A pooler feeds the task head alone, and is trained for one head. Where each expert's own head "
+    "is saved beside the merged model, so is its pooler; without this, poolers are merged."
 )
 _FUSED_TIP = (
     "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
@@ -132,6 +136,10 @@ class MethodPanel(QWidget):
         self.heads.setAccessibleName("Merge the heads of experts of one task")
         self.heads.setToolTip(tooltip(_HEADS_TIP))
         self.heads.clicked.connect(self._choose)
+        self.poolers = QCheckBox("keep with each head", self)
+        self.poolers.setAccessibleName("Keep poolers with the heads that they feed")
+        self.poolers.setToolTip(tooltip(_POOLERS_TIP))
+        self.poolers.clicked.connect(self._choose)
         self.seed = self._make_seed()
         self.more = self._make_more()
         self._unusual: frozenset[str] = frozenset()
@@ -180,6 +188,7 @@ class MethodPanel(QWidget):
         if method != self._shown:
             self._shown = method
             self._rebuild()
+        self._show_title()
         self._values.setVisible(self._session.engine is not None)
         self._fill_scopes()
         inputs, plan = self._session.draft.inputs, self._session.draft.plan
@@ -201,11 +210,19 @@ class MethodPanel(QWidget):
         self.vocabulary.setCurrentIndex(_place(VOCABULARIES, inputs.vocabulary))
         self.split_fused.setChecked(inputs.split_fused)
         self.heads.setChecked(inputs.heads is not Heads.KEEP)
+        self.poolers.setChecked(inputs.poolers is Poolers.KEEP)
         self._open_for_unusual(inputs)
+
+    def _show_title(self) -> None:
+        if self._shown is not None:
+            recommended = self._session.draft.recommended
+            chosen = recommended[:1] if self._session.draft.inputs.is_recommended else ()
+            self._title.setText((*chosen, self._shown)[0].title)
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Unfold the further options when one of them is other than it starts."""
-        usual, seeded = Inputs(), self._shown is not None and self._shown.seeded
+        usual = Inputs().recommended() if inputs.is_recommended else Inputs()
+        seeded = self._shown is not None and self._shown.seeded
         names = ["after", "out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
         names += ["seed"] * seeded
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
@@ -227,6 +244,7 @@ class MethodPanel(QWidget):
         form.addRow(self._seed_label, self._seed_line)
         form.addRow(_row_label("Fused", self.split_fused.toolTip()), self.split_fused)
         form.addRow(_row_label("Heads", self.heads.toolTip()), self.heads)
+        form.addRow(_row_label("Poolers", self.poolers.toolTip()), self.poolers)
         form.addRow(_row_label("Vocabulary", self.vocabulary.toolTip()), in_line(self.vocabulary))
         form.addRow(_row_label("Output", self.out_dtype.toolTip()), in_line(self.out_dtype))
         form.addRow(_row_label("NaN, Inf", self.non_finite.toolTip()), in_line(self.non_finite))
@@ -239,7 +257,6 @@ class MethodPanel(QWidget):
         form = self._form = _form(form_widget)
         self.fields = {}
         if method is not None:
-            self._title.setText(method.title)
             form.addRow(muted_label(method.summary))
             for info in method.fields:
                 self._add_field(form, ParameterField(info, form_widget))
@@ -295,6 +312,7 @@ class MethodPanel(QWidget):
                 vocabulary=VOCABULARIES[self.vocabulary.currentIndex()][0],
                 split_fused=self.split_fused.isChecked(),
                 heads=self._chosen_heads(inputs.heads),
+                poolers=Poolers.KEEP if self.poolers.isChecked() else Poolers.MERGE,
             )
         )
 

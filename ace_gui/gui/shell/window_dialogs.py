@@ -13,6 +13,7 @@ from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE
 from ace_gui.gui.state.session import Session
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ class Dialogs(QObject):
         if plan is not None and plan.experts:
             size = human_bytes(plan.peak_bytes)
             cost = f"Needs about {size} of memory for these experts"
-        method = draft.inputs.method
-        dialog = ChooseMethodDialog(draft.methods, method, experts, self._window, cost)
+        inputs = draft.inputs
+        method = RECOMMENDED_MERGE if inputs.is_recommended else inputs.method
+        methods = (*draft.recommended, *draft.methods)
+        dialog = ChooseMethodDialog(methods, method, experts, self._window, cost)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self._conductor.choose_method)
         dialog.open()

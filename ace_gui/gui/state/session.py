@@ -135,7 +135,9 @@ class Session(QObject):
     def close(self) -> None:
         """Unload everything; the engine stays."""
         self.results.findings.clear()
-        self.adopt(Inputs(method=self.draft.inputs.method), None)
+        now = self.draft.inputs
+        start = Inputs().recommended() if now.is_recommended else Inputs(method=now.method)
+        self.adopt(start, None)
 
     @property
     def chosen_device(self) -> str:

@@ -31,8 +31,8 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.after import changed_after
+from ace_gui.recipe.from_models import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
-from ace_gui.recipe.recommended import RECOMMENDED
 from tests.benchmarks.real_family import experts as made
 from tests.benchmarks.real_family.scoring import OWN_HEAD, OWN_POOLER, Judge, Score
 from tests.benchmarks.real_family.tasks import tasks
@@ -53,7 +53,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ACE published": {"merge_method": "ace"},
     "ACE ε = 1e-4": {"merge_method": "ace", "parameters": {"epsilon": 1e-4}},
     "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
-    "recommended": dict(RECOMMENDED),
+    "recommended": recommended_keys(),
 }
 OURS = ("recommended",)
 """These keep the pooler by themselves."""

@@ -14,6 +14,7 @@ from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
+from ace_gui.recipe.recommended import TITLE
 from tests.gui.fakes import ACE, LINEAR
 
 EVERY = tuple(map(method_info, METHODS))
@@ -172,3 +173,22 @@ def test_the_list_is_drawn_with_a_bar_as_long_as_the_way_from_base_to_experts(
         return sum(image.pixelColor(x, middle) == axis for x in range(place.right()))
 
     assert ink("model_stock") < ink("linear") < ink("tsv_m")
+
+
+def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_away(
+    opened: MainWindow,
+) -> None:
+    draft = opened.session.draft
+    published = METHODS["ace"].title
+    for title, recommended in ((TITLE, True), (published, False), (TITLE, True)):
+        opened.actions_.choose_method.trigger()
+        dialog = opened.findChildren(ChooseMethodDialog)[-1]
+        titles = [each for family in shown(dialog).values() for each in family]
+        assert titles[:2] == [TITLE, published]
+        family = dialog.tree.model().index(0 if recommended else 1, 0)
+        dialog.tree.setCurrentIndex(dialog.tree.model().index(0, 0, family))
+        assert dialog.method is not None
+        assert dialog.method.title == title
+        dialog.use.click()
+        assert draft.inputs.method == "ace"
+        assert draft.inputs.is_recommended == recommended

@@ -14,7 +14,8 @@ from ace_gui.gui.widgets.fields.buttons import DotButton
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
-from ace_gui.recipe.values import After, Cap, Heads, Vocabulary
+from ace_gui.recipe.recommended import TITLE
+from ace_gui.recipe.values import After, Cap, Heads, Poolers, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -324,3 +325,25 @@ def test_only_the_fields_of_the_chosen_variant_are_shown(
     session.draft.keep(session.draft.inputs.with_parameter("variant", None))
     assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
     assert session.draft.tau == 0.3
+
+
+def test_the_panel_says_that_the_merge_is_the_recommended_one(
+    filled: MethodPanel, session: Session
+) -> None:
+    def titles() -> set[str]:
+        return {label.text() for label in filled.findChildren(QLabel)}
+
+    assert TITLE not in titles()
+    session.draft.keep(session.draft.inputs.recommended())
+    assert TITLE in titles()
+
+
+def test_poolers_are_kept_with_the_heads_or_merged(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    for kept in (Poolers.KEEP, Poolers.MERGE):
+        with qtbot.waitSignal(filled.inputs_edited) as edited:
+            filled.poolers.click()
+        assert edited.args == [replace(session.draft.inputs, poolers=kept)]
+        session.draft.keep(edited.args[0])
+        assert filled.poolers.isChecked() == (kept is Poolers.KEEP)

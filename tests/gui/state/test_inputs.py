@@ -1,9 +1,12 @@
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE, Inputs
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.from_models import recipe_for
 from tests.gui.fakes import BASE, COLA, SST2, recipe
 
 
@@ -39,3 +42,28 @@ def test_many_experts_cost_time_in_proportion_to_their_number() -> None:
     many = Inputs(base=Path("/models/base")).with_experts(paths)
     assert len(set(many.names)) == len({each.colour for each in many.experts}) == 20_000
     assert time.process_time() - started < 8
+
+
+def test_a_new_project_starts_with_the_merge_that_the_command_line_recommends(
+    session: Session, tmp_path: Path
+) -> None:
+    base, expert = tmp_path / "base", tmp_path / "expert"
+    inputs = replace(session.draft.inputs, base=base).with_experts([expert])
+    assert inputs.is_recommended
+    assert inputs.recipe() == recipe_for(str(base), [str(expert)])
+
+
+@pytest.mark.parametrize("name", ["ace", "ties"])
+def test_another_method_than_the_recommended_merge_starts_with_its_own_defaults(name: str) -> None:
+    start = replace(Inputs(), base=Path("/models/base")).recommended()
+    chosen = start.with_method(name)
+    assert not chosen.is_recommended
+    assert chosen == replace(Inputs(), base=start.base, method=name)
+    assert chosen.with_method(RECOMMENDED_MERGE) == start
+
+
+def test_what_a_person_set_stays_with_another_method() -> None:
+    start = Inputs().recommended().with_parameter("alpha", 0.5)
+    chosen = start.with_method("ties")
+    assert chosen == replace(start, method="ties")
+    assert chosen.with_method("ace").touched["alpha"] == 0.5

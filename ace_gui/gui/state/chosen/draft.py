@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
-from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.recipe import Recipe
+from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE, Inputs
+from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
 
@@ -38,7 +38,7 @@ class Draft(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.inputs = self.planned = Inputs()
+        self.inputs = self.planned = Inputs().recommended()
         self.plan: Plan | None = None
         self.methods: tuple[MethodInfo, ...] = ()
         self._dragged: float | None = None
@@ -108,6 +108,24 @@ class Draft(QObject):
     def method(self) -> MethodInfo | None:
         """The chosen method; None until the engine has said what it is."""
         return next((method for method in self.methods if method.name == self.inputs.method), None)
+
+    @property
+    def recommended(self) -> tuple[MethodInfo, ...]:
+        """The recommended merge, as the methods are listed; empty until these are known."""
+        known = (each for each in self.methods if each.name == recommended.METHOD)
+        made = next(known, None)
+        if made is None:
+            return ()
+        return (
+            replace(
+                made,
+                name=RECOMMENDED_MERGE,
+                title=recommended.TITLE,
+                family="Recommended",
+                summary=f"{made.summary} In its automatic variant, with a more even spectrum of "
+                "the merged change, and with each expert's pooler kept with its head.",
+            ),
+        )
 
     @property
     def has_gamma(self) -> bool:

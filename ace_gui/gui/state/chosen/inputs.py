@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Final
 
-from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe import ModelEntry, Recipe, recommended
 from ace_gui.recipe.rules import with_names
 from ace_gui.recipe.values import Choices, ParameterValue
 
@@ -20,6 +21,10 @@ class Expert:
     name: str | None = None
     weight: float = 1.0
     colour: int = 0
+
+
+RECOMMENDED_MERGE: Final = "recommended"
+"""Chosen among the methods: ACE with the settings that are recommended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,31 @@ class Inputs(Choices):
             parameters={recipe.merge_method: dict(recipe.parameters)} if recipe.parameters else {},
             **recipe.choices(),
         )
+
+    def recommended(self) -> Inputs:
+        """With the settings of the recommended merge; the rest stays."""
+        method = recommended.METHOD
+        parameters = {**self.parameters, method: dict(recommended.PARAMETERS)}
+        return replace(self, method=method, parameters=parameters, **recommended.CHOICES)
+
+    @property
+    def is_recommended(self) -> bool:
+        """Whether these are the settings of the recommended merge."""
+        return self == self.recommended()
+
+    def with_method(self, name: str) -> Inputs:
+        """With another method, or the recommended merge.
+
+        The recommended settings go with it: another method starts with its own defaults. Every
+        method keeps its own parameters.
+        """
+        if name == RECOMMENDED_MERGE:
+            return self.recommended()
+        if not self.is_recommended:
+            return replace(self, method=name)
+        kept = {method: own for method, own in self.parameters.items() if method != self.method}
+        usual = {choice: getattr(Inputs(), choice) for choice in recommended.CHOICES}
+        return replace(self, method=name, parameters=kept, **usual)
 
     @property
     def touched(self) -> Mapping[str, ParameterValue]:

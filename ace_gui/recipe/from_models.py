@@ -1,0 +1,74 @@
+"""Recipes made of a base and experts, without a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ace_gui.errors import RecipeError
+from ace_gui.formatting import shown
+from ace_gui.recipe import recommended
+from ace_gui.recipe.file_schema import SCHEMA, in_file, known_keys
+from ace_gui.recipe.recipe_file import parsed_value, recipe_from
+from ace_gui.recipe.values import Recipe
+
+_OF_MODELS: Final = frozenset(("base_model", "models", "merge_method", "schema"))
+
+
+def recommended_keys() -> dict[str, Any]:
+    """The keys of a recipe that make the recommended merge."""
+    choices = {name: in_file(value, None) for name, value in recommended.CHOICES.items()}
+    parameters = dict(recommended.PARAMETERS)
+    return {"merge_method": recommended.METHOD, "parameters": parameters, **choices}
+
+
+def recipe_keys(
+    base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What the file of a recipe for these models says.
+
+    Models are written as in a recipe. ``method``: ``METHOD`` or ``METHOD:VARIANT`` with its
+    defaults; None: the recommended merge. ``settings``: each ``key=value``, where the key is a
+    parameter of the method, or a key of a recipe (``heads``, ``after.spectrum``). Raises
+    RecipeError for a setting that is none.
+    """
+    found: dict[str, Any] = {"schema": SCHEMA}
+    if method is None:
+        found |= recommended_keys()
+    else:
+        name, colon, variant = method.partition(":")
+        found |= {"merge_method": name} | ({"parameters": {"variant": variant}} if colon else {})
+    found |= {"base_model": base, "models": [{"model": each} for each in experts]}
+    for setting in settings:
+        _set(found, setting)
+    return found
+
+
+def recipe_for(
+    base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
+) -> Recipe:
+    """The recipe of ``recipe_keys``; relative paths are taken from the working directory.
+
+    Raises RecipeError.
+    """
+    return recipe_from(recipe_keys(base, experts, method, settings))
+
+
+def _set(keys: dict[str, Any], setting: str) -> None:
+    name, equals, text = setting.partition("=")
+    names = name.strip().split(".")
+    if not equals or not text.strip() or not all(names):
+        raise RecipeError(f"{shown(setting)} is no setting; write KEY=VALUE.", key="set")
+    if names[0] in _OF_MODELS:
+        raise RecipeError(
+            f"{names[0]} cannot be set; name models and method by themselves.", key="set"
+        )
+    if names[0] not in known_keys[()]:
+        names = ["parameters", *names]
+    *outer, last = names
+    for each in outer:
+        inner = keys.setdefault(each, {})
+        if not isinstance(inner, dict):
+            raise RecipeError(f"{shown(name)} cannot be set: {each} has a value.", key="set")
+        keys = inner
+    keys[last] = parsed_value(name, text)
