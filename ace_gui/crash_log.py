@@ -18,9 +18,9 @@ from ace_gui.paths import crashes_folder
 _KEPT: Final = 5
 """Crashes that were told of and stay on the disk."""
 
-_TOLD: Final = ".told"
+_REPORTED: Final = ".told"
 _NEW: Final = ".log"
-_OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_TOLD)})?")
+_OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_REPORTED)})?")
 
 
 class CrashLog:
@@ -54,7 +54,7 @@ def take_words(file: Path) -> str:
     try:
         words = file.read_text(encoding="utf-8", errors="replace")
         if words:
-            file.replace(file.with_name(f"{file.name}{_TOLD}"))
+            file.replace(file.with_name(f"{file.name}{_REPORTED}"))
         else:
             file.unlink()
     except OSError:
@@ -67,11 +67,11 @@ def take_crash(folder: Path | None = None) -> str:
 
     What processes that are gone left is tidied up.
     """
-    place = folder or crashes_folder()
-    ours = [file for file in place.glob("*") if _is_ours(file)]
+    index = folder or crashes_folder()
+    ours = [file for file in index.glob("*") if _is_ours(file)]
     found = [file for file in ours if file.suffix == _NEW and not _runs(file)]
     taken = [take_words(file) for file in sorted(found, key=_written)]
-    told = [file for file in place.glob(f"*{_TOLD}") if _is_ours(file)]
+    told = [file for file in index.glob(f"*{_REPORTED}") if _is_ours(file)]
     for old in sorted(told, key=_written)[:-_KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()

@@ -131,7 +131,7 @@ class EngineError(WorkbenchError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory was lacking; torch and threads say so by errors of their own."""
-    told = (
+    phrases = (
         "can't allocate memory",
         "not enough memory",
         "out of memory",
@@ -142,7 +142,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | OSError | ImportError)
-        and any(words in str(error) for words in told)
+        and any(words in str(error) for words in phrases)
     )
 
 

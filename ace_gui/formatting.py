@@ -63,7 +63,7 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
-def place(path: Path) -> str:
+def short_path(path: Path) -> str:
     """The last two parts of a path, enough to tell ``expert-a/model.safetensors`` from another."""
     absolute = path.absolute()
     parts = [part for part in absolute.parts if part != absolute.anchor]

@@ -123,8 +123,8 @@ def _groups(root: Path, controller: str) -> Iterator[_Group]:
 def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
     """Whether of version 1, which group it shows, and where: every hierarchy for the controller."""
     for line in _text(root / "proc/self/mountinfo").splitlines():
-        place, _, kind = line.partition(" - ")
-        fields, kinds = place.split(), kind.split()
+        index, _, kind = line.partition(" - ")
+        fields, kinds = index.split(), kind.split()
         if len(fields) < 5 or len(kinds) < 3:
             continue
         first = kinds[0] == "cgroup" and controller in kinds[2].split(",")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.errors import OutputError, ResourceError, WorkbenchError
-from ace_gui.formatting import place
+from ace_gui.formatting import short_path
 
 MARK_BYTES: Final = 512
 """How much of a file's beginning tells whether this program made it."""
@@ -59,12 +59,12 @@ def output_error(path: Path, error: OSError) -> WorkbenchError:
     """A sentence for a failed write: ResourceError if room is missing, else OutputError."""
     unknown = f"Cannot be written ({error.strerror}). Check the disk, or choose another."
     kind, sentence = _KNOWN.get(error.errno or 0, (OutputError, unknown))
-    return kind(f"{place(path)}: {sentence}", path=path, details=str(error))
+    return kind(f"{short_path(path)}: {sentence}", path=path, details=str(error))
 
 
 def refused(path: Path, sentence: str) -> OutputError:
     """The error that says ``sentence`` of an output that cannot go to ``path``."""
-    return OutputError(f"{place(path)}: {sentence}", path=path)
+    return OutputError(f"{short_path(path)}: {sentence}", path=path)
 
 
 def write_file(
@@ -109,7 +109,7 @@ def check_file(
     try:
         target = Path(os.path.realpath(path))
         inputs = tuple(inputs)
-        require_apart(path, inputs)
+        require_outside(path, inputs)
         if there(target):
             _require_replaceable(path, target, inputs, mark, overwrite=overwrite)
         elif not target.parent.is_dir():
@@ -152,7 +152,7 @@ def check_output_folder(path: Path, inputs: Iterable[Path]) -> Path:
             _require_empty_folder(path)
         if there(staging_folder(target)):
             require_ours(staging_folder(target))
-        require_apart(path, inputs)
+        require_outside(path, inputs)
         _require_writable(target.parent)
     except ValueError:
         raise refused(path, "This is not a valid path.") from None
@@ -190,7 +190,7 @@ def there(path: Path) -> bool:
     return True
 
 
-def require_apart(path: Path, inputs: Iterable[Path]) -> None:
+def require_outside(path: Path, inputs: Iterable[Path]) -> None:
     """Raise OutputError where ``path``, as named or with links followed, lies in an input's folder.
 
     By inode, so that links do not deceive.
@@ -200,7 +200,7 @@ def require_apart(path: Path, inputs: Iterable[Path]) -> None:
     for above in (target, *target.parents, *path.absolute().parents):
         owner = next((folders[key] for key in _keys(above) if key in folders), None)
         if owner is not None:
-            sentence = f"This is inside the model {place(owner)}. Choose a folder outside it."
+            sentence = f"This is inside the model {short_path(owner)}. Choose a folder outside it."
             raise refused(path, sentence)
 
 

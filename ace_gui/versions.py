@@ -39,18 +39,18 @@ def _version(name: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def code_digest(*places: str) -> str:
+def code_digest(*positions: str) -> str:
     """SHA-256 of the source of these rooms and files of the package; of its version without any.
 
     A number that somebody has to move by hand would let changed arithmetic mix with old results.
     """
     found = hashlib.sha256()
-    for path in sorted(path for place in places for path in _sources(_PACKAGE / place)):
+    for path in sorted(path for index in positions for path in _sources(_PACKAGE / index)):
         found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     if found.digest() == hashlib.sha256().digest():  # a bundle carries no source
         found.update(_version("ace-workbench").encode())
     return found.hexdigest()
 
 
-def _sources(place: Path) -> Iterable[Path]:
-    return [place] if place.is_file() else place.rglob("*.py")
+def _sources(path: Path) -> Iterable[Path]:
+    return [path] if path.is_file() else path.rglob("*.py")

@@ -58,8 +58,8 @@ def to_tex(line: str) -> str:
     """A line of a formula in plain text as TeX for mathtext."""
     tokens = list(_TOKEN.finditer(unicodedata.normalize("NFD", line)))
     parts = []
-    for place, token in enumerate(tokens):
-        around = tokens[max(place - 1, 0) : place + 2]
+    for index, token in enumerate(tokens):
+        around = tokens[max(index - 1, 0) : index + 2]
         prose = any(each.lastgroup == "word" and each[0] not in _FUNCTIONS for each in around)
         between = token.lastgroup == "space" and len(token[0]) == 1 and prose
         parts.append(r"\ " if between else _tex_of(token))

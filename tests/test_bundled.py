@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui import bundled
-from ace_gui.architecture import apart
+from ace_gui.architecture import sandbox
 from ace_gui.bundled import is_bundled, part_asked_for, part_command
 
 START = Path(__file__).parents[1] / "packaging" / "bundle" / "start.py"
@@ -18,13 +18,13 @@ START = Path(__file__).parents[1] / "packaging" / "bundle" / "start.py"
 
 def test_from_source_nothing_is_bundled() -> None:
     assert not is_bundled()
-    assert apart._command()[:2] == [sys.executable, "-P"]
+    assert sandbox._command()[:2] == [sys.executable, "-P"]
 
 
 def test_in_a_bundle_models_are_described_by_its_executable(monkeypatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", "/somewhere/ace-gui")
-    command = apart._command()
+    command = sandbox._command()
     assert command == ["/somewhere/ace-gui", "--run-part", "describe-models"]
     from ace_gui.architecture.builder import serve
 

@@ -43,11 +43,11 @@ def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None
 
 
 def test_no_two_files_of_one_name_mean_different_things() -> None:
-    places = defaultdict(list)
+    indices = defaultdict(list)
     for path in PACKAGE.rglob("*.py"):
         if path.name not in {"__init__.py", "__main__.py"}:
-            places[path.name].append(path.relative_to(PACKAGE).as_posix())
-    twice = {name: found for name, found in places.items() if len(found) > 1}
+            indices[path.name].append(path.relative_to(PACKAGE).as_posix())
+    twice = {name: found for name, found in indices.items() if len(found) > 1}
     assert set(twice) <= SAME_AT_ANOTHER_LEVEL, twice
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.cli.unforeseen import status_of
+from ace_gui.cli.error_reporting import status_of
 from ace_gui.errors import is_out_of_memory
 
 

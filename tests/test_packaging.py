@@ -114,18 +114,18 @@ def test_recipes_are_one_type_everywhere(metainfo, entry, mime) -> None:
 def test_every_file_that_the_program_reads_is_in_the_bundle() -> None:
     from bundle.contents import data_files, is_used
 
-    places = {str(PurePosixPath(folder) / Path(file).name) for file, folder in data_files()}
+    indices = {str(PurePosixPath(folder) / Path(file).name) for file, folder in data_files()}
     for name in ("sample/sample.yaml", "sample/heldout.npz", "icons/app.svg"):
         assert resource_path(name).exists()
-        assert f"ace_gui/resources/{name}" in places
+        assert f"ace_gui/resources/{name}" in indices
     tracked = [path for path in (ROOT / "resources").rglob("*") if path.is_file()]
     for path in tracked:
-        assert f"ace_gui/{path.relative_to(ROOT).as_posix()}" in places
+        assert f"ace_gui/{path.relative_to(ROOT).as_posix()}" in indices
     package = (path for path in (ROOT / "ace_gui").rglob("*") if path.is_file())
     for path in package:
         if path.suffix not in {".py", ".pyc"}:
-            assert path.relative_to(ROOT).as_posix() in places
-    assert all(map(is_used, places))
+            assert path.relative_to(ROOT).as_posix() in indices
+    assert all(map(is_used, indices))
 
 
 def test_what_is_not_a_dependency_stays_out_of_the_bundle() -> None:
@@ -163,11 +163,11 @@ def test_what_is_not_a_dependency_stays_out_of_the_bundle() -> None:
         ("ace_workbench-0.1.0.dist-info/direct_url.json", False),
     ],
 )
-def test_what_is_left_out(place: str, used: bool) -> None:
+def test_what_is_left_out(where: str, used: bool) -> None:
     from bundle.contents import is_used
 
-    assert is_used(place) is used
-    assert is_used(place.replace("/", "\\")) is used
+    assert is_used(where) is used
+    assert is_used(where.replace("/", "\\")) is used
 
 
 def test_icons_of_every_size_are_drawn(qapp, tmp_path: Path) -> None:

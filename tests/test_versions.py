@@ -64,8 +64,8 @@ def test_all_that_computes_is_bound() -> None:
     """The rooms, and every file at the top of the package that they import."""
     beside = {name.removesuffix(".py") for name in versions.COMPUTING if name.endswith(".py")}
     used = set()
-    for place in versions.COMPUTING:
-        sources = list(versions._sources(versions._PACKAGE / place))
+    for index in versions.COMPUTING:
+        sources = list(versions._sources(versions._PACKAGE / index))
         assert sources
         for source in sources:
             used |= set(re.findall(r"(?:from|import) ace_gui\.(\w+)", source.read_text()))

@@ -48,7 +48,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         else by_name[name]
         for name, shape in shapes.items()
     }
-    converted = {name for name, place in destinations.items() if place.converted}
+    converted = {name for name, destination in destinations.items() if destination.converted}
     as_loaded = {name: trait for name, trait in traits.items() if name not in converted}
     traits |= with_layouts(as_loaded, shapes, model.config)
     model_class = type(model).__name__
@@ -97,9 +97,9 @@ def _destinations(
     """The place of each tensor of the files in the model, where the shapes agree."""
     found = ((name, finder.find(name)) for name in shapes)
     return {
-        name: place
-        for name, place in found
-        if place and (place.converted or _fits(shapes[name], tensors[place.name].shape))
+        name: index
+        for name, index in found
+        if index and (index.converted or _fits(shapes[name], tensors[index.name].shape))
     }
 
 
@@ -113,7 +113,7 @@ def _fits(stored: Shape, built: Shape) -> bool:
 
 
 def _traits(
-    by_name: TensorTraits, tensor: ModuleTensor, place: Destination, shape: Shape
+    by_name: TensorTraits, tensor: ModuleTensor, destination: Destination, shape: Shape
 ) -> TensorTraits:
     """Traits by the model, in the layout and under the name of the file."""
     stack = tensor.traits.stack and len(shape) == 3
@@ -121,10 +121,10 @@ def _traits(
     return replace(
         tensor.traits,
         # A piece of a fused tensor has a role of its own.
-        role=by_name.role if place.converted else tensor.traits.role,
+        role=by_name.role if destination.converted else tensor.traits.role,
         matrix=matrix,
         stack=stack,
-        transposed=matrix and tensor.traits.transposed != place.flipped,
+        transposed=matrix and tensor.traits.transposed != destination.flipped,
         block=by_name.block,
         tied_to=None,
     )
@@ -138,8 +138,8 @@ def _absent(
     def source(name: str) -> str:
         return tensors[name].traits.tied_to or name
 
-    stored = {source(place.name): file for file, place in destinations.items()}
-    there = {place.name for place in destinations.values()}
+    stored = {source(destination.name): file for file, destination in destinations.items()}
+    there = {destination.name for destination in destinations.values()}
     return {
         name: stored[source(name)]
         for name in tensors
@@ -159,9 +159,10 @@ def _may_tie(
     """
     own_head = config.get("tie_word_embeddings") is False
     return {
-        name: place
-        for name, place in destinations.items()
-        if not place.converted and not (own_head and traits[name].role is Role.VOCABULARY_HEAD)
+        name: destination
+        for name, destination in destinations.items()
+        if not destination.converted
+        and not (own_head and traits[name].role is Role.VOCABULARY_HEAD)
     }
 
 
@@ -177,8 +178,8 @@ def _with_ties(
     """
     sources: dict[tuple[str, Shape], str] = {}
     sharing = {
-        name: (tensors[place.name].traits.tied_to or place.name, shapes[name])
-        for name, place in destinations.items()
+        name: (tensors[destination.name].traits.tied_to or destination.name, shapes[name])
+        for name, destination in destinations.items()
     }
     for name, key in sharing.items():
         if destinations[name].name == key[0]:
@@ -223,9 +224,10 @@ def _note(
         sentences.append(f"Not found in {model_class}, described by name: {listing(guessed)}.")
     resized = [
         name
-        for name, place in destinations.items()
+        for name, destination in destinations.items()
         # A stack may lie the other way round in the files; loading turns it.
-        if not place.converted and sorted(shapes[name]) != sorted(tensors[place.name].shape)
+        if not destination.converted
+        and sorted(shapes[name]) != sorted(tensors[destination.name].shape)
     ]
     if resized:
         sentences.append(f"Of another shape than the config says: {listing(resized)}.")

@@ -84,18 +84,18 @@ class DiskNames:
 
 
 def module_rows(
-    finder: DiskNames, places: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
+    finder: DiskNames, indices: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[ModuleRows, ...]]:
     """What makes up each tensor of the files that the model has otherwise, as far as it is rows."""
     found: dict[str, tuple[ModuleRows, ...]] = {}
     together: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for name, place in places.items():
-        if place.converted:
-            key = place.name, id(finder.converter(place.pattern))
-            together[key][place.pattern] = name
-        elif place.name != name:
+    for name, index in indices.items():
+        if index.converted:
+            key = index.name, id(finder.converter(index.pattern))
+            together[key][index.pattern] = name
+        elif index.name != name:
             rows = shapes[name][0] if shapes[name] else 1
-            found[name] = (ModuleRows(module=place.name, start=0, rows=rows),)
+            found[name] = (ModuleRows(module=index.name, start=0, rows=rows),)
     for (target, _), files in together.items():
         found |= _converted_rows(finder, target, files, shapes)
     return found

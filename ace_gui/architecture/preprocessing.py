@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import place
+from ace_gui.formatting import short_path
 
 _TOKENIZERS: Final = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model"),
@@ -34,7 +34,7 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
     folder = next((f for f in folders if any((f / name).is_file() for name in files)), None)
     if folder is None:
         raise CheckpointError(
-            f"{place(folders[0])} has no {what}; copy {files[0]} of its base model into it.",
+            f"{short_path(folders[0])} has no {what}; copy {files[0]} of its base model into it.",
             path=folders[0],
         )
     # Each class fails in its own way, with errors of any type.
@@ -48,7 +48,7 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
             transformers_library.failure(
                 error,
                 f"The {what}",
-                f"The {what} in {place(folder)} cannot be read; copy it again.",
+                f"The {what} in {short_path(folder)} cannot be read; copy it again.",
             ),
             path=folder,
             details=f"{type(error).__name__}: {error}",
@@ -60,15 +60,15 @@ def longest_input(tokenizer: Any, config: Any) -> int | None:
 
     Positions of RoBERTa's family begin after its padding token.
     """
-    told = [tokenizer.model_max_length] if tokenizer.model_max_length < 1_000_000 else []
+    limits = [tokenizer.model_max_length] if tokenizer.model_max_length < 1_000_000 else []
     config = getattr(config, "text_config", None) or config
     positions = getattr(config, "max_position_embeddings", None) or getattr(
         config, "n_positions", None
     )
     if isinstance(positions, int) and positions > 0:
         offset = _offset(config)
-        told.append(positions - offset)
-    return min(told, default=None)
+        limits.append(positions - offset)
+    return min(limits, default=None)
 
 
 _AFTER_PADDING: Final = frozenset(

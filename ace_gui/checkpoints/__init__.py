@@ -5,7 +5,7 @@ from ace_gui.checkpoints.adapters.lora import (
     Adapter,
     ExpandedCheckpoint,
     LowRank,
-    Piece,
+    ModuleRows,
     expand,
     is_adapter,
     open_adapter,
@@ -13,21 +13,22 @@ from ace_gui.checkpoints.adapters.lora import (
 )
 from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
 from ace_gui.checkpoints.dtypes import tag_of, torch_dtype
-from ace_gui.checkpoints.folder import nested_models
-from ace_gui.checkpoints.grown import (
+from ace_gui.checkpoints.extended_vocabulary import (
     NOWHERE,
-    GrownCheckpoint,
-    Growth,
+    ExtendedCheckpoint,
+    Extension,
     Source,
     grow,
     new_parts,
     runs,
 )
+from ace_gui.checkpoints.folder import nested_models
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_name, part_of
 from ace_gui.checkpoints.pickle.conversion import convert_pickle, converting, find_converted
+from ace_gui.checkpoints.read_checksums import ReadChecksums, Readings
 from ace_gui.checkpoints.reader import (
     TensorReader,
     non_finite_error,
@@ -42,9 +43,8 @@ from ace_gui.checkpoints.staging import (
     promote,
     staged,
 )
-from ace_gui.checkpoints.witness import Readings, Witness
 from ace_gui.checkpoints.writer import ShardedWriter, write_in_place
-from ace_gui.formatting import listing, place, plain
+from ace_gui.formatting import listing, plain, short_path
 from ace_gui.output_files import check_output_folder, staging_folder
 
 __all__ = [
@@ -58,14 +58,15 @@ __all__ = [
     "Claim",
     "ExpandedCheckpoint",
     "ExpandedReader",
+    "ExtendedCheckpoint",
+    "Extension",
     "FileStamp",
-    "GrownCheckpoint",
-    "Growth",
     "Header",
     "LowRank",
     "ModelPart",
+    "ModuleRows",
     "OutputTensor",
-    "Piece",
+    "ReadChecksums",
     "Readings",
     "Shard",
     "ShardedWriter",
@@ -73,7 +74,6 @@ __all__ = [
     "Source",
     "TensorInfo",
     "TensorReader",
-    "Witness",
     "check_output_folder",
     "claimed",
     "claimed_output",
@@ -96,7 +96,6 @@ __all__ = [
     "open_adapter",
     "open_checkpoint",
     "part_of",
-    "place",
     "plain",
     "plan_parts",
     "plan_shards",
@@ -106,6 +105,7 @@ __all__ = [
     "require_finite",
     "runs",
     "same_bytes",
+    "short_path",
     "staged",
     "staging_folder",
     "tag_of",

@@ -11,7 +11,7 @@ from typing import Final
 from ace_gui.checkpoints.input_files import refusal, status_of, unreadable
 from ace_gui.checkpoints.quantised import ADAPTER_SENTENCE
 from ace_gui.errors import CheckpointError, PickleConsentError
-from ace_gui.formatting import listing, place
+from ace_gui.formatting import listing, short_path
 
 SUFFIX: Final = ".safetensors"
 INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -198,7 +198,7 @@ def _is_weights(name: str) -> bool:
 
 def consent_needed(path: Path, what: str) -> PickleConsentError:
     """The error that says ``what`` is a pickle, and what can be done about it."""
-    return PickleConsentError(f"{place(path)}: {what} {PICKLE_SENTENCE}", path=path)
+    return PickleConsentError(f"{short_path(path)}: {what} {PICKLE_SENTENCE}", path=path)
 
 
 def refuse_other_file(path: Path) -> None:

@@ -15,9 +15,9 @@ from ace_gui.checkpoints.dtypes import torch_dtype
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
-from ace_gui.checkpoints.witness import Witness
+from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.errors import NonFiniteError, ResourceError
-from ace_gui.formatting import place, plain
+from ace_gui.formatting import plain, short_path
 from ace_gui.linalg.finite import is_finite
 
 
@@ -29,8 +29,8 @@ class TensorReader:
     ``with`` block without an error checks once more that no file has changed.
     """
 
-    def __init__(self, checkpoint: Checkpoint, witness: Witness | None = None) -> None:
-        self._witness = witness
+    def __init__(self, checkpoint: Checkpoint, checksums: ReadChecksums | None = None) -> None:
+        self._checksums = checksums
         self._tensors = checkpoint.tensors
         self._stamps = {stamp.path: stamp for stamp in checkpoint.files}
 
@@ -63,8 +63,8 @@ class TensorReader:
             self._require_same(stamp)
             if read_at(descriptor, buffer, info.start + start * part.itemsize) < len(buffer):
                 raise changed(info.file)
-        if self._witness is not None:
-            self._witness.saw(info.file, info.start + start * part.itemsize, buffer)
+        if self._checksums is not None:
+            self._checksums.record(info.file, info.start + start * part.itemsize, buffer)
         return part
 
     def will_read(self, name: str) -> None:
@@ -93,7 +93,7 @@ def _allocate(info: TensorInfo, elements: int) -> Tensor:
         return torch.empty(elements, dtype=torch_dtype(info.dtype))
     except RuntimeError as error:  # torch has no kind of its own for this on the CPU
         raise ResourceError(
-            f"`{plain(info.name)}` of {place(info.file)} needs {info.nbytes} bytes of memory, "
+            f"`{plain(info.name)}` of {short_path(info.file)} needs {info.nbytes} bytes of memory, "
             "which are not free. Close other programs.",
             path=info.file,
             tensor=info.name,
@@ -129,5 +129,5 @@ def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
         return ""
     counts = [f"{nan} NaN"] * (nan > 0) + [f"{infinite} infinite"] * (infinite > 0)
     values = "value" if nan + infinite == 1 else "values"
-    place = [int(index) for index in np.unravel_index(first, shape)]
-    return f"{' and '.join(counts)} {values} (first at {place})"
+    position = [int(index) for index in np.unravel_index(first, shape)]
+    return f"{' and '.join(counts)} {values} (first at {position})"

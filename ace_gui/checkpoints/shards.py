@@ -144,13 +144,13 @@ def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 
 def index_json(shards: Sequence[Shard]) -> str:
     """The text of ``model.safetensors.index.json`` for several shards."""
-    places = {
+    indices = {
         shard.stored_name(tensor.name): shard.file_name.rpartition("/")[2]
         for shard in shards
         for tensor in shard.tensors
     }
     total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
-    index = {"metadata": {"total_size": total}, "weight_map": places}
+    index = {"metadata": {"total_size": total}, "weight_map": indices}
     return json.dumps(index, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

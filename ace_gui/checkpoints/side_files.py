@@ -92,13 +92,13 @@ def find_side_files(folder: Path) -> SideFiles:
     )
 
 
-def belongs(place: str) -> bool:
+def belongs(where: str) -> bool:
     """Whether a file goes with merged weights: an allow-list, by purpose and format.
 
-    ``place``: its name, or its path below the model's folder. What is not known to be data is not
+    ``where``: its name, or its path below the model's folder. What is not known to be data is not
     copied, whatever it is named after.
     """
-    lower = _name(place)
+    lower = _name(where)
     return (
         not lower.startswith(".")
         and lower != "readme.md"
@@ -126,13 +126,13 @@ def copy_side_files(files: Mapping[str, Path], folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, place: str) -> Iterator[tuple[int, FileStamp]]:
+def _opened(path: Path, where: str) -> Iterator[tuple[int, FileStamp]]:
     """The model's own file, opened once and without following a link that took its place."""
-    real = own_file(path, place)
+    real = own_file(path, where)
     if real is None:
         raise refusal(path, "This link leads out of the model's folder. Put the file itself there.")
     with open_regular(real, follow=False) as (descriptor, stamp):
-        if own_file(path, place) != real or not os.path.samestat(
+        if own_file(path, where) != real or not os.path.samestat(
             os.fstat(descriptor), real.lstat()
         ):
             raise changed(path)
@@ -188,28 +188,28 @@ def _is_licence(lower: str) -> bool:
     return _matches(lower, _LICENCES) and _LICENCE_SUFFIX.fullmatch(suffix) is not None
 
 
-def _is_code(place: str) -> bool:
+def _is_code(where: str) -> bool:
     """By its suffix, or because it is named like a side file and is none."""
-    lower = _name(place)
+    lower = _name(where)
     named_so = _matches(lower, ("vocab.*", *_LICENCES)) and not _matches(lower, _FOREIGN)
     hidden = lower.startswith(".")
     return not hidden and (_matches(lower, _CODE) or (named_so and not belongs(lower)))
 
 
-def _name(place: str) -> str:
+def _name(where: str) -> str:
     """The name of the file at a place below the folder, in small letters."""
-    return place.rpartition("/")[2].lower()
+    return where.rpartition("/")[2].lower()
 
 
-def own_file(entry: Path, place: str) -> Path | None:
-    """The file that ``entry``, at ``place`` below a model's folder, leads to, if it is its own.
+def own_file(entry: Path, where: str) -> Path | None:
+    """The file that ``entry``, at ``where`` below a model's folder, leads to, if it is its own.
 
     It lies in the folder itself, or in the blobs of the Hugging Face cache the folder is a view
     of: there a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
     """
-    above = place.count("/")
+    above = where.count("/")
     home, real = Path(os.path.realpath(entry.parents[above])), Path(os.path.realpath(entry))
-    if real.parent == (home / place).parent:
+    if real.parent == (home / where).parent:
         return real if real.name == entry.name or belongs(real.name) else None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
     return real if is_blob else None

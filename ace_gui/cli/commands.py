@@ -35,9 +35,9 @@ from ace_gui.cli.arguments import (
     path_given,
     recipe_given,
 )
+from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore, interruptible, starting
 from ace_gui.cli.streams import prepare_streams, say
-from ace_gui.cli.unforeseen import finished, reported
 from ace_gui.errors import WorkbenchError
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline

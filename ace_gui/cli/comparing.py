@@ -20,7 +20,7 @@ from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
 from ace_gui.engine.devices import use_threads
-from ace_gui.engine.elsewhere import Elsewhere
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
     by_value,
@@ -108,7 +108,7 @@ def _scalar(value: object) -> ParameterValue:
 
 
 def run(
-    recipes: Sequence[Recipe], device: str = "auto", workers: Elsewhere | None = None
+    recipes: Sequence[Recipe], device: str = "auto", workers: Executor | None = None
 ) -> list[MethodCompared]:
     """Merge and measure each; what was merged is removed again."""
     rows = []
@@ -119,7 +119,7 @@ def run(
         for event in compare_all(recipes, device, workers):
             match event:
                 case CompareProgress():
-                    title = printable(f"{event.place + 1}/{event.of} {event.title}")
+                    title = printable(f"{event.index + 1}/{event.of} {event.title}")
                     total = event.total or None
                     progress.update(task, description=title, total=total, completed=event.done)
                 case MethodCompared():

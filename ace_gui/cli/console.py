@@ -392,8 +392,8 @@ def print_parameter_notes(plan: Plan, console: Console) -> None:
 
 
 def _print_overrides(plan: Plan, console: Console) -> None:
-    for place, rule in enumerate(plan.recipe.overrides):
-        ruled = [row for row in plan.rows if row.override and place in row.override.rules]
+    for index, rule in enumerate(plan.recipe.overrides):
+        ruled = [row for row in plan.rows if row.override and index in row.override.rules]
         if ruled:
             reasons = Counter(row.reason for row in ruled)
             console.print(shown(f"Override for {describe(rule)}: {len(ruled)} tensors"))

@@ -35,7 +35,7 @@ PLAN_MARK: Final = b'{\n "units": ['
 SHOWN: Final = 12
 """Units in the table; the JSON has all of them."""
 
-TOLD: Final = ("flops", "read", "write", "look", "start")
+TOLD: Final = ("flops", "read", "write", "scan", "start")
 """What the JSON says of the speed."""
 
 WRITE: Final = 5e8
@@ -102,7 +102,9 @@ def _speed(prepared: Prepared, given: Given, cluster: str) -> Speed:
             workers.begin(prepared)
             for _ in workers.ready():
                 pass
-            for _ in workers.ran(os.getpid, [()] * workers.count, ["a worker"] * workers.count):
+            for _ in workers.map_unordered(
+                os.getpid, [()] * workers.count, ["a worker"] * workers.count
+            ):
                 start = time.monotonic() - started
         found = measured(prepared, workers)
     write = disk or found.write
@@ -141,8 +143,8 @@ def _print_times(
         f"{human_bytes(int(speed.read))} a second; the output is written with "
         f"{human_bytes(int(speed.write))} a second."
     )
-    if speed.look:
-        console.print(f"Looking at the whole model first takes one worker {speed.look:.3g} s.")
+    if speed.scan:
+        console.print(f"Looking at the whole model first takes one worker {speed.scan:.3g} s.")
     if speed.start:
         console.print(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
     table = Table()

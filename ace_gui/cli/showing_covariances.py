@@ -37,8 +37,8 @@ def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
                 continue
             title = "comparing covariances"
             match event:
-                case PassProgress(title=told):
-                    title = printable(told)
+                case PassProgress(title=pass_title):
+                    title = printable(pass_title)
                 case CovariancesCompared(layer=layer) if layer is not None:
                     found += layer.matches
             progress.update(bar, total=event.total, completed=event.done, description=title)

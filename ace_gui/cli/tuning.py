@@ -97,7 +97,7 @@ def _driven(events: Iterator[TunePoint | Tuned | None]) -> Tuned:
                 case TunePoint():
                     what = printable(values_of(event))
                     progress.update(
-                        bar, total=event.of, completed=event.place + 1, description=what
+                        bar, total=event.of, completed=event.index + 1, description=what
                     )
                 case Tuned():
                     return event

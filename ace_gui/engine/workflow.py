@@ -18,7 +18,6 @@ from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
-from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import (
     evaluate,
     known_tasks,
@@ -27,6 +26,7 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import analyse
@@ -171,7 +171,7 @@ def score(
     limit: int | None = None,
     device: str = "auto",
     convert: bool = False,
-    workers: Elsewhere | None = None,
+    workers: Executor | None = None,
 ) -> Iterator[Event]:
     """Try the recipe's base and experts, and the folders, on tasks; ``names``: of the folders.
     ``workers``: who has the models answer, None: this process.

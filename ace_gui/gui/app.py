@@ -20,7 +20,7 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import apply_theme, set_letters, set_scheme
+from ace_gui.gui.theme import apply_theme, set_font_scale, set_scheme
 from ace_gui.paths import use_scratch
 
 _ALLOCATIONS: Final = 10_000
@@ -80,7 +80,7 @@ class Workbench:
             self._stores.look_in(settings.merge_folders)
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
-        for _piece in set_letters(app, settings.letters):
+        for _piece in set_font_scale(app, settings.font_scale):
             pass  # nothing is seen yet
         self.worker = EngineWorker(app)
         self.window = MainWindow(self.worker, settings, self._stores)

@@ -90,17 +90,17 @@ class _Batch:
         return self.matrix_BOI.mT if self.tall else self.matrix_BOI
 
     def polars(
-        self, places: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
+        self, indices: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
     ) -> list[tuple[TopPolar, bool]]:
         """From U_k and all of s; also whether the cut was clear enough for a Gram matrix."""
-        wide_BRC = some(self.wide_BRC, places)
+        wide_BRC = some(self.wide_BRC, indices)
         unit = torch.finfo(wide_BRC.dtype).eps
-        floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in places]
+        floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in indices]
         factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
         factor_BOI = factor_BRC.mT if self.tall else factor_BRC
         asked_BF = values_BR
         if self.figures is not None:
-            asked_BF = torch.cat([values_BR, self.figures(factor_BOI, places)], dim=1)
+            asked_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
         known_BF = asked_BF.cpu()  # once: a GPU must finish its work before it can answer
         each = zip(factor_BOI, known_BF, floors, strict=True)
         return [self._told(*own, values_BR.shape[1]) for own in each]

@@ -147,14 +147,14 @@ def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
     return moved(torch.tensor(factors, dtype=like_BNM.dtype), like_BNM.device)[:, None, None]
 
 
-def some(batch_BNM: Tensor, places: Sequence[int]) -> Tensor:
+def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
     """Some of the matrices of a batch; without a list of places that a GPU would have to wait for.
 
     All of them in their order are not copied.
     """
-    if len(places) == len(batch_BNM):
+    if len(indices) == len(batch_BNM):
         return batch_BNM
-    return torch.stack([batch_BNM[b] for b in places])
+    return torch.stack([batch_BNM[b] for b in indices])
 
 
 def moved(given: Tensor, device: torch.device) -> Tensor:

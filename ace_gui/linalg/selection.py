@@ -37,9 +37,9 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     """
     flat = magnitudes.reshape(-1)
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
-    place, margin = rank * len(sample) // len(flat), 4 * math.isqrt(len(sample))
-    low = float(sample[place - margin]) if place >= margin else -math.inf
-    high = float(sample[place + margin]) if place + margin < len(sample) else math.inf
+    index, margin = rank * len(sample) // len(flat), 4 * math.isqrt(len(sample))
+    low = float(sample[index - margin]) if index >= margin else -math.inf
+    high = float(sample[index + margin]) if index + margin < len(sample) else math.inf
     inside, below = _between(flat, low, high)
     rank_inside = rank - below
     if 1 <= rank_inside <= len(inside):
@@ -83,8 +83,8 @@ def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
     """
     numbers = counts.numpy()
     reached = numbers.cumsum()
-    place = int(np.searchsorted(reached, rank))
-    return place, rank - int(reached[place] - numbers[place])
+    index = int(np.searchsorted(reached, rank))
+    return index, rank - int(reached[index] - numbers[index])
 
 
 def number_of(upper: int, lower: int) -> float:

@@ -58,7 +58,7 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     inverses: list[Tensor] = []
     failed_B = torch.zeros(len(matrix_BII), dtype=torch.bool, device=matrix_BII.device)
-    for place, block in enumerate(steps):
+    for index, block in enumerate(steps):
         lower_BNN, info_B = torch.linalg.cholesky_ex(matrix_BII[:, block, block])
         failed_B |= info_B != 0
         if matrix_BII.device.type == "cpu" and bool(failed_B.all()):
@@ -67,7 +67,7 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
         inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
         right = matrix_BII[:, block, block.stop :]
         right.copy_(product(inverses[-1], right))
-        for below in steps[place + 1 :]:
+        for below in steps[index + 1 :]:
             left, remaining = matrix_BII[:, block, below], matrix_BII[:, block, below.start :]
             add_product_(matrix_BII[:, below, below.start :], left.mT, remaining, -1.0)
     return inverses, failed_B

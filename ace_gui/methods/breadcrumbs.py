@@ -15,7 +15,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     completed,
     for_each,
     parameter,
@@ -89,7 +89,10 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
 
 
 def bounds(
-    each: Sequence[Ends], _weights: Sequence[float], findings: Findings, _place: Place | None
+    each: Sequence[Ends],
+    _weights: Sequence[float],
+    findings: Findings,
+    _random_key: RandomKey | None,
 ) -> RankSurvey | None:
     """The smallest and the largest magnitude kept of each expert in a tensor."""
     if LOW in findings:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import Cancelled, MethodError, WorkbenchError, is_out_of_memory, lacks_room
-from ace_gui.methods.method import Context, Diagnostics, Layer, Merged, MergeMethod, Vote
+from ace_gui.methods.method import Context, Diagnostics, Merged, MergeMethod, MethodInput, Vote
 
 _FORMATS: Final = (torch.float32, torch.float64)
 _PER_EXPERT: Final = ("energies", "traces")
@@ -67,7 +67,10 @@ def merged_by(
 
 
 def merged_together(
-    method: MergeMethod[Any], layers: Sequence[Layer], bases: Sequence[Tensor], parameters: Any
+    method: MergeMethod[Any],
+    layers: Sequence[MethodInput],
+    bases: Sequence[Tensor],
+    parameters: Any,
 ) -> list[Merged]:
     """The same for several tensors at once. ``bases``: one a layer."""
     assert method.merge_batch is not None

@@ -14,7 +14,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     completed,
     for_each,
     parameter,
@@ -88,9 +88,9 @@ class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
     """Parameters of DARE with TIES: those of both."""
 
 
-def dropped(delta: Tensor, density: float, place: Place, t: int) -> Tensor:
+def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Tensor:
     """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends on seed, expert and place alone."""
-    return torch.where(uniform(place, t, delta) < density, delta / density, 0)
+    return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
 def dare_linear(
@@ -110,12 +110,12 @@ def thresholds(
     each: Sequence[DareTiesParameters],
     _weights: Sequence[float],
     findings: Findings,
-    place: Place | None,
+    random_key: RandomKey | None,
 ) -> RankSurvey | None:
     """The smallest magnitude that TIES keeps of what DARE left of each expert in a tensor."""
     if THRESHOLD in findings or each[0].trim_density == 1:
         return None
-    here = required(place, len(each))
+    here = required(random_key, len(each))
 
     def values(deltas: Sequence[Tensor], _: Findings, start: int) -> Iterator[Tensor]:
         for t, own in enumerate(each):
@@ -144,7 +144,7 @@ def _sparse(
     deltas: Sequence[Tensor], weights: Sequence[float], parameters: Dropping, context: Context
 ) -> Callable[[int], Tensor]:
     experts = WeightedExperts(deltas, weights)
-    here = required(context.get("place"), len(experts))
+    here = required(context.get("random_key"), len(experts))
     each = for_each(parameters, context, len(experts))
     return lambda t: dropped(task_vector(experts, t), each[t].density, here, t)
 

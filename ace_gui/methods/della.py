@@ -16,7 +16,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     for_each,
     parameter,
     per_entry,
@@ -95,11 +95,11 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     return chances.reshape(delta.shape)
 
 
-def dropped(delta: Tensor, density: float, epsilon: float, place: Place, t: int) -> Tensor:
+def dropped(delta: Tensor, density: float, epsilon: float, random_key: RandomKey, t: int) -> Tensor:
     """The kept entries, each divided by its own chance, the others zero."""
     if density == 1:
         return delta
-    numbers, kept = uniform(place, t, delta), torch.empty_like(delta)
+    numbers, kept = uniform(random_key, t, delta), torch.empty_like(delta)
     rows = [each if each.ndim > 1 else each.reshape(1, -1) for each in (numbers, delta, kept)]
     some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
     for drawn, own, out in zip(*(torch.split(each, some) for each in rows), strict=True):
@@ -150,7 +150,7 @@ def _sparse(
     each = for_each(parameters, context, len(experts))
     for own in each:
         check_chances(own.density, own.epsilon)
-    here = required(context.get("place"), len(experts))
+    here = required(context.get("random_key"), len(experts))
 
     def sparse(t: int) -> Tensor:
         return dropped(task_vector(experts, t), each[t].density, each[t].epsilon, here, t)

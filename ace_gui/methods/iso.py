@@ -100,10 +100,10 @@ def iso_cts(
     """
     experts = WeightedExperts(deltas, weights)
     found, sum_OI = _sum(experts, weights)
-    told = found.diagnostics(precision=IN_FLOAT64)
+    report = found.diagnostics(precision=IN_FLOAT64)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
-        return finished(isotropic(sum_OI), parameters.scaling, told)
+        return finished(isotropic(sum_OI), parameters.scaling, report)
     common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
 
     def own(t: int) -> Triplets:
@@ -121,7 +121,7 @@ def iso_cts(
     merged_OI = times(joined.u_OK, joined.vh_KI)
     if len(joined.s_K):
         merged_OI.mul_(joined.s_K.mean())
-    return finished(merged_OI, parameters.scaling, told)
+    return finished(merged_OI, parameters.scaling, report)
 
 
 def specific_size(rank: int, experts: int, common: float) -> int:

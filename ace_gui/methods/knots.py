@@ -167,7 +167,7 @@ def knots_dare_ties(
     Otherwise as ``knots_ties``. Raises MethodError also without a place.
     """
     WeightedExperts(deltas, weights)  # refuses what does not fit together
-    here = required(context.get("place"), len(deltas))
+    here = required(context.get("random_key"), len(deltas))
 
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         return dropped(coordinates_KI, parameters.density, here, t)

@@ -213,7 +213,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RandomKey:
     """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
 
     ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
@@ -234,8 +234,8 @@ class Context(TypedDict, total=False):
     """Further arguments for methods; most methods ignore them.
 
     ``keep_preliminary``: return the solution before refinement as well, where there is one.
-    ``place``: needed by methods that draw random numbers. ``findings``: of the method's survey of
-    the whole model, for the experts that have the tensor; needed by methods that asked for one.
+    ``random_key``: needed by methods that draw random numbers. ``findings``: of the method's survey
+    of the whole model, for the experts that have the tensor; needed by methods that asked for one.
     ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
     W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
     ``tolerance``: how exact the result must be, for methods that can save time by it.
@@ -243,7 +243,7 @@ class Context(TypedDict, total=False):
     """
 
     keep_preliminary: bool
-    place: Place | None
+    random_key: RandomKey | None
     findings: Findings | None
     own: Sequence[Any] | None
     base: Tensor | None
@@ -272,7 +272,7 @@ class MergeFunction(Protocol[ParametersIn]):
         parameters: ParametersIn,
         *,
         keep_preliminary: bool = False,
-        place: Place | None = None,
+        random_key: RandomKey | None = None,
         findings: Findings | None = None,
         own: Sequence[Any] | None = None,
         base: Tensor | None = None,
@@ -283,7 +283,7 @@ class MergeFunction(Protocol[ParametersIn]):
         ...
 
 
-class Layer(NamedTuple):
+class MethodInput(NamedTuple):
     """The input of a method for one tensor: its task vectors, their weights, W₀, and the rest."""
 
     deltas: Sequence[Tensor]
@@ -300,12 +300,12 @@ class BatchFunction(Protocol[ParametersIn]):
     taken for all at the same time.
     """
 
-    def __call__(self, layers: Sequence[Layer], parameters: ParametersIn) -> list[Merged]:
+    def __call__(self, layers: Sequence[MethodInput], parameters: ParametersIn) -> list[Merged]:
         """Merge each. Raises MethodError where the method cannot be applied to one of them."""
         ...
 
 
-TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, Place | None], Survey | None]
+TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, RandomKey | None], Survey | None]
 """From the parameters and the weight of each expert, what was found before, and the tensor's place,
 to what a method must know of a tensor before it is given its parts; None where it need not, or
 where that was found before."""
@@ -316,7 +316,7 @@ def found_by(
     each: Sequence[Any],
     weights: Sequence[float],
     findings: Findings,
-    place: Place | None,
+    random_key: RandomKey | None,
     carry_out: Callable[[Survey], Findings],
 ) -> Findings:
     """What surveys of a tensor find, one after the other, added to the findings of the model.
@@ -325,7 +325,7 @@ def found_by(
     """
     found = dict(findings)
     for survey_of in surveys:
-        survey = survey_of(each, weights, found, place)
+        survey = survey_of(each, weights, found, random_key)
         if survey is not None:
             found |= carry_out(survey)
     return found
@@ -339,8 +339,10 @@ def completed(
     context: Context,
 ) -> Findings:
     """The findings that a method was given, completed where it was given a whole tensor without."""
-    found, place = context.get("findings") or {}, context.get("place")
-    return found_by(surveys, each, weights, found, place, partial(found_at_once, deltas=deltas))
+    found, random_key = context.get("findings") or {}, context.get("random_key")
+    return found_by(
+        surveys, each, weights, found, random_key, partial(found_at_once, deltas=deltas)
+    )
 
 
 WorkingMemory = Callable[[tuple[int, ...], int], float]

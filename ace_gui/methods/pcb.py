@@ -18,7 +18,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     completed,
     parameter,
     per_entry,
@@ -82,7 +82,7 @@ def norms(
     each: Sequence[PcbParameters],
     _weights: Sequence[float],
     findings: Findings,
-    _place: Place | None,
+    _random_key: RandomKey | None,
 ) -> NormSurvey | None:
     """‖ΔW_t‖ in a tensor, which says who changed it."""
     return None if "norm" in findings else NormSurvey(len(each))
@@ -92,7 +92,7 @@ def competition(
     each: Sequence[PcbParameters],
     weights: Sequence[float],
     findings: Findings,
-    _place: Place | None,
+    _random_key: RandomKey | None,
 ) -> RankSurvey | None:
     """The same bounds in a tensor, among the experts that changed it."""
     if "top" in findings:

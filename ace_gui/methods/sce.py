@@ -18,7 +18,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     completed,
     parameter,
     per_entry,
@@ -73,7 +73,7 @@ def least_variance(
     each: Sequence[SceParameters],
     weights: Sequence[float],
     findings: Findings,
-    _place: Place | None,
+    _random_key: RandomKey | None,
 ) -> RankSurvey | None:
     """The smallest variance of an entry that is selected; 0 or infinity where none is.
 
@@ -98,7 +98,7 @@ def mean_squares(
     _each: Sequence[SceParameters],
     weights: Sequence[float],
     findings: Findings,
-    _place: Place | None,
+    _random_key: RandomKey | None,
 ) -> MeanSquareSurvey | None:
     """The mean squares of the experts' selected changes, of which their coefficients are made."""
     return None if SQUARE in findings else MeanSquareSurvey(weights, findings)

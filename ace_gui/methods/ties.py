@@ -13,7 +13,7 @@ from ace_gui.methods.method import (
     Kind,
     Merged,
     MergeMethod,
-    Place,
+    RandomKey,
     completed,
     for_each,
     parameter,
@@ -73,7 +73,7 @@ def thresholds(
     each: Sequence[TiesParameters],
     _weights: Sequence[float],
     findings: Findings,
-    _place: Place | None,
+    _random_key: RandomKey | None,
 ) -> RankSurvey | None:
     """The smallest magnitude kept of each expert in a tensor, where it is chosen there."""
     if THRESHOLD in findings or all(own.density == 1 for own in each):

@@ -150,7 +150,7 @@ def descended(
         size = energy(found_OI) ** 0.5
         error = float(worst) * outputs**0.5 / (size or 1.0)
         if error <= tolerance.relative(size):
-            return found_OI, tolerance.told(error)
+            return found_OI, tolerance.describe(error)
         del found_OI, start, gram, target
     return adam(start_OI, gram_II, target_OI, parameters), IN_FLOAT64
 

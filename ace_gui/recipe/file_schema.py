@@ -17,8 +17,8 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from ace_gui.recipe.fields import traits_of
+from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.overrides import ParameterValue
-from ace_gui.recipe.places import Places
 from ace_gui.recipe.values import Recipe, hub_name
 
 SCHEMA: Final = 1
@@ -87,8 +87,8 @@ def _schema(kind: type, at: tuple[str, ...], **more: Any) -> type[BaseModel]:
     hints, made, headings = get_type_hints(kind), dict(more), dict[str, dict[str, Any]]()
     for each in written_fields(kind):
         under = traits_of(each).under
-        place = (*at, under, each.name) if under else (*at, each.name)
-        entry = _with_traits(each, hints[each.name], place), _pydantic_default(each)
+        index = (*at, under, each.name) if under else (*at, each.name)
+        entry = _with_traits(each, hints[each.name], index), _pydantic_default(each)
         (headings.setdefault(under, {}) if under else made)[each.name] = entry
     for heading, inner in headings.items():
         model = pydantic.create_model(heading, __config__=_CONFIG, **inner)
@@ -159,8 +159,8 @@ def _made(kind: Any, written: BaseModel) -> Any:
 
 
 def _place(written: str, info: ValidationInfo) -> Path:
-    place = cast(Places, info.context)
-    return place(written)
+    index = cast(ModelPaths, info.context)
+    return index(written)
 
 
 def _known_schema(schema: int) -> int:
@@ -172,7 +172,7 @@ def _known_schema(schema: int) -> int:
 _NUMBER: Final = Annotated[int, AfterValidator(_known_schema), pydantic.Field(alias="schema")]
 
 Document: Final = _schema(Recipe, (), schema_=(_NUMBER, SCHEMA))
-"""A recipe file; validate it with the ``Places`` of its folder as context."""
+"""A recipe file; validate it with the ``ModelPaths`` of its folder as context."""
 
 _TASKS: Final[Any] = Document.model_fields["tasks"].annotation
 

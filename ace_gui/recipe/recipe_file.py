@@ -26,7 +26,7 @@ from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit.schema import is_mergekit, refuse_mixture
-from ace_gui.recipe.places import Places
+from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import Override, Recipe, Task, model_name
 
 RECIPE_BYTES = 1_000_000
@@ -130,7 +130,9 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tuple[Task, ...]:
     """The tasks in what such a file says. Raises RecipeError."""
     alone = _plain_paths({"tasks": content.get("tasks") or []})
-    found = values_of(_validated(path, alone, TasksDocument, Places(folder=path.parent)))["tasks"]
+    found = values_of(_validated(path, alone, TasksDocument, ModelPaths(folder=path.parent)))[
+        "tasks"
+    ]
     if not found:
         raise RecipeError(f"{path} has no tasks; add them under the key tasks.", path=path)
     return tuple(found)
@@ -158,14 +160,14 @@ def _plain_paths(value: object) -> Any:
 
 
 def _recipe(content: Any, path: Path) -> Recipe:
-    place, content = Places(folder=path.parent), _with_after(content, path)
+    index, content = ModelPaths(folder=path.parent), _with_after(content, path)
     refuse_mixture(content, known_keys[()], path)
     if is_mergekit(content, known_keys[()]):
         foreign = _validated(path, content, MergekitDocument, known=MERGEKIT_KEYS)
-        return replace(from_mergekit(foreign, path, place), unfound=place.unfound)
-    found = values_of(_validated(path, content, Document, place))
+        return replace(from_mergekit(foreign, path, index), unfound=index.unfound)
+    found = values_of(_validated(path, content, Document, index))
     del found["schema_"]
-    recipe = Recipe(**found, unfound=place.unfound)
+    recipe = Recipe(**found, unfound=index.unfound)
     for number, rule in enumerate(recipe.overrides):
         _check(path, f"overrides[{number}]", rule)
     return recipe
@@ -189,7 +191,7 @@ def _with_after(content: Any, path: Path, key: str = "") -> Any:
         made["after"] = {**after, "cap": made.pop("cap")}
     if isinstance(rules := made.get("overrides"), list):
         made["overrides"] = [
-            _with_after(rule, path, f"overrides[{place}].") for place, rule in enumerate(rules)
+            _with_after(rule, path, f"overrides[{index}].") for index, rule in enumerate(rules)
         ]
     return made
 
@@ -282,12 +284,12 @@ def _validated(
     path: Path,
     content: dict[str, Any],
     schema: type[Schema],
-    place: Places | None = None,
+    index: ModelPaths | None = None,
     *,
     known: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
 ) -> Schema:
     try:
-        return schema.model_validate(content, context=place)
+        return schema.model_validate(content, context=index)
     except ValidationError as error:
         raise _explain(path, error, known) from None
 
@@ -303,11 +305,11 @@ def _explain(
 ) -> RecipeError:
     """The first complaint of pydantic as one sentence; all of them as details."""
     first = error.errors()[0]
-    place = first["loc"]
-    key = _key(place)
+    index = first["loc"]
+    key = _key(index)
     if first["type"] == "extra_forbidden":
-        known = known_keys.get(tuple(filter(_is_key, place[:-1])), ())
-        close = difflib.get_close_matches(str(place[-1]), known, n=1)
+        known = known_keys.get(tuple(filter(_is_key, index[:-1])), ())
+        close = difflib.get_close_matches(str(index[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         listed = f" Known here: {', '.join(known)}." if known else ""
         sentence = f"{path}: unknown key {shown(key)}{hint}.{listed}"
@@ -318,8 +320,10 @@ def _explain(
         sentence = f"{path}: list at least one {noun} under {key!r}."
     else:
         given = first["input"]
-        told = shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
-        sentence = f"{path}: {shown(key)} is {told}, but {_wanted(dict(first))}."
+        value_shown = (
+            shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
+        )
+        sentence = f"{path}: {shown(key)} is {value_shown}, but {_wanted(dict(first))}."
     return RecipeError(sentence, path=path, key=key, details=str(error))
 
 
@@ -341,10 +345,10 @@ def _is_key(part: int | str) -> TypeGuard[str]:
     return isinstance(part, str) and not _MEMBER.fullmatch(part)
 
 
-def _key(place: tuple[int | str, ...]) -> str:
+def _key(index: tuple[int | str, ...]) -> str:
     """``models[2].parameters.weight`` from pydantic's location."""
     text = ""
-    for part in place:
+    for part in index:
         if isinstance(part, int):
             text += f"[{part}]"
         elif _is_key(part):

@@ -106,11 +106,11 @@ def data_files() -> list[tuple[str, str]]:
     """Every file of ours that is no module, and its folder in the bundle."""
     package = [path for path in (ROOT / PACKAGE).rglob("*") if path.suffix not in {".py", ".pyc"}]
     resources = list((ROOT / "resources").rglob("*"))
-    places = [
+    indices = [
         *((path, path.relative_to(ROOT)) for path in package),
         *((path, PACKAGE / path.relative_to(ROOT)) for path in resources),
     ]
-    return sorted((str(path), place.parent.as_posix()) for path, place in places if path.is_file())
+    return sorted((str(path), index.parent.as_posix()) for path, index in indices if path.is_file())
 
 
 def needed_packages() -> frozenset[str]:
@@ -146,7 +146,7 @@ def unneeded_modules(needed: Iterable[str]) -> list[str]:
     )
 
 
-def is_used(place: str, unused: Sequence[str] = UNUSED_FILES) -> bool:
-    """Whether what is to lie at ``place`` in the bundle belongs there."""
-    place = place.replace("\\", "/")
-    return not any(fnmatch(place, pattern) for pattern in unused)
+def is_used(where: str, unused: Sequence[str] = UNUSED_FILES) -> bool:
+    """Whether what is to lie at ``where`` in the bundle belongs there."""
+    where = where.replace("\\", "/")
+    return not any(fnmatch(where, pattern) for pattern in unused)

@@ -37,9 +37,9 @@ def make_archive(bundle: Path, folder: Path) -> Path:
 
 def write_share(share: Path) -> None:
     """The desktop's files as they lie below ``/usr/share`` or a person's data folder."""
-    for name, place in SHARED.items():
-        (share / place).mkdir(parents=True, exist_ok=True)
-        shutil.copy(_HERE / name, share / place)
+    for name, index in SHARED.items():
+        (share / index).mkdir(parents=True, exist_ok=True)
+        shutil.copy(_HERE / name, share / index)
     icons.write_hicolor(share / "icons" / "hicolor", APPLICATION_ID)
 
 

@@ -55,7 +55,7 @@ def _means(table: str) -> dict[str, float]:
     found = {}
     for line in table.splitlines()[1:]:
         words = line.split()
-        first = next(place for place, word in enumerate(words) if _SHARE.match(word))
+        first = next(index for index, word in enumerate(words) if _SHARE.match(word))
         found[" ".join(words[:first])] = float(words[first + 5])
     return found
 

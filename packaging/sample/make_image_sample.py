@@ -144,7 +144,7 @@ def new_model(all_tasks: tuple[Task, ...]) -> ViTForImageClassification:
         patch_size=4,
         num_channels=1,
         id2label=dict(enumerate(names)),
-        label2id={name: place for place, name in enumerate(names)},
+        label2id={name: index for index, name in enumerate(names)},
     )
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     return ViTForImageClassification(config)

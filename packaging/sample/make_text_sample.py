@@ -141,8 +141,8 @@ def new_tokenizer() -> PreTrainedTokenizerFast:
     rng = random.Random(f"{SEED} words")
     examples = [write(rng, rng.random()) for write in WRITERS.values() for _ in range(5000)]
     words = sorted({word for texts, _ in examples for text in texts for word in text.split()})
-    places = {word: place for place, word in enumerate((*SPECIAL, *words))}
-    found = Tokenizer(models.WordLevel(places, unk_token="<unk>"))
+    indices = {word: index for index, word in enumerate((*SPECIAL, *words))}
+    found = Tokenizer(models.WordLevel(indices, unk_token="<unk>"))
     found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     found.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", START), trim_offsets=False, add_prefix_space=False
@@ -180,7 +180,7 @@ def config_of(words: int, task: Task | None) -> RobertaConfig:
     if task is not None:
         names = task.labels or ("LABEL_0",)
         config.id2label = dict(enumerate(names))
-        config.label2id = {name: place for place, name in enumerate(names)}
+        config.label2id = {name: index for index, name in enumerate(names)}
         config.problem_type = None if task.labels else "regression"
     return config
 

@@ -91,10 +91,10 @@ def write_rating(rng: random.Random, difficulty: float) -> Example:
     clauses, grades = [], []
     for _ in range(1 + sum(chance(rng, 0.2 + difficulty) for _ in range(2))):
         positive, turned = chance(rng, 0.5), chance(rng, 0.4 * difficulty)
-        place, how_much = rng.randrange(len(GOOD)), rng.choice(["", *HOW_MUCH])
+        index, how_much = rng.randrange(len(GOOD)), rng.choice(["", *HOW_MUCH])
         words = ["the", rng.choice(THINGS), "was", rng.choice(NEGATION) if turned else "", how_much]
-        clauses.append(" ".join(filter(None, [*words, (GOOD if positive else BAD)[place]])))
-        grade = (1 + (place >= len(GOOD) // 2)) * STARS.get(how_much, 1.0)
+        clauses.append(" ".join(filter(None, [*words, (GOOD if positive else BAD)[index]])))
+        grade = (1 + (index >= len(GOOD) // 2)) * STARS.get(how_much, 1.0)
         grades.append(grade if positive != turned else -grade)
     stars = 2.5 + 2.5 * sum(grades) / len(grades) / 3
     return (f"{' and '.join(clauses)} .",), round(2 * stars) / 2
@@ -117,8 +117,8 @@ def write_order(rng: random.Random, difficulty: float) -> Example:
             words += [rng.choice(WHERE), "the", rng.choice(LOOKS), rng.choice(NOUNS)]
     right = chance(rng, 0.5)
     if not right:
-        place = rng.randrange(len(words) - 1)
-        words[place : place + 2] = words[place + 1], words[place]
+        index = rng.randrange(len(words) - 1)
+        words[index : index + 2] = words[index + 1], words[index]
     return (f"{' '.join(words)} .",), int(right)
 
 

@@ -64,12 +64,12 @@ def _operands(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "weight"]
             yield from ((weight, False) for weight in [*arguments[1:2], *named])
         if name in _FROM_THE_RIGHT:
-            place = _FROM_THE_RIGHT[name]
+            index = _FROM_THE_RIGHT[name]
             method = not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch")
             arguments = [node.func.value, *arguments] if method else arguments
-            if len(arguments) > place:
-                yield arguments[place], True
-                yield arguments[place - 1], False
+            if len(arguments) > index:
+                yield arguments[index], True
+                yield arguments[index - 1], False
 
 
 def _parameter(node: ast.expr, aliases: dict[str, ast.expr]) -> tuple[str | None, bool]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ace_gui.architecture.apart import Describer, Limits
 from ace_gui.architecture.describe import describe
+from ace_gui.architecture.sandbox import Describer, Limits
 from ace_gui.architecture.traits import Architecture
 from tests.architecture.published import CONFIGS
 
@@ -24,13 +24,13 @@ MEGABYTES_10 = 10_000_000
 Place = tuple[str | int, ...]
 
 
-def places(value: Any, place: Place = ()) -> Iterator[Place]:
+def places(value: Any, slot: Place = ()) -> Iterator[Place]:
     """Where there is something to change, deeper ones too."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
-        yield (*place, key)
+        yield (*slot, key)
         if isinstance(item, dict | list):
-            yield from places(item, (*place, key))
+            yield from places(item, (*slot, key))
 
 
 def nested(depth: int, value: Any) -> Any:

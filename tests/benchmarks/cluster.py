@@ -172,7 +172,9 @@ def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
             recipe = recipe_over(base, tuned, merge_method=method)
             prepared = prepare(recipe)
             workers.begin(prepared)
-            for _ in workers.ran(os.getpid, [(), ()], ["", ""]):  # till they have opened it
+            for _ in workers.map_unordered(
+                os.getpid, [(), ()], ["", ""]
+            ):  # till they have opened it
                 pass
             started = time.monotonic()
             speed = measured(prepared, workers)

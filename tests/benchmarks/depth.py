@@ -116,7 +116,7 @@ def merged(folder: Path, method: str, *, giving_back: bool = False) -> Peak:
     models = [{"model": f"expert-{expert}"} for expert in range(experts)]
     wanted = {"schema": 1, "merge_method": method, "base_model": "base", "models": models}
     wanted["parameters"] = QUICK.get(method, {})
-    recipes = [place / f"{method}.yaml" for place in (folder.parent / "narrow", folder)]
+    recipes = [index / f"{method}.yaml" for index in (folder.parent / "narrow", folder)]
     for recipe in recipes:
         recipe.write_text(json.dumps(wanted))
     with tempfile.TemporaryDirectory(dir=folder) as out:
@@ -133,10 +133,10 @@ def table(methods: Iterable[str], families: Iterable[str]) -> None:
     say(f"{'method':<21} family   start    held: once, twice  ratio     own  planned  ratio")
     for family in families:
         with tempfile.TemporaryDirectory() as folder:
-            places = save_families(Path(folder), family)
+            indices = save_families(Path(folder), family)
             for method in methods:
-                held, deeper = (merged(place, method, giving_back=True) for place in places)
-                once, twice = (merged(place, method) for place in places)
+                held, deeper = (merged(index, method, giving_back=True) for index in indices)
+                once, twice = (merged(index, method) for index in indices)
                 say(
                     f"{method:<21} {family:<6} {_mb(once.start)} {_mb(held.own)} {_mb(deeper.own)} "
                     f"{deeper.own / held.own:6.3f} {_mb(twice.own)} {_mb(twice.planned)} "

@@ -80,8 +80,8 @@ def measure_set(
         )
     if experts == options.literal:
         module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
-        places = [base, folder / "literal", str(EPSILON[name]), *tuned]
-        literal = measuring.run([*module, *places])
+        indices = [base, folder / "literal", str(EPSILON[name]), *tuned]
+        literal = measuring.run([*module, *indices])
         ratio = literal.seconds / best["ace"].seconds
         say(
             f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "

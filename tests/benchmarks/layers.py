@@ -20,7 +20,7 @@ from ace_gui.linalg.products import add_product_
 from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace.by_rows import few_experts
 from ace_gui.methods.ace.reference import reference_ace
-from ace_gui.methods.method import Layer, Merged
+from ace_gui.methods.method import Merged, MethodInput
 from ace_gui.methods.shared.tolerance import STRICT, of_experts
 from tests.benchmarks.experts import norms, task_vector
 
@@ -155,7 +155,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     tolerance = STRICT
     if case.rounded:
         tolerance = of_experts([torch.bfloat16] * len(deltas), weights, BASE_NORM)
-    layer = Layer(deltas, weights, None, tolerance)
+    layer = MethodInput(deltas, weights, None, tolerance)
 
     def literal() -> object:
         return reference_ace(list(deltas), epsilon=parameters.epsilon, tau=parameters.tau)

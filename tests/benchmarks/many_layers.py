@@ -43,14 +43,14 @@ def rows_of(count: int) -> tuple[PlanRow, ...]:
     """Blocks of seven matrices and a norm each."""
     rows = []
     for index in range(count):
-        block, place = divmod(index, len(ROLES) + 1)
-        matrix = place < len(ROLES)
+        block, position = divmod(index, len(ROLES) + 1)
+        matrix = position < len(ROLES)
         changes = (
-            {"role": ROLES[place]}
+            {"role": ROLES[position]}
             if matrix
             else {"role": "norm", "shape": (4,), "disposition": Disposition.AVERAGED}
         )
-        rows.append(row(f"model.layers.{block}.part{place}.weight", block=block, **changes))
+        rows.append(row(f"model.layers.{block}.part{position}.weight", block=block, **changes))
     return tuple(rows)
 
 

@@ -91,9 +91,9 @@ class Clocks:
 
 def functions() -> Iterator[tuple[str, object, str]]:
     """Every function of the table: its stage, and the module or class and the name it is under."""
-    for stage, places in STAGES.items():
-        for place in places:
-            module, _, path = place.partition(":")
+    for stage, indices in STAGES.items():
+        for index in indices:
+            module, _, path = index.partition(":")
             owner: object = importlib.import_module(module)
             *outer, name = path.split(".")
             for part in outer:

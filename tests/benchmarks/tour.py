@@ -161,12 +161,12 @@ class Tour:
         yield "scores", window.workspace.show_scores
         yield "evaluate", window.scoring.evaluate
         tabs = window.workspace.show_scores().tabs
-        for place, (title, _) in enumerate(PLACES):
-            yield f"scores: {title}", lambda place=place: tabs.setCurrentIndex(place)
-            if place == EXAMPLES:
+        for index, (title, _) in enumerate(PLACES):
+            yield f"scores: {title}", lambda index=index: tabs.setCurrentIndex(index)
+            if index == EXAMPLES:
                 yield "compare answers", lambda: tabs.current.compare_button.click()
                 yield from (("answers compared", lambda: None) for _ in range(20))
-            if place == TUNE:
+            if index == TUNE:
                 yield "tune", lambda: tabs.current.button.click()
                 yield from (("tuning", lambda: None) for _ in range(20))
                 yield "stop tuning", lambda: tabs.current.button.click()

@@ -90,16 +90,16 @@ def _mutate_entry(draw: st.DrawFn, header: dict[str, object], name: str) -> None
 
 
 def _mutate_bytes(draw: st.DrawFn, content: bytearray) -> None:
-    place = draw(st.integers(0, max(len(content) - 1, 0)))
+    index = draw(st.integers(0, max(len(content) - 1, 0)))
     choice = draw(st.sampled_from(["set", "cut", "insert", "truncate", "append"]))
     if choice == "set" and content:
-        content[place] = draw(st.integers(0, 255))
+        content[index] = draw(st.integers(0, 255))
     elif choice == "cut":
-        del content[place : place + draw(st.integers(1, 8))]
+        del content[index : index + draw(st.integers(1, 8))]
     elif choice == "insert":
-        content[place:place] = draw(st.binary(min_size=1, max_size=4))
+        content[index:index] = draw(st.binary(min_size=1, max_size=4))
     elif choice == "truncate":
-        del content[place:]
+        del content[index:]
     else:
         content += draw(st.binary(min_size=1, max_size=9))
 

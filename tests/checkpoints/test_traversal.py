@@ -68,16 +68,16 @@ class Watch:
 
     def outside(self, folder: Path) -> list[tuple[str, object]]:
         return [
-            (event, place)
-            for event, place in self.seen
-            if "socket." in event or not _is_below(place, folder)
+            (event, index)
+            for event, index in self.seen
+            if "socket." in event or not _is_below(index, folder)
         ]
 
 
-def _is_below(place: object, folder: Path) -> bool:
-    if not isinstance(place, str | bytes | os.PathLike):
+def _is_below(index: object, folder: Path) -> bool:
+    if not isinstance(index, str | bytes | os.PathLike):
         return True  # a descriptor that is open already
-    path = Path(os.path.realpath(os.fsdecode(place)))
+    path = Path(os.path.realpath(os.fsdecode(index)))
     own = (folder.resolve(), Path(sys.base_prefix).resolve())  # Python may import a codec
     return any(path.is_relative_to(each) for each in own)
 

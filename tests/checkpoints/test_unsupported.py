@@ -22,8 +22,8 @@ def refusal(case: Unsupported, folder: Path) -> str:
     if isinstance(error, PickleConsentError):
         error = complaint(lambda: convert_pickle(path, folder / "cache"))
     assert isinstance(error, CheckpointError)
-    place, sentence = error.sentence.split(": ", 1)
-    assert "model" in place
+    index, sentence = error.sentence.split(": ", 1)
+    assert "model" in index
     return sentence
 
 

@@ -118,7 +118,7 @@ SIZES = st.lists(st.integers(0, 30), max_size=30)
 @given(sizes=SIZES, shard_bytes=st.integers(1, 60))
 def test_shards_keep_the_order_and_the_limit(sizes: list[int], shard_bytes: int):
     tensors = [
-        OutputTensor(name=str(place), dtype="U8", shape=(size,)) for place, size in enumerate(sizes)
+        OutputTensor(name=str(index), dtype="U8", shape=(size,)) for index, size in enumerate(sizes)
     ]
     shards = plan_shards(tensors, shard_bytes)
     assert [tensor for shard in shards for tensor in shard.tensors] == tensors

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ace_gui.cli import commands as cli
 from ace_gui.cli.arguments import recipe_given
-from ace_gui.cli.unforeseen import reported
+from ace_gui.cli.error_reporting import reported
 from ace_gui.paths import Sample
 
 STATUSES = {0, 1, 2, 130}

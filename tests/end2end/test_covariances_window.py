@@ -36,11 +36,11 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
     tabs, lower = window.workspace.inspector.tabs, window.workspace.heterogeneity.tabs
-    place = next(n for n in range(tabs.count()) if isinstance(tabs.content(n), CovariancesPanel))
-    panel = tabs.content(place)
+    index = next(n for n in range(tabs.count()) if isinstance(tabs.content(n), CovariancesPanel))
+    panel = tabs.content(index)
     assert isinstance(panel, CovariancesPanel)
     session.select(session.layers.most_heterogeneous)
-    tabs.setCurrentIndex(place)
+    tabs.setCurrentIndex(index)
     qtbot.waitUntil(lambda: panel.button.text() == "Measure and compare", timeout=PATIENCE)
     panel.button.click()
     measuring = window.scoring.covariances

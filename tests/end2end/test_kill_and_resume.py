@@ -72,16 +72,16 @@ def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, ti
     moments = random.Random(0)
     killed = 0
     for number in range(times):
-        place = folder / str(number)
-        place.mkdir()
-        out = place / "out"
+        index = folder / str(number)
+        index.mkdir()
+        out = index / "out"
         run(context, recipe, out, kill_after=moments.uniform(0, seconds))
         resumes = not out.exists()
         if resumes:
             killed += 1
             run(context, recipe, out, resume=True)
         assert files(out) == expected
-        left = [path for path in place.iterdir() if path != out]
+        left = [path for path in index.iterdir() if path != out]
         # Killed after the model was renamed: the journal that stood beside it may be left.
         assert not left or not resumes
         assert not any((path / MODEL).exists() for path in left)

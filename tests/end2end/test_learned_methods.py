@@ -231,15 +231,15 @@ def test_stacks_of_experts_are_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_a_layer_is_looked_at_only_once_something_is_learned(tmp_path: Path) -> None:
     from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-    from ace_gui.engine.inspecting.layer_context import Look
+    from ace_gui.engine.inspecting.layer_context import InspectionContext
 
     file = rewritten(bert_family(tmp_path), "adamerging", steps=1, batch=3)
     prepared = prepare(load_recipe(file))
     row = next(row for row in prepared.plan.rows if row.disposition == "merged")
     cache = InspectionCache(tmp_path / "looks")
-    look = Look(prepared, row, torch.device("cpu"), cache)
+    context = InspectionContext(prepared, row, torch.device("cpu"), cache)
     with pytest.raises(MethodError, match="learns from data first; merge, and look again"):
-        list(look.surveyed())
+        list(context.surveyed())
     ace_gui.merge(file, tmp_path / "merged", device="cpu")
-    list(look.surveyed())
-    assert look.merged().delta.isfinite().all()
+    list(context.surveyed())
+    assert context.merged().delta.isfinite().all()

@@ -233,8 +233,8 @@ def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
     card = (out / "README.md").read_text()
     snippet = card.split("```python\n")[1].split("```")[0]
     name = next(iter(family.experts))
-    places = {"EXPERT_FOLDER": repr(str(family.experts[name])), "MERGED_FOLDER": repr(str(out))}
-    for word, value in places.items():
+    indices = {"EXPERT_FOLDER": repr(str(family.experts[name])), "MERGED_FOLDER": repr(str(out))}
+    for word, value in indices.items():
         snippet = snippet.replace(word, value)
     result = subprocess.run(
         [

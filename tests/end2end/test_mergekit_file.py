@@ -44,10 +44,10 @@ def value(setting: Any, name: str) -> float:
     if not isinstance(setting, list):
         return float(setting)
     block = re.search(r"layer\.(\d+)\.", name)
-    place = (int(block[1]) / (BLOCKS - 1) if block else 0.0) * (len(setting) - 1)
-    low = int(place)
+    index = (int(block[1]) / (BLOCKS - 1) if block else 0.0) * (len(setting) - 1)
+    low = int(index)
     high = min(low + 1, len(setting) - 1)
-    return float((1 - (place - low)) * setting[low] + (place - low) * setting[high])
+    return float((1 - (index - low)) * setting[low] + (index - low) * setting[high])
 
 
 def merged(folder: Path, family: Family, **document: Any) -> dict[str, Tensor]:

@@ -74,26 +74,26 @@ class Races:
         for number, (worker, thing) in enumerate((w, t) for t in self.things for w in self.workers):
             self.alone(worker, thing, self.place(f"alone-{number}"))
         for number in range(count):
-            place = self.place(str(number))
-            self.race(place)
-            shutil.rmtree(place)
+            index = self.place(str(number))
+            self.race(index)
+            shutil.rmtree(index)
 
     def place(self, name: str) -> Path:
         """As deep in the tree every time: recipes have relative paths."""
         (self.folder / name).mkdir(parents=True)
         return self.folder / name
 
-    def alone(self, worker: Worker, thing: Path, place: Path) -> None:
+    def alone(self, worker: Worker, thing: Path, path: Path) -> None:
         started = time.monotonic()
-        worker.begin(Task(self.action, thing, place / "out"))
+        worker.begin(Task(self.action, thing, path / "out"))
         assert worker.end() == DONE
         self.seconds = time.monotonic() - started
-        found = files(place / "out")
+        found = files(path / "out")
         assert self.expected.setdefault(thing, found) == found
 
-    def race(self, place: Path) -> None:
+    def race(self, path: Path) -> None:
         """Begin both, kill one of them now and then, and look at what there is."""
-        moment, out = time.monotonic() + 0.01, place / "out"
+        moment, out = time.monotonic() + 0.01, path / "out"
         for worker, thing in zip(self.workers, self.things, strict=True):
             delay = self.moments.uniform(0, self.seconds)
             resume = self.moments.random() < 0.5

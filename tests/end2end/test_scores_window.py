@@ -12,12 +12,12 @@ import ace_gui
 from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, TRY, TUNE
-from ace_gui.gui.panels.scores.scores_place import ScoresPlace
-from ace_gui.gui.panels.scores.tasks_place import TasksPlace
-from ace_gui.gui.panels.scores.try_place import TryPlace
-from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
@@ -41,8 +41,8 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
     page, known = window.workspace.show_scores(), session.results.scores
-    tasks = page.show_place(TASKS)
-    assert isinstance(tasks, TasksPlace)
+    tasks = page.show_tab(TASKS)
+    assert isinstance(tasks, TasksTab)
     qtbot.waitUntil(lambda: all(map(known.described, known.tasks)), timeout=PATIENCE)
     assert [tasks.list.item(row).text() for row in (0, 1)] == [
         "digits\nimage-classification · 30 examples",
@@ -51,8 +51,8 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
 
     window.actions_.merge.trigger()
     qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
-    scores = page.show_place(SCORES)
-    assert isinstance(scores, ScoresPlace)
+    scores = page.show_tab(SCORES)
+    assert isinstance(scores, ScoresTab)
     scores.evaluate.click()
     qtbot.waitUntil(lambda: known.is_complete(EXPERTS), timeout=PATIENCE)
     store = str(session.results.merge.store)
@@ -65,8 +65,8 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
         assert known.line(model)[score.task].score == score.score
     qtbot.waitUntil(lambda: not window.scoring.is_running, timeout=PATIENCE)
 
-    examples = page.show_place(EXAMPLES)
-    assert isinstance(examples, ExamplesPlace)
+    examples = page.show_tab(EXAMPLES)
+    assert isinstance(examples, ExamplesTab)
     found = lambda: known.examples(Path(store), with_base=False)  # noqa: E731
     qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
     lost = sum(each.counts[Verdict.LOST] for each in found().values())
@@ -77,16 +77,16 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
 
     listed = examples.model.examples[0].found
     examples.detail.try_button.click()
-    trying = page.show_place(TRY)
-    assert isinstance(trying, TryPlace)
+    trying = page.show_tab(TRY)
+    assert isinstance(trying, TryTab)
     operation = window.scoring.trying
     qtbot.waitUntil(lambda: len(operation.said) == 3 and not operation.is_running, timeout=PATIENCE)
     best = {model: said.shares[0][0] for model, said in operation.said.items()}
     assert best[store] == listed.answer  # what the list says is what the model says
     assert best["digits"] == listed.other == listed.example.label
 
-    tune = page.show_place(TUNE)
-    assert isinstance(tune, TunePlace)
+    tune = page.show_tab(TUNE)
+    assert isinstance(tune, TuneTab)
     for name, (tick, low, high) in tune.ranges.rows.items():
         tick.setChecked(name == "scaling")
         if name == "scaling":

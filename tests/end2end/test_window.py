@@ -122,10 +122,10 @@ def test_the_event_loop_goes_on_during_a_merge(
 def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path) -> None:
     recipe = file_of(tmp_path, family)
     picture = tmp_path / "window.png"
-    places = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    places["XDG_DATA_HOME"] = places["XDG_STATE_HOME"] = str(tmp_path / "data")
+    indices = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    indices["XDG_DATA_HOME"] = indices["XDG_STATE_HOME"] = str(tmp_path / "data")
     command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]
-    subprocess.run(command, env={**os.environ, **places}, check=True, timeout=120)
+    subprocess.run(command, env={**os.environ, **indices}, check=True, timeout=120)
     image = QImage(str(picture))
     assert (image.width(), image.height()) == (1440, 900)
     colours = {image.pixel(x, y) for x in range(0, 1440, 3) for y in range(0, 900, 3)}

@@ -74,7 +74,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def fail_everywhere(
-    way: Way, prepared: Prepared, folder: Path, kind: str, places: Callable[[int], Iterator[int]]
+    way: Way, prepared: Prepared, folder: Path, kind: str, indices: Callable[[int], Iterator[int]]
 ) -> int:
     """Fail at the chosen places of all the writes; how many of them were tried."""
     torch.set_num_threads(1)
@@ -83,21 +83,21 @@ def fail_everywhere(
         expected = files(way(prepared, folder / "whole"))
     total = disk.count
     tried = 0
-    for at in places(total):
-        place = folder / str(at)
-        place.mkdir()
-        fail_once(way, prepared, place, kind, at, expected)
-        shutil.rmtree(place)
+    for at in indices(total):
+        index = folder / str(at)
+        index.mkdir()
+        fail_once(way, prepared, index, kind, at, expected)
+        shutil.rmtree(index)
         tried += 1
     return tried
 
 
 def fail_once(
-    way: Way, prepared: Prepared, place: Path, kind: str, at: int, expected: dict[str, bytes]
+    way: Way, prepared: Prepared, path: Path, kind: str, at: int, expected: dict[str, bytes]
 ) -> None:
-    out = place / "out"
-    with failing(FailingDisk(place, at, **KINDS[kind])):
-        error = complaint(lambda: way(prepared, place))
+    out = path / "out"
+    with failing(FailingDisk(path, at, **KINDS[kind])):
+        error = complaint(lambda: way(prepared, path))
     if error is None:
         assert files(out) == expected  # it did without
     else:
@@ -108,12 +108,12 @@ def fail_once(
     if out.exists():  # everything was there before it failed
         assert files(out) == expected, at
         return
-    for store in (place / "store", staging_folder(out)):
+    for store in (path / "store", staging_folder(out)):
         with suppress(WorkbenchError):
             read_finished(store)
             assert (store / MODEL).exists(), at
-    assert files(way(prepared, place, resume=True)) == expected, at
-    assert {item.name for item in place.iterdir()} <= {"out", "store"}, at
+    assert files(way(prepared, path, resume=True)) == expected, at
+    assert {item.name for item in path.iterdir()} <= {"out", "store"}, at
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -55,10 +55,10 @@ def test_no_bit_changes_what_is_read(tmp_path: Path) -> None:
     keep_json(text, CONTENT)
     for file in (path, text):
         content = file.read_bytes()
-        for place in generator.integers(len(content), size=300):
+        for index in generator.integers(len(content), size=300):
             file.unlink()  # a new file, so that nothing of the old one is remembered
             file.write_bytes(content)
-            flip(file, place, int(generator.integers(8)))
+            flip(file, index, int(generator.integers(8)))
             try:
                 if file == text:
                     assert open_json(file) == CONTENT

@@ -66,9 +66,9 @@ def test_tab_goes_as_one_reads(loaded: MainWindow):
         workspace.heterogeneity,
         loaded.statusBar(),
     ]
-    places = [[i for i, stop in enumerate(reached) if part.isAncestorOf(stop)] for part in parts]
-    assert all(places), "every part is reached"
-    for before, after in pairwise(places):
+    indices = [[i for i, stop in enumerate(reached) if part.isAncestorOf(stop)] for part in parts]
+    assert all(indices), "every part is reached"
+    for before, after in pairwise(indices):
         assert max(before) < min(after)
 
 
@@ -111,16 +111,16 @@ def test_words_stand_out_from_what_is_painted_behind_them(loaded: MainWindow, sc
 
 
 def test_return_presses_the_button_with_the_focus(loaded: MainWindow, qtbot: QtBot) -> None:
-    place = loaded.header.place.main
-    place.setFocus()
-    qtbot.keyClick(place, Qt.Key.Key_Return)
+    index = loaded.header.primary.main
+    index.setFocus()
+    qtbot.keyClick(index, Qt.Key.Key_Return)
     assert loaded.session.activity.is_running(State.MERGING)
 
 
 def test_the_main_button_keeps_the_focus_through_a_merge(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    main = loaded.header.place.main
+    main = loaded.header.primary.main
     loaded.activateWindow()
     main.setFocus()
     qtbot.waitUntil(main.hasFocus)
@@ -181,9 +181,9 @@ def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
 def test_a_double_click_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot: QtBot) -> None:
     bar = loaded.workspace.heterogeneity.tabs.bar
     for alone in (True, False):
-        place = bar.tabRect(0).center()
-        qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
-        qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=place)
+        index = bar.tabRect(0).center()
+        qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=index)
+        qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=index)
         assert loaded.workspace.heterogeneity.isVisible()
         assert loaded.workspace.layers.isVisible() != alone
 

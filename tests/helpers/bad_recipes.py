@@ -32,21 +32,21 @@ class BadRecipe:
 def bad_recipes(folder: Path, family: Family) -> Iterator[BadRecipe]:
     """A recipe for every line of the catalogue; each in a folder of its own."""
     for number, case in enumerate((*OPENED, *CONVERTED, *ADAPTERS)):
-        place = folder / f"{number}" / "expert-a"
-        place.mkdir(parents=True)
-        file = write(place.parent, family.base, case.make(place))
+        index = folder / f"{number}" / "expert-a"
+        index.mkdir(parents=True)
+        file = write(index.parent, family.base, case.make(index))
         yield BadRecipe(str(case), file, case.sentence, converts=case in CONVERTED)
-    place = folder / "network" / "expert-a"
+    index = folder / "network" / "expert-a"
     remote = r"\\host\share"
-    save_adapter(place, factors(QUERY, 32, 32), base_model_name_or_path=remote)
+    save_adapter(index, factors(QUERY, 32, 32), base_model_name_or_path=remote)
     sentence = "Names a network location as its base. Not contacted; choose the base yourself."
-    yield BadRecipe("23", write(place.parent, family.base, place), sentence)
-    place = folder / "nan" / "expert-a"
+    yield BadRecipe("23", write(index.parent, family.base, index), sentence)
+    index = folder / "nan" / "expert-a"
     held = load_file(family.experts["task0"] / "model.safetensors")
     held[f"{QUERY}.weight"][0, 3:6] = math.nan
-    save_model(place, held, config={"model_type": "roberta"})
+    save_model(index, held, config={"model_type": "roberta"})
     sentence = f"`{QUERY}.weight` of `expert-a` has 3 NaN values (first at [0, 3])."
-    yield BadRecipe("25", write(place.parent, family.base, place), sentence)
+    yield BadRecipe("25", write(index.parent, family.base, index), sentence)
     yield from unlike_the_base(folder, family)
     yield from wrong_in_themselves(folder, family)
 

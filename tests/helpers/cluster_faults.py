@@ -94,7 +94,7 @@ def main() -> None:
         found["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
         pool.longest = 600.0
 
-        for _ in workers.ran(starve, [(), ()], ["", ""]):
+        for _ in workers.map_unordered(starve, [(), ()], ["", ""]):
             pass
         before = pool.lost
         found["two without memory"] = merged(recipe, folder / "two", workers)

@@ -13,10 +13,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 
-def flip(path: Path, place: int, bit: int = 0) -> None:
+def flip(path: Path, index: int, bit: int = 0) -> None:
     """Turn one bit over."""
     content = bytearray(path.read_bytes())
-    content[place] ^= 1 << bit
+    content[index] ^= 1 << bit
     path.write_bytes(content)
 
 

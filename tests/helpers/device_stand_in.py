@@ -177,9 +177,9 @@ class DeviceStandIn:
         if _by_mask(args[1:2]):
             self._wait("index")
         if func is torch.Tensor.__setitem__ and isinstance(args[2], torch.Tensor):
-            place = args[0] if args[1] is ... else args[0][args[1]]
+            index = args[0] if args[1] is ... else args[0][args[1]]
             if not _by_mask(args[1]) and not _is_list(args[1]):
-                place.copy_(args[2])
+                index.copy_(args[2])
                 return None
         found = func(*_inner(args), **_inner(kwargs))
         return self.hold(found) if isinstance(found, torch.Tensor) else found
@@ -361,7 +361,7 @@ def _is_list(indices: Any) -> bool:
 
 def _changed_argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The tensor that an operation works on in place, or writes its result to; None without."""
-    for place, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            return args[place] if place < len(args) else kwargs.get(argument.name)
+            return args[index] if index < len(args) else kwargs.get(argument.name)
     return None

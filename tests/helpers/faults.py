@@ -45,14 +45,14 @@ class FailingDisk:
         if fails:
             raise OSError(self._code, os.strerror(self._code))
 
-    def holds(self, place: object) -> bool:
+    def holds(self, index: object) -> bool:
         """Whether a path or a descriptor is on this disk."""
-        if isinstance(place, int):
+        if isinstance(index, int):
             try:
-                place = Path(f"/proc/self/fd/{place}").readlink()
+                index = Path(f"/proc/self/fd/{index}").readlink()
             except OSError:
                 return False
-        return os.fspath(place).startswith(self._folder)  # type: ignore[call-overload]
+        return os.fspath(index).startswith(self._folder)  # type: ignore[call-overload]
 
 
 class _File(io.FileIO):
@@ -87,10 +87,10 @@ def failing(disk: FailingDisk) -> Iterator[FailingDisk]:
 
 
 def _asking(call: Callable[..., Any], disk: FailingDisk) -> Callable[..., Any]:
-    def asking(place: Any, *arguments: Any, **options: Any) -> Any:
-        if disk.holds(place):
+    def asking(index: Any, *arguments: Any, **options: Any) -> Any:
+        if disk.holds(index):
             disk.asked()
-        return call(place, *arguments, **options)
+        return call(index, *arguments, **options)
 
     return asking
 

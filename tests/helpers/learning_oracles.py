@@ -307,8 +307,8 @@ def high_frequencies(matrix: Tensor, cutoff: float) -> Tensor:
     rows, columns = matrix.shape
 
     def waves(n: int) -> Tensor:
-        place = torch.arange(n, dtype=torch.float64)
-        return torch.exp(-2j * torch.pi * torch.outer(place, place) / n)
+        index = torch.arange(n, dtype=torch.float64)
+        return torch.exp(-2j * torch.pi * torch.outer(index, index) / n)
 
     def frequency(n: int) -> Tensor:
         number = torch.arange(n, dtype=torch.float64)

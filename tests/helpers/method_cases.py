@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
-from ace_gui.methods.method import Place
+from ace_gui.methods.method import RandomKey
 from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import Findings, surveyed
@@ -56,8 +56,8 @@ def tensor_cases() -> dict[str, Array]:
     return matrix_cases() | others
 
 
-def place(T: int, seed: int = 0, tensor: str = "layer.weight") -> Place:
-    return Place(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
+def random_key(T: int, seed: int = 0, tensor: str = "layer.weight") -> RandomKey:
+    return RandomKey(tensor=tensor, experts=tuple(f"expert-{t}" for t in range(T)), seed=seed)
 
 
 def base_of(shape: Sequence[int]) -> Array:
@@ -106,7 +106,7 @@ def context(
     method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
 ) -> dict[str, Any]:
     """The usual place, and a survey of these task vectors, for methods that need them."""
-    found: dict[str, Any] = {"place": place(len(deltas))} if method.seeded else {}
+    found: dict[str, Any] = {"random_key": random_key(len(deltas))} if method.seeded else {}
     if len(deltas):
         found["base"] = torch.tensor(base_of(deltas[0].shape), dtype=torch.float32)
     given = checked_parameters(method, {}) if parameters is None else parameters
@@ -132,7 +132,7 @@ def begun(
     values: dict[str, torch.Tensor] = {}
     if learning.shared is not None:
         values |= learning.shared(parameters, len(deltas))
-    if learning.apart:
+    if learning.per_expert:
         told = [{n: (each[t],) for n, each in (findings or {}).items()} for t in range(len(deltas))]
         own = [
             learning.start([delta], parameters, one)

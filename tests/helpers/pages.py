@@ -16,8 +16,8 @@ class ReadTable:
 
     def column(self, heading: str) -> dict[str, str]:
         """The cells under a heading by the first cell of their row."""
-        place = self.headings.index(heading)
-        return {row[0]: row[place] for row in self.rows}
+        index = self.headings.index(heading)
+        return {row[0]: row[index] for row in self.rows}
 
 
 class Page(HTMLParser):

@@ -91,7 +91,7 @@ def save_vit(folder: Path, labels: Sequence[str], *, seed: int = 0, channels: in
         num_channels=channels,
         initializer_range=0.5,
         id2label=dict(enumerate(labels)),
-        label2id={label: place for place, label in enumerate(labels)},
+        label2id={label: index for index, label in enumerate(labels)},
         **SIZE,
     )
     model = transformers.ViTForImageClassification(made).eval()

@@ -35,12 +35,12 @@ def sparse_model(config: PretrainedConfig, folder: Path) -> Path:
             "data_offsets": [offset, offset + size],
         }
         offset += size
-    places = {}
+    indices = {}
     for number, header in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        places |= dict.fromkeys(header, file)
+        indices |= dict.fromkeys(header, file)
         _write(folder / file, header)
-    index = {"metadata": {}, "weight_map": places}
+    index = {"metadata": {}, "weight_map": indices}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, Merged, checked_parameters
-from ace_gui.methods.method import Place
+from ace_gui.methods.method import RandomKey
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.with_data.esm import essential_basis
 from tests.helpers import ace_oracle
@@ -22,7 +22,7 @@ EXACT = 1e-6
 def run(name: str, deltas: Array, each: Sequence[Array], **given: Any) -> Merged:
     method = METHODS[name]
     weights = given.pop("weights", [1.0] * len(deltas))
-    context = {key: given.pop(key) for key in ("place", "findings") if key in given}
+    context = {key: given.pop(key) for key in ("random_key", "findings") if key in given}
     tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
     measured = Measured(
         each=[torch.tensor(one, dtype=torch.float32) for one in each],
@@ -154,12 +154,14 @@ def test_esm_scales_a_layer_by_the_mean_of_its_role() -> None:
     deltas, each = experts(3), [spd(seed) for seed in range(3)]
     plain = merged("esm", deltas, each)
     findings = {"query": (2.0,) * 3}
-    place = Place(tensor="w", experts=("a", "b", "c"), seed=0, role="query")
-    found = merged("esm", deltas, each, place=place, findings=findings)
+    random_key = RandomKey(tensor="w", experts=("a", "b", "c"), seed=0, role="query")
+    found = merged("esm", deltas, each, random_key=random_key, findings=findings)
     beta = (np.linalg.norm(plain) / 2) ** 2
     assert relative_error(found, beta * plain) < EXACT
-    other = Place(tensor="w", experts=("a", "b", "c"), seed=0, role="key")
-    assert relative_error(merged("esm", deltas, each, place=other, findings=findings), plain) == 0
+    other = RandomKey(tensor="w", experts=("a", "b", "c"), seed=0, role="key")
+    assert (
+        relative_error(merged("esm", deltas, each, random_key=other, findings=findings), plain) == 0
+    )
 
 
 @pytest.mark.parametrize("tau", [0.0, 100.0])

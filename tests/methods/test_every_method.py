@@ -21,7 +21,7 @@ from tests.helpers.method_cases import (
     matrix_cases,
     measured_with,
     merged,
-    place,
+    random_key,
     run,
     tensor_cases,
 )
@@ -134,13 +134,13 @@ def test_the_order_of_the_experts_does_not_matter(method: MergeMethod[Any]) -> N
         tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
         weights = [1.0 + 0.1 * t for t in range(len(tensors))]
         order = np.random.default_rng(3).permutation(len(tensors))
-        here = place(len(tensors))
+        here = random_key(len(tensors))
         there = replace(here, experts=tuple(here.experts[t] for t in order))
         turned, counts = [tensors[t] for t in order], [weights[t] for t in order]
         if len(tensors) > (method.most or len(tensors)):
             continue
         one = method.merge(tensors, weights, parameters, **context(method, tensors))
-        again = context(method, turned) | ({"place": there} if method.seeded else {})
+        again = context(method, turned) | ({"random_key": there} if method.seeded else {})
         other = method.merge(turned, counts, parameters, **again)
         error = relative_error(other.delta.double().numpy(), one.delta.double().numpy())
         assert error < 1e-6, name
@@ -200,7 +200,7 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     extra, parameters = context(method, deltas), checked_parameters(method, {})
     whole = method.merge(deltas, weights, parameters, **extra).delta
     parts = list(zip(*(delta.split(100) for delta in deltas), strict=True))
-    known, here = extra.get("findings") or {}, extra.get("place")
+    known, here = extra.get("findings") or {}, extra.get("random_key")
 
     def carry_out(survey: Survey) -> Findings:
         unfinished = True
@@ -218,7 +218,7 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
         for number, part in enumerate(parts):
             told: dict[str, Any] = extra | _measured(method, part) | {"findings": findings}
             if here is not None:
-                told["place"] = replace(here, start=100 * number)
+                told["random_key"] = replace(here, start=100 * number)
             pieces.append(method.merge(part, weights, parameters, **told))
         return pieces
 
@@ -271,15 +271,20 @@ def test_only_seeded_methods_depend_on_the_place(method: MergeMethod[Any]) -> No
     deltas = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
     weights, parameters = [1.0] * len(deltas), checked_parameters(method, {})
     found = context(method, deltas)
-    found.pop("place", None)
+    found.pop("random_key", None)
     if not method.seeded:
         assert method.merge(deltas, weights, parameters, **found).delta.shape == (24, 24)
         return
     with pytest.raises(MethodError, match="draws random numbers"):
         method.merge(deltas, weights, parameters)
     results = [
-        method.merge(deltas, weights, parameters, place=here).delta
-        for here in (place(5), place(5), place(5, seed=1), place(5, tensor="other"))
+        method.merge(deltas, weights, parameters, random_key=here).delta
+        for here in (
+            random_key(5),
+            random_key(5),
+            random_key(5, seed=1),
+            random_key(5, tensor="other"),
+        )
     ]
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
@@ -294,7 +299,7 @@ def test_a_place_must_name_every_expert_apart(names: tuple[str, ...]) -> None:
             [torch.ones(2)] * 2,
             [1.0, 1.0],
             method.parameters(),
-            place=replace(place(0), experts=names),
+            random_key=replace(random_key(0), experts=names),
         )
 
 
@@ -302,5 +307,5 @@ def test_seeds_do_not_depend_on_process_or_platform() -> None:
     """BLAKE2b with eight bytes of digest, over seed, expert and tensor, halved."""
     text = b"7\0expert-1\0layer.weight"
     expected = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") // 2
-    assert seed_of(place(2, seed=7), 1) == expected
-    assert len({seed_of(place(3, seed), t) for seed in range(50) for t in range(3)}) == 150
+    assert seed_of(random_key(2, seed=7), 1) == expected
+    assert len({seed_of(random_key(3, seed), t) for seed in range(50) for t in range(3)}) == 150

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
-from ace_gui.methods.method import Layer
+from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from tests.helpers.device_stand_in import GPU, DeviceStandIn
 from tests.helpers.method_cases import context, matrix_cases
@@ -73,7 +73,7 @@ def test_a_batch_on_a_gpu_is_what_each_is_alone(method: MergeMethod[Any]) -> Non
         chosen = replace(parameters, tau=tau, epsilon=1e-3)
         with DeviceStandIn().installed():
             layers = [
-                Layer([delta.to(GPU) * scale for delta in deltas], [1.0] * len(deltas))
+                MethodInput([delta.to(GPU) * scale for delta in deltas], [1.0] * len(deltas))
                 for scale in (1, 3)
             ]
             found = [each.delta.cpu() for each in method.merge_batch(layers, chosen)]

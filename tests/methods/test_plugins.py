@@ -79,9 +79,9 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     own = tmp_path / "config" / "ace-workbench" / "methods"
     own.mkdir(parents=True)
     shutil.copy(EXAMPLE, own / "median.py")
-    recipe, place = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    recipe, random_key = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     out = tmp_path / "out"
-    found = ace_gui("merge", recipe, "--out", out, **place)
+    found = ace_gui("merge", recipe, "--out", out, **random_key)
     assert found.returncode == 0, found.stderr
     read = {
         name: load_file(tmp_path / name / "model.safetensors")["layer.weight"]
@@ -91,13 +91,13 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     expected = read["base"] + 0.5 * deltas.median(dim=0).values
     merged = load_file(out / "model.safetensors")["layer.weight"]
     torch.testing.assert_close(merged, expected)
-    assert "median" in ace_gui("methods", **place).stdout
-    assert "Factor on the median" in ace_gui("methods", "median", **place).stdout
+    assert "median" in ace_gui("methods", **random_key).stdout
+    assert "Factor on the median" in ace_gui("methods", "median", **random_key).stdout
     table = tmp_path / "table.json"
-    found = ace_gui("compare", recipe, "--methods", "median,linear", "--json", table, **place)
+    found = ace_gui("compare", recipe, "--methods", "median,linear", "--json", table, **random_key)
     assert found.returncode == 0, found.stderr
     assert "median" in json.dumps(json.loads(table.read_text()))
-    found = ace_gui("report", recipe, "--out", tmp_path / "report.html", **place)
+    found = ace_gui("report", recipe, "--out", tmp_path / "report.html", **random_key)
     assert found.returncode == 0, found.stderr
     assert "Median" in (tmp_path / "report.html").read_text()
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_registered_is_refused(options: dict[str, object], said: 
         lambda deltas: None,
         lambda deltas, weights, parameters: None,
         lambda deltas, weights, parameters, extra, **context: None,
-        lambda deltas, weights, parameters, *, place: None,
+        lambda deltas, weights, parameters, *, random_key: None,
         lambda *, deltas, weights, parameters, **context: None,
         3,
     ],

@@ -83,8 +83,8 @@ def _ties_of_so_many(deltas: NDArray[np.float64], density: float, step: int) -> 
     """TIES with exactly the wanted share: of equal entries the first ones, or the last ones."""
     trimmed = np.zeros((T, deltas[0].size))
     for kept, own in zip(trimmed, deltas.reshape(T, -1)[:, ::step], strict=True):
-        places = np.argsort(-abs(own), kind="stable")[: int(density * own.size)]
-        kept[places] = own[places]
+        indices = np.argsort(-abs(own), kind="stable")[: int(density * own.size)]
+        kept[indices] = own[indices]
     return oracle.elect(trimmed[:, ::step].reshape(deltas.shape), "mean", None, "positive")
 
 

@@ -16,7 +16,7 @@ from ace_gui.methods.shared.draws import uniform
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
 from tests.helpers.live_memory import LiveMemory
-from tests.helpers.method_cases import assert_close, experts, merged, place, run, tensor_cases
+from tests.helpers.method_cases import assert_close, experts, merged, random_key, run, tensor_cases
 
 CASES = tensor_cases()
 
@@ -103,7 +103,7 @@ def test_the_expected_result_of_dropping_is_the_task_vector(
     given = method.parameters(**parameters)
     count = 600
     total = sum(
-        method.merge([delta], [1.0], given, place=place(1, seed)).delta.double()
+        method.merge([delta], [1.0], given, random_key=random_key(1, seed)).delta.double()
         for seed in range(count)
     )
     least = 0.3 if name == "dare_linear" else 0.25
@@ -112,7 +112,7 @@ def test_the_expected_result_of_dropping_is_the_task_vector(
 
 
 def test_masks_depend_on_nothing_but_seed_expert_and_tensor() -> None:
-    here = place(4)
+    here = random_key(4)
     like = torch.zeros(7, 9)
     masks = {name: uniform(here, t, like) for t, name in enumerate(here.experts)}
     turned = type(here)(tensor=here.tensor, experts=here.experts[::-1], seed=0)
@@ -125,7 +125,7 @@ def test_masks_depend_on_nothing_but_seed_expert_and_tensor() -> None:
 
 
 def test_masks_of_parts_are_parts_of_the_mask() -> None:
-    here = place(2)
+    here = random_key(2)
     whole = uniform(here, 1, torch.zeros(7, 9))
     flat = whole.reshape(-1)
     assert 0 <= float(flat.min()) <= float(flat.max()) < 1
@@ -137,7 +137,7 @@ def test_masks_of_parts_are_parts_of_the_mask() -> None:
 
 
 def test_masks_are_drawn_evenly() -> None:
-    drawn = uniform(place(1), 0, torch.zeros(100_000)).double()
+    drawn = uniform(random_key(1), 0, torch.zeros(100_000)).double()
     shares = torch.histc(drawn, 50, 0, 1) / len(drawn)
     assert float((shares - 0.02).abs().max()) < 5 * math.sqrt(0.02 / len(drawn))
     neighbours = torch.corrcoef(torch.stack([drawn[:-1], drawn[1:]]))[0, 1]
@@ -211,7 +211,7 @@ def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> None:
     """A matrix that is stored inputs × outputs comes whole, however large it is."""
-    delta, here = random_tensor(1024, 768), replace(place(1), turned=turned)
+    delta, here = random_tensor(1024, 768), replace(random_key(1), turned=turned)
     tracemalloc.start()  # sees what numpy takes; the other what torch does
     with LiveMemory() as memory:
         kept = dropped(delta, 0.5, 0.1, here, 0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
-from ace_gui.methods.method import Layer
+from ace_gui.methods.method import MethodInput
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import context
 
@@ -87,6 +87,6 @@ def test_a_batch_takes_no_more_than_its_matrices_together(
         deltas = [torch.randn(shape) * (1 + 2 * t) for t in range(experts)]
         declared = 8 * method.working_memory(shape, experts) + 4 * shape[0] * shape[1]
         with LiveMemory() as memory:
-            layers = [Layer(Read(deltas), [1.0] * experts, deltas[0]) for _ in range(3)]
+            layers = [MethodInput(Read(deltas), [1.0] * experts, deltas[0]) for _ in range(3)]
             method.merge_batch(layers, parameters)
         assert memory.peak <= 3 * declared

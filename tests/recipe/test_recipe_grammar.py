@@ -117,9 +117,9 @@ def test_every_wild_value_everywhere(tmp_path: Path) -> None:
 def test_bytes_changed_anywhere(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(as_yaml(data.draw(st.sampled_from(DOCUMENTS))).encode())
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content) - 1))
+        index = data.draw(st.integers(0, len(content) - 1))
         length = data.draw(st.integers(0, 8))
-        content[place : place + length] = data.draw(st.binary(max_size=6))
+        content[index : index + length] = data.draw(st.binary(max_size=6))
     path = tmp_path / "recipe.yaml"
     path.write_bytes(bytes(content))
     tried(path)

@@ -85,25 +85,25 @@ def _cut_by_what_it_lies_in(widget: QWidget, root: QWidget) -> Iterator[str]:
     if widget is root or not isinstance(widget, _SHOWN) or is_free(widget):
         return
     inner, above = widget, widget.parentWidget()
-    place = widget.rect()
+    rect = widget.rect()
     while inner is not root and above is not None:
-        place = place.translated(inner.pos())
-        if is_free(above) or _scrolls(above, place) or above.visibleRegion().isEmpty():
+        rect = rect.translated(inner.pos())
+        if is_free(above) or _scrolls(above, rect) or above.visibleRegion().isEmpty():
             return  # where nothing of what it lies in is seen, that is folded on purpose
-        if not above.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(place):
+        if not above.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(rect):
             yield f"{_size(widget.size())} is cut by {_called(above)} of {_size(above.size())}"
             return
         inner, above = above, above.parentWidget()
 
 
-def _scrolls(port: QWidget, place: QRect) -> bool:
-    """Whether the person can scroll to what of ``place`` is outside of this viewport."""
+def _scrolls(port: QWidget, rect: QRect) -> bool:
+    """Whether the person can scroll to what of ``rect`` is outside of this viewport."""
     area = port.parentWidget()
     if not isinstance(area, QAbstractScrollArea) or area.viewport() is not port:
         return False
     if isinstance(area, QAbstractItemView):
         return True  # what lies in cells moves with them
-    beyond = place.left() < -SLACK or place.right() > port.width() + SLACK
+    beyond = rect.left() < -SLACK or rect.right() > port.width() + SLACK
     return area.horizontalScrollBar().maximum() > 0 or not beyond
 
 
@@ -205,11 +205,11 @@ def _line(field: QLineEdit) -> Iterator[str]:
 
 def _tabs(bar: QTabBar) -> Iterator[str]:
     for index in filter(bar.isTabVisible, range(bar.count())):
-        place = bar.tabRect(index)
+        position = bar.tabRect(index)
         title = bar.shown_title(index) if isinstance(bar, FittingTabBar) else bar.tabText(index)
         needed = round(0.9 * bar.fontMetrics().horizontalAdvance(title)) - 2
-        if needed > place.width() or place.right() > bar.width() + SLACK:
-            yield f"tab {title!r} has {place.width()} px and needs {needed}"
+        if needed > position.width() or position.right() > bar.width() + SLACK:
+            yield f"tab {title!r} has {position.width()} px and needs {needed}"
 
 
 def _header(header: QHeaderView) -> Iterator[str]:
@@ -244,18 +244,18 @@ def _cell(view: QAbstractItemView, index: QModelIndex) -> Iterator[str]:
     if view.visualRect(index).width() <= 0:
         return  # hidden: the tip or another panel has it
     text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
-    place = view.visualRect(index).intersected(view.viewport().rect())
-    if not text or view.visualRect(index) != place:
+    rect = view.visualRect(index).intersected(view.viewport().rect())
+    if not text or view.visualRect(index) != rect:
         return
     font = index.data(Qt.ItemDataRole.FontRole)
     metrics = QFontMetrics(font if isinstance(font, QFont) else view.font())
-    if place.height() < 0.85 * metrics.height():
-        yield f"{text[:40]!r} has a row of {place.height()} px and needs {metrics.height()}"
+    if rect.height() < 0.85 * metrics.height():
+        yield f"{text[:40]!r} has a row of {rect.height()} px and needs {metrics.height()}"
     if view.wordWrap() and " " in text:
         return
     needed, room = metrics.horizontalAdvance(text), _room_for_text(view, index)
     if room is None:  # drawn by us, sometimes in smaller letters; what is drawn is looked at, too
-        needed, room = round(0.85 * needed), place.width()
+        needed, room = round(0.85 * needed), rect.width()
     if needed <= room:
         return
     shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)

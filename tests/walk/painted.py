@@ -37,7 +37,7 @@ class Painted:
 
     text: str
     by: QWidget
-    place: QRectF
+    rect: QRectF
     seen: QRectF
     port: QRectF
     room: QRectF | None
@@ -81,8 +81,8 @@ class Recorder(QObject):
         text = next((each for each in given if isinstance(each, str)), "")
         if not text.strip() or self._at is None:
             return
-        place, room = _place(QFontMetricsF(painter.font()), text, given)
-        clip = place & painter.clipBoundingRect() if painter.hasClipping() else place
+        rect, room = _place(QFontMetricsF(painter.font()), text, given)
+        clip = rect & painter.clipBoundingRect() if painter.hasClipping() else rect
         to_root, by = painter.deviceTransform(), self._at
         port, uncovered = _ports(by, root)
         ink = QColor(painter.pen().color())
@@ -91,7 +91,7 @@ class Recorder(QObject):
             Painted(
                 text=text,
                 by=by,
-                place=to_root.mapRect(place),
+                rect=to_root.mapRect(rect),
                 seen=to_root.mapRect(clip) & uncovered,
                 port=port,
                 room=None if room is None else to_root.mapRect(room),
@@ -133,14 +133,14 @@ def _items_of_plots(root: QWidget) -> Iterator[Painted]:
                 continue
             margin = item.document().documentMargin()
             inner = item.boundingRect().adjusted(margin, margin, -margin, -margin)
-            place = view.mapFromScene(item.mapToScene(inner)).boundingRect().toRectF()
-            place.translate(whole.topLeft())
+            rect = view.mapFromScene(item.mapToScene(inner)).boundingRect().toRectF()
+            rect.translate(whole.topLeft())
             room = whole
             if isinstance(above := item.parentItem(), TextItem) and above.getViewBox() is not None:
                 box = above.getViewBox().sceneBoundingRect()  # it cuts what lies in it
                 inside = view.mapFromScene(box).boundingRect().toRectF()
                 room = whole & inside.translated(whole.topLeft())
-            yield Painted(text, port, place, place & room & uncovered, room, None, _ink(item))
+            yield Painted(text, port, rect, rect & room & uncovered, room, None, _ink(item))
 
 
 def _ink(item: QGraphicsTextItem) -> QColor:
@@ -156,9 +156,9 @@ def labels(root: QWidget) -> Iterator[Painted]:
     for label in root.findChildren(QLabel):
         if label.isVisible() and label.window() is root and label.pixmap().isNull():
             seen = label.visibleRegion().boundingRect() & label.contentsRect()
-            place = QRectF(seen.translated(label.mapTo(root, QPoint(0, 0))))
+            rect = QRectF(seen.translated(label.mapTo(root, QPoint(0, 0))))
             ink = label.palette().color(label.foregroundRole())
-            yield Painted(label.text(), label, place, place, place, None, ink)
+            yield Painted(label.text(), label, rect, rect, rect, None, ink)
 
 
 def faults_of(painted: list[Painted]) -> Iterator[str]:
@@ -174,7 +174,7 @@ def faults_of(painted: list[Painted]) -> Iterator[str]:
 
 def _line(one: Painted, other: Painted) -> float:
     """Px that the boxes of two texts may share: the letters do not fill them."""
-    return 0.3 * min(one.place.height(), other.place.height())
+    return 0.3 * min(one.rect.height(), other.rect.height())
 
 
 def _cut(each: Painted) -> Iterator[str]:
@@ -183,11 +183,11 @@ def _cut(each: Painted) -> Iterator[str]:
         yield f"shortened to {each.text!r}"
     if _is_scrolled(each.by):
         return
-    said, needed = repr(each.text[:40]), _size(each.place)
-    if each.room is not None and _is_beyond(each.place, each.room):
+    said, needed = repr(each.text[:40]), _size(each.rect)
+    if each.room is not None and _is_beyond(each.rect, each.room):
         yield f"{_size(each.room)} for {said}, which needs {needed}"
-    elif _is_beyond(each.place, each.port):
-        yield f"only {_size(each.place & each.port)} of {said} is seen, which needs {needed}"
+    elif _is_beyond(each.rect, each.port):
+        yield f"only {_size(each.rect & each.port)} of {said} is seen, which needs {needed}"
 
 
 def _is_scrolled(widget: QWidget) -> bool:
@@ -196,9 +196,9 @@ def _is_scrolled(widget: QWidget) -> bool:
     return isinstance(view, QAbstractItemView) and not isinstance(view, QHeaderView)
 
 
-def _is_beyond(place: QRectF, room: QRectF) -> bool:
-    high = 0.2 * place.height()  # what stands above and below the letters
-    return not room.adjusted(-SLACK, -high, SLACK, high).contains(place)
+def _is_beyond(rect: QRectF, room: QRectF) -> bool:
+    high = 0.2 * rect.height()  # what stands above and below the letters
+    return not room.adjusted(-SLACK, -high, SLACK, high).contains(rect)
 
 
 def _by(each: Painted) -> str:

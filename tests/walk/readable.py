@@ -31,10 +31,10 @@ def _pixels(picture: QImage) -> np.ndarray:
     return numbers[:, : plain.width()] & 0xFFFFFF
 
 
-def _fault(pixels: np.ndarray, text: str, place: QRect, ink: QColor) -> Iterator[str]:
-    top, left = max(place.top(), 0), max(place.left(), 0)
-    crop = pixels[top : place.bottom() + 1, left : place.right() + 1]
-    if not _WORD.search(text) or place.isEmpty() or crop.size == 0:
+def _fault(pixels: np.ndarray, text: str, rect: QRect, ink: QColor) -> Iterator[str]:
+    top, left = max(rect.top(), 0), max(rect.left(), 0)
+    crop = pixels[top : rect.bottom() + 1, left : rect.right() + 1]
+    if not _WORD.search(text) or rect.isEmpty() or crop.size == 0:
         return
     colours, counts = np.unique(crop, return_counts=True)
     ground = f"#{colours[counts.argmax()]:06x}"

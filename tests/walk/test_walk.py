@@ -175,8 +175,8 @@ class Written(QWidget):
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor("#ffffff"))
         painter.setPen(QColor(self.ink))
-        for text, place in self.texts:
-            painter.drawText(place, Qt.AlignmentFlag.AlignLeft, text)
+        for text, index in self.texts:
+            painter.drawText(index, Qt.AlignmentFlag.AlignLeft, text)
 
 
 def seen(qtbot, content: QWidget, width: int = 300, height: int = 120) -> str:
@@ -207,8 +207,8 @@ def test_painted_words_that_are_shortened_to_nothing_are_found(qtbot):
 
 
 def test_painted_words_that_lie_on_others_are_found(qtbot):
-    place = QRect(10, 10, 200, 40)
-    content = Written(("0.7", place), ("0.8", place.translated(2, 2)))
+    rect = QRect(10, 10, 200, 40)
+    content = Written(("0.7", rect), ("0.8", rect.translated(2, 2)))
     assert "'0.7' lies over '0.8'" in seen(qtbot, content)
 
 

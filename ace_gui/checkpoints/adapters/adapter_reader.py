@@ -12,18 +12,18 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters.lora import Adapter, ExpandedCheckpoint, LowRank
 from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.grown import GrownCheckpoint, GrownReader
+from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint, ExtendedReader
 from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.reader import TensorReader, require_finite
-from ace_gui.checkpoints.witness import Witness
 
 
 class AdapterReader:
     """Computes the change of one weight from its two factors. Safe to use from several threads."""
 
-    def __init__(self, adapter: Adapter, witness: Witness | None = None) -> None:
+    def __init__(self, adapter: Adapter, checksums: ReadChecksums | None = None) -> None:
         self._adapter = adapter
-        self._reader = TensorReader(adapter.stored, witness)
+        self._reader = TensorReader(adapter.stored, checksums)
 
     def delta(self, target: str) -> Tensor:
         """scale·B·A of the weight ``target``, float32, in the shape in which it is stored.
@@ -64,13 +64,15 @@ class AdapterReader:
 class ExpandedReader(TensorReader):
     """Reads a base with an adapter on it: W₀ + scale·B·A, one tensor at a time."""
 
-    def __init__(self, checkpoint: ExpandedCheckpoint, witness: Witness | None = None) -> None:
-        super().__init__(checkpoint, witness)
+    def __init__(
+        self, checkpoint: ExpandedCheckpoint, checksums: ReadChecksums | None = None
+    ) -> None:
+        super().__init__(checkpoint, checksums)
         self._deltas = checkpoint.deltas
-        self._base = TensorReader(checkpoint.base, witness)
-        self._products = AdapterReader(checkpoint.adapter, witness)
+        self._base = TensorReader(checkpoint.base, checksums)
+        self._products = AdapterReader(checkpoint.adapter, checksums)
         self._beneath = checkpoint.beneath
-        self._brought = TensorReader(checkpoint.adapter.stored, witness)
+        self._brought = TensorReader(checkpoint.adapter.stored, checksums)
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements of a tensor; those of a changed one in float32, or float64 on such a base."""
@@ -119,16 +121,16 @@ class ExpandedReader(TensorReader):
         return torch_dtype(self._tensors[name].dtype)
 
 
-def reader_of(checkpoint: Checkpoint, witness: Witness | None = None) -> TensorReader:
+def reader_of(checkpoint: Checkpoint, checksums: ReadChecksums | None = None) -> TensorReader:
     """The reader that fits a checkpoint: on disk, a base with an adapter on it, a grown base.
 
-    ``witness``: takes note of what is read.
+    ``checksums``: takes note of what is read.
     """
     if isinstance(checkpoint, ExpandedCheckpoint):
-        return ExpandedReader(checkpoint, witness)
-    if isinstance(checkpoint, GrownCheckpoint):
-        donors = (donor for growth in checkpoint.growths.values() for donor in growth.donors)
-        found = {id(donor.checkpoint): donor.checkpoint for donor in donors}
-        readers = {key: reader_of(donor, witness) for key, donor in found.items()}
-        return GrownReader(checkpoint, readers, witness)
-    return TensorReader(checkpoint, witness)
+        return ExpandedReader(checkpoint, checksums)
+    if isinstance(checkpoint, ExtendedCheckpoint):
+        sources = (source for growth in checkpoint.growths.values() for source in growth.sources)
+        found = {id(source.checkpoint): source.checkpoint for source in sources}
+        readers = {key: reader_of(source, checksums) for key, source in found.items()}
+        return ExtendedReader(checkpoint, readers, checksums)
+    return TensorReader(checkpoint, checksums)

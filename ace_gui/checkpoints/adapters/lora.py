@@ -31,7 +31,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
-from ace_gui.formatting import listing, place, plain
+from ace_gui.formatting import listing, plain, short_path
 from ace_gui.stored_formats import is_float
 
 ADAPTER_FILE: Final = "adapter_model.safetensors"
@@ -173,7 +173,7 @@ def open_adapter(folder: Path) -> Adapter:
         named_base=settings.named_base,
         keeps_ties=settings.keeps_ties,
         warnings=tuple(
-            f"{place(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
+            f"{short_path(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
         ),
     )
 
@@ -193,7 +193,7 @@ def expand(
     base: Checkpoint,
     answers: Mapping[str, str],
     transposed: Collection[str],
-    pieces: Mapping[str, Sequence[Piece]] | None = None,
+    pieces: Mapping[str, Sequence[ModuleRows]] | None = None,
 ) -> ExpandedCheckpoint:
     """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
 
@@ -228,7 +228,7 @@ def expand(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class ModuleRows:
     """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
 
     tensor: str
@@ -237,13 +237,17 @@ class Piece:
     rows: int
 
 
-def _whole(info: TensorInfo, name: str) -> Piece:
+def _whole(info: TensorInfo, name: str) -> ModuleRows:
     shape = info.shape
-    return Piece(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
+    return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
 
 def _placed(
-    adapter: Adapter, delta: LowRank, piece: Piece, info: TensorInfo, transposed: Collection[str]
+    adapter: Adapter,
+    delta: LowRank,
+    piece: ModuleRows,
+    info: TensorInfo,
+    transposed: Collection[str],
 ) -> Placed:
     turned = delta.embedding or (len(delta.a.shape) == 2 and piece.tensor in transposed)
     change = replace(delta, target=piece.tensor, turned=turned)
@@ -308,10 +312,10 @@ def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
     if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
     with open_regular(first.file) as (one, _), open_regular(second.file) as (other, _):
-        for place in range(0, first.nbytes, _BLOCK):
-            blocks = [bytearray(min(_BLOCK, first.nbytes - place)) for _ in range(2)]
-            read_at(one, memoryview(blocks[0]), first.start + place)
-            read_at(other, memoryview(blocks[1]), second.start + place)
+        for index in range(0, first.nbytes, _BLOCK):
+            blocks = [bytearray(min(_BLOCK, first.nbytes - index)) for _ in range(2)]
+            read_at(one, memoryview(blocks[0]), first.start + index)
+            read_at(other, memoryview(blocks[1]), second.start + index)
             if blocks[0] != blocks[1]:
                 return False
     return True
@@ -353,12 +357,13 @@ def _low_rank(
 
 
 def _refuse_unanswered(
-    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[Piece]]
+    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
 ) -> None:
     missing = [own for own in adapter.deltas if own not in known]
     if missing:
         raise MismatchError(
-            f"{place(adapter.path)}: {len(missing)} of the adapter's targets are not in the base: "
+            f"{short_path(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
+            "base: "
             f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
             f"hold them in another layout than the model does. {MERGE_FIRST}",
             path=adapter.path,
@@ -368,7 +373,8 @@ def _refuse_unanswered(
     apart = [own for own in adapter.full if own in pieces]
     if apart:
         raise MismatchError(
-            f"{place(adapter.path)}: {listing(apart)} of the adapter is part of a larger tensor in "
+            f"{short_path(adapter.path)}: {listing(apart)} of the adapter is part of a larger "
+            "tensor in "
             f"the base's files. {MERGE_FIRST}",
             path=adapter.path,
             tensor=apart[0],
@@ -377,7 +383,8 @@ def _refuse_unanswered(
 
 def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> NoReturn:
     raise MismatchError(
-        f"{place(adapter.path)}: B·A of `{plain(info.name)}` is {_times(delta.shape)}, but the "
+        f"{short_path(adapter.path)}: B·A of `{plain(info.name)}` is {_times(delta.shape)}, but "
+        "the "
         f"base's is {_times(info.shape)} in {info.dtype}. Choose the base that it was trained on.",
         path=adapter.path,
         tensor=info.name,

@@ -98,32 +98,32 @@ class _Text:
         self._text = text
         self._fitting: dict[tuple[str, str], int] = {}
 
-    def reached(self, parts: Sequence[Any], places: int) -> int:
-        """The places in the text that ``parts`` can reach from any of ``places``."""
+    def reached(self, parts: Sequence[Any], indices: int) -> int:
+        """The places in the text that ``parts`` can reach from any of ``indices``."""
         for kind, value in parts:
-            places = self._after(str(kind), value, places)
-        return places
+            indices = self._after(str(kind), value, indices)
+        return indices
 
-    def _after(self, kind: str, value: Any, places: int) -> int:
+    def _after(self, kind: str, value: Any, indices: int) -> int:
         if kind in _REPEATS:
-            return self._repeated(value, places)
+            return self._repeated(value, indices)
         if kind == "SUBPATTERN":
-            return self.reached(value[3], places)
+            return self.reached(value[3], indices)
         if kind == "BRANCH":
-            return reduce(or_, (self.reached(way, places) for way in value[1]))
+            return reduce(or_, (self.reached(way, indices) for way in value[1]))
         if kind == "AT":
-            return places & (1 if str(value) in _STARTS else 1 << len(self._text))
+            return indices & (1 if str(value) in _STARTS else 1 << len(self._text))
         key = kind, str(value)
         if key not in self._fitting:
             fitting = (1 << i for i, c in enumerate(self._text) if _fits(kind, value, c))
             self._fitting[key] = sum(fitting)
-        return (places & self._fitting[key]) << 1
+        return (indices & self._fitting[key]) << 1
 
-    def _repeated(self, value: Any, places: int) -> int:
+    def _repeated(self, value: Any, indices: int) -> int:
         least, most, parts = value
         for _ in range(least):
-            places = self.reached(parts, places)
-        found = fresh = places
+            indices = self.reached(parts, indices)
+        found = fresh = indices
         for _ in range(min(int(most) - least, len(self._text) + 1)):
             fresh = self.reached(parts, fresh) & ~found
             if not fresh:

@@ -46,7 +46,7 @@ CURVES: Final = "curves.json"
 _SECONDS: Final = 20.0
 """Between two checkpoints."""
 
-_TOLD: Final = 0.1
+_REPORT_SECONDS: Final = 0.1
 """Seconds between two events, so that a window can follow."""
 
 
@@ -84,7 +84,7 @@ def trained(
     """
     loop.go_on_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state
-    saved = told = time.monotonic()
+    saved = reported = time.monotonic()
     first = 0
 
     def news() -> LearningProgress:
@@ -101,9 +101,9 @@ def trained(
 
     for _ in loop.steps():
         now = time.monotonic()
-        if now - told > _TOLD or state.step == 1:
+        if now - reported > _REPORT_SECONDS or state.step == 1:
             yield news()
-            first, told = state.step, now
+            first, reported = state.step, now
         if now - saved > _SECONDS:
             saved = now if _checkpointed(folder, stage, loop) else math.inf
     if first < state.step:
@@ -224,10 +224,10 @@ def factors_on_disk(
     folder: Path, name: str, experts: int, make: Callable[[], Sequence[Values]]
 ) -> Callable[[int], Values]:
     """What the experts' parts of a tensor are made of, written once and read when asked for."""
-    place = folder / FACTORS
-    paths = [place / f"{name}-{t:04d}.safetensors" for t in range(experts)]
+    index = folder / FACTORS
+    paths = [index / f"{name}-{t:04d}.safetensors" for t in range(experts)]
     if not all(map(_is_sound, paths)):
-        place.mkdir(parents=True, exist_ok=True)
+        index.mkdir(parents=True, exist_ok=True)
         for path, own in zip(paths, make(), strict=True):
             keep_tensors(path, own)
 

@@ -121,8 +121,8 @@ class MergedValues:
         return made
 
     def _values(self, row: Row) -> Values:
-        places = list(row.experts)
-        shared = {name: value[places] for name, value in self.shared.items()}
+        indices = list(row.experts)
+        shared = {name: value[indices] for name, value in self.shared.items()}
         return {**shared, **self.own.get(row.name, {})}
 
 

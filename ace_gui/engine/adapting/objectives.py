@@ -76,18 +76,18 @@ class TaskObjective:
         ]
         said = answers(self.asker, pieces)
         losses = [
-            self._loss(own, place, given)
-            for own, place, given in zip(said, chosen, pieces, strict=True)
+            self._loss(own, index, given)
+            for own, index, given in zip(said, chosen, pieces, strict=True)
         ]
         loss = torch.stack(losses).mean()
         return Found(loss=loss, spread=_spread(said) if has_entropy(self.asker.data.kind) else None)
 
-    def _loss(self, said_RC: Tensor, place: int, pieces: Sequence[Piece]) -> Tensor:
+    def _loss(self, said_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
         if not len(said_RC):  # a text of one token, or words that were all cut off
             return said_RC.sum()
         if self._targets is None:
             return entropy(said_RC)
-        kind, target = self.asker.data.kind, self._targets[place]
+        kind, target = self.asker.data.kind, self._targets[index]
         if kind is TaskKind.REGRESSION:
             return (said_RC[0, 0] - float(target)) ** 2
         if kind is TaskKind.CAUSAL_LM:
@@ -98,7 +98,7 @@ class TaskObjective:
 
     def _columns(self, target: Any, pieces: Sequence[Piece]) -> list[int]:
         """The columns of the right answers."""
-        own = self.asker.places
+        own = self.asker.label_indices
         if self.asker.data.kind is TaskKind.TOKEN_CLASSIFICATION:
             firsts = pieces[0].note
             return [own.index(one) for one, at in zip(target, firsts, strict=True) if at >= 0]
@@ -113,11 +113,11 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
     losses, spreads = dict[str, float](), dict[str, float]()
     for task in tasks:
         with torch.enable_grad():
-            told = task(step, kept)
-            torch.autograd.backward(told.loss)
-        losses[task.name] = float(told.loss.detach())
-        if told.spread is not None:
-            spreads[task.name] = told.spread
+            outcome = task(step, kept)
+            torch.autograd.backward(outcome.loss)
+        losses[task.name] = float(outcome.loss.detach())
+        if outcome.spread is not None:
+            spreads[task.name] = outcome.spread
         if not math.isfinite(losses[task.name]):
             raise MethodError(
                 f"After {step} steps the loss of {plain(task.name)} is no number; choose a lower "
@@ -190,7 +190,7 @@ def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
     if kind is TaskKind.CAUSAL_LM:
         return list(logits_NLC[:, :-1].unbind())
     return [
-        logits_LC[[at for at in firsts if at >= 0]][:, asker.places]
+        logits_LC[[at for at in firsts if at >= 0]][:, asker.label_indices]
         for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
     ]
 

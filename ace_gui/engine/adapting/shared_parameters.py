@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.engine.calibrating.model_places import pieces
+from ace_gui.engine.calibrating.model_parameters import pieces
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import MismatchError
 
@@ -59,10 +59,14 @@ class SharedParameters:
                 at += last - first
         finder = DiskNames(model, own | buffers)
         for name in shapes.keys() - found.keys():
-            place = finder.find(expert.own_names[name])
-            if place is not None and place.name in buffers and not place.converted:
-                self._buffers[name].append(buffers[place.name])
-            elif place is not None:
+            destination = finder.find(expert.own_names[name])
+            if (
+                destination is not None
+                and destination.name in buffers
+                and not destination.converted
+            ):
+                self._buffers[name].append(buffers[destination.name])
+            elif destination is not None:
                 raise MismatchError(
                     f"`{name}` of {expert.name} is laid out otherwise in the model that is run, so "
                     "that nothing can be learned of it; choose a method that needs no data.",
@@ -130,8 +134,8 @@ class SharedParameters:
             if found is not None and total.numel():
                 count = cover.last - cover.first
                 own = found.reshape(len(found) if found.ndim else 1, -1)
-                place, rows = flat[cover.at : cover.at + count], own[cover.first : cover.last]
-                place.add_(rows) if add else place.copy_(rows)
+                index, rows = flat[cover.at : cover.at + count], own[cover.first : cover.last]
+                index.add_(rows) if add else index.copy_(rows)
         return total
 
     def forget_gradients(self) -> None:

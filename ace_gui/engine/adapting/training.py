@@ -94,11 +94,11 @@ class Loop:
         """Take up a later state of the same values."""
         self.state = state
         if state.moments:
-            places = {name: place for place, name in enumerate(state.values)}
+            indices = {name: index for index, name in enumerate(state.values)}
             found: dict[int, dict[str, Tensor]] = {}
             for key, value in state.moments.items():
                 leaf, name = key.split("\0")
-                found.setdefault(places[leaf], {})[name] = value
+                found.setdefault(indices[leaf], {})[name] = value
             whole = self._optimizer.state_dict()
             self._optimizer.load_state_dict({**whole, "state": found})
 
@@ -120,8 +120,8 @@ class Loop:
         """What the optimizer remembers, to be kept."""
         names = list(self.state.values)
         return {
-            f"{names[place]}\0{name}": torch.as_tensor(value)
-            for place, own in self._optimizer.state_dict()["state"].items()
+            f"{names[index]}\0{name}": torch.as_tensor(value)
+            for index, own in self._optimizer.state_dict()["state"].items()
             for name, value in own.items()
             if value is not None
         }

@@ -24,7 +24,7 @@ from ace_gui.engine.calibrating.fisher_information import (
     require_probabilities,
 )
 from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
-from ace_gui.engine.calibrating.model_places import float_tensors, linear_tensors
+from ace_gui.engine.calibrating.model_parameters import float_tensors, linear_tensors
 from ace_gui.engine.calibrating.statistics_folder import (
     CalibratedWith,
     Statistics,
@@ -33,9 +33,9 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.one_in_memory import Loaded
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import ClusterError, TaskError, WorkbenchError
@@ -54,7 +54,7 @@ _CODE: Final = ("engine/calibrating", "engine/evaluating", "architecture", "chec
 
 
 def calibrated(
-    prepared: Prepared, device: torch.device, workers: Elsewhere | None = None
+    prepared: Prepared, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
     """Measure what the methods of the plan need of the experts' data, and is not known yet.
 
@@ -69,7 +69,7 @@ def calibrated(
 
 
 def measure(
-    prepared: Prepared, need: Need, device: torch.device, workers: Elsewhere | None = None
+    prepared: Prepared, need: Need, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
     """Measure every expert; as ``calibrated``."""
     lacking = prepared.plan.recipe.without_calibration
@@ -92,13 +92,13 @@ def measure(
         found |= yield from _measured_by(workers, prepared, need, left, names)
     else:
         for t, folder in left.items():
-            place = folder_to_write(folder, prepared)
-            found[t] = yield from _kept(prepared, t, need, sources[t], place, where)
+            index = folder_to_write(folder, prepared)
+            found[t] = yield from _kept(prepared, t, need, sources[t], index, where)
     prepared.measurements[need] = tuple(found[t] for t in range(len(sources)))
 
 
 def _measured_by(
-    workers: Elsewhere,
+    workers: Executor,
     prepared: Prepared,
     need: Need,
     folders: Mapping[int, Path],
@@ -110,7 +110,7 @@ def _measured_by(
     recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in folders]
     given = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
     done = 0
-    for result in workers.ran(_measured_alone, given, about):
+    for result in workers.map_unordered(_measured_alone, given, about):
         if result is None:
             yield None
             continue

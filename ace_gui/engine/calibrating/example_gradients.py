@@ -31,9 +31,9 @@ def gradients_of(
     values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
 ) -> Iterator[Sequence[Tensor | None]]:
     """The gradients of the sum of one value after the other (N each); None: it does not depend."""
-    for place, value in enumerate(values, 1):
+    for index, value in enumerate(values, 1):
         yield torch.autograd.grad(
-            value.sum(), wanted, retain_graph=place < len(values), allow_unused=True
+            value.sum(), wanted, retain_graph=index < len(values), allow_unused=True
         )
 
 
@@ -155,15 +155,15 @@ def _layer_norm(
 
 
 def _embedding(
-    use: _Use, places: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
+    use: _Use, chosen: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
 ) -> Square | None:
-    if use.own is not weight or len(places) != use.count:
+    if use.own is not weight or len(chosen) != use.count:
         return None
 
     def square(gradient: Tensor) -> Tensor:
         rows, width = len(weight), gradient.shape[-1]
-        first = torch.arange(use.count, device=places.device)[:, None] * rows
-        own = first + places.reshape(use.count, -1)
+        first = torch.arange(use.count, device=chosen.device)[:, None] * rows
+        own = first + chosen.reshape(use.count, -1)
         keys, where = torch.unique(own, return_inverse=True)
         each = gradient.new_zeros(len(keys), width)
         each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.model_places import Pieces, pieces
+from ace_gui.engine.calibrating.model_parameters import Pieces, pieces
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Inputs

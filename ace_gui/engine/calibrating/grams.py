@@ -18,8 +18,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.linear_inputs import LinearInputs, Place, Seen
-from ace_gui.engine.calibrating.model_places import places
+from ace_gui.engine.calibrating.linear_inputs import LinearInputs, ModuleInput, Seen
+from ace_gui.engine.calibrating.model_parameters import places
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.planning.models import OpenedModel
@@ -47,7 +47,7 @@ class GramGroup:
     """``names``: stored names. ``until``: the matrix at which a pass can end, None: at no one."""
 
     names: tuple[str, ...]
-    until: Place | None
+    until: ModuleInput | None
 
     def begun(self) -> GramSums:
         """Sums of nothing so far."""
@@ -63,19 +63,19 @@ def gram_groups(
     """
     found = places(asker.model, expert, widths)
     tensors = {
-        name if place.index is None or len(own) == 1 else f"{name}[{place.index}]": place.name
+        name if index.index is None or len(own) == 1 else f"{name}[{index.index}]": index.name
         for name, own in found.items()
-        for place in own
+        for index in own
     }
     sizes: dict[str, int] = {}
-    members: dict[str, list[Place]] = {}
+    members: dict[str, list[ModuleInput]] = {}
     for name, own in found.items():
-        for place in own:
-            held = members.setdefault(place.parameter, [])
-            if place not in held:
-                held.append(place)
+        for index in own:
+            held = members.setdefault(index.parameter, [])
+            if index not in held:
+                held.append(index)
                 size = 4 * widths[name] ** 2
-                sizes[place.parameter] = sizes.get(place.parameter, 0) + size
+                sizes[index.parameter] = sizes.get(index.parameter, 0) + size
     calls = _calls(asker, list(members))
     budget = max(_LEAST_BYTES, int(_SHARE * _bytes(asker)))
     groups = []
@@ -83,10 +83,10 @@ def gram_groups(
         until = None
         if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which asks as often as it has to write
             until = _next_call(calls, parameters)
-        names = tuple(place.name for each in parameters for place in members[each])
+        names = tuple(index.name for each in parameters for index in members[each])
         groups.append(GramGroup(names=names, until=until))
     never = [p for p in members if p not in {call.parameter for call in calls}]
-    rest = tuple(place.name for each in never for place in members[each])
+    rest = tuple(index.name for each in never for index in members[each])
     if rest:  # perhaps with other inputs; what is never seen takes no memory
         last = groups.pop() if groups else GramGroup(names=(), until=None)
         groups.append(GramGroup(names=last.names + rest, until=None))
@@ -110,16 +110,16 @@ def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Ite
         yield group
 
 
-def _calls(asker: Asker, parameters: Sequence[str]) -> list[Place]:
+def _calls(asker: Asker, parameters: Sequence[str]) -> list[ModuleInput]:
     """The matrices in the order in which one input goes through them."""
     batch = next(stacked_batches(asker))
     one = Batch(inputs={n: t[:1] for n, t in batch.inputs.items()}, notes=batch.notes[:1])
-    calls: list[Place] = []
-    _ask(asker, one, parameters, lambda place, _input: calls.append(place))
+    calls: list[ModuleInput] = []
+    _ask(asker, one, parameters, lambda index, _input: calls.append(index))
     return calls
 
 
-def _next_call(calls: Sequence[Place], group: Sequence[str]) -> Place | None:
+def _next_call(calls: Sequence[ModuleInput], group: Sequence[str]) -> ModuleInput | None:
     last = max(n for n, call in enumerate(calls) if call.parameter in group)
     return next(
         (call for call in calls[last + 1 :] if call.index is None and calls.count(call) == 1), None
@@ -152,10 +152,10 @@ class GramSums:
                 _ask(asker, batch, sorted(wanted), self._seen)
             yield len(batch.notes)
 
-    def _seen(self, place: Place, input_NI: Tensor) -> None:
-        if place == self._group.until:
+    def _seen(self, index: ModuleInput, input_NI: Tensor) -> None:
+        if index == self._group.until:
             raise _Enough
-        name = place.name
+        name = index.name
         if name not in self._rows or not len(input_NI):
             return
         if name not in self._grams:

@@ -19,7 +19,7 @@ _ATEN: Final = torch.ops.aten
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ModuleInput:
     """A matrix of the loaded model: the parameter, and which one of its stack; None: no stack."""
 
     parameter: str
@@ -31,7 +31,7 @@ class Place:
         return self.parameter if self.index is None else f"{self.parameter}[{self.index}]"
 
 
-Seen = Callable[[Place, Tensor], None]
+Seen = Callable[[ModuleInput, Tensor], None]
 """Called with a matrix and inputs of it (N × I), which are the model's: only to be read."""
 
 
@@ -51,26 +51,26 @@ class LinearInputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for given, weight in _products(func, args):
-            for place, input_NI in self._matched(given, weight):
-                self._seen(place, input_NI)
+            for index, input_NI in self._matched(given, weight):
+                self._seen(index, input_NI)
         return func(*args, **(kwargs or {}))
 
-    def _matched(self, given: Tensor, weight: Tensor) -> Iterator[tuple[Place, Tensor]]:
+    def _matched(self, given: Tensor, weight: Tensor) -> Iterator[tuple[ModuleInput, Tensor]]:
         owner = self._owner(weight)
         if owner is None:
             return
         name, parameter = owner
         if parameter.ndim == 2:
-            yield Place(parameter=name), given.reshape(-1, given.shape[-1])
+            yield ModuleInput(parameter=name), given.reshape(-1, given.shape[-1])
             return
         size = parameter.stride(0)
         first = (weight.storage_offset() - parameter.storage_offset()) // size
         if weight.ndim == 2:
-            yield Place(parameter=name, index=first), given.reshape(-1, given.shape[-1])
+            yield ModuleInput(parameter=name, index=first), given.reshape(-1, given.shape[-1])
             return
         step = weight.stride(0) // size
         for e in range(len(weight)):
-            yield Place(parameter=name, index=first + e * step), given[e]
+            yield ModuleInput(parameter=name, index=first + e * step), given[e]
 
     def _owner(self, weight: Tensor) -> tuple[str, Tensor] | None:
         for name, parameter in self._owners.get(weight.untyped_storage().data_ptr(), ()):

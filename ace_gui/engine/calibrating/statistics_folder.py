@@ -151,8 +151,8 @@ def folder_to_write(folder: Path, owner: object) -> Path:
     as ``owner``. Raises OutputError where there is not even that."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for place in (folder, folder.parent):  # its lock lies beside it
-            tempfile.TemporaryFile(dir=place).close()
+        for index in (folder, folder.parent):  # its lock lies beside it
+            tempfile.TemporaryFile(dir=index).close()
         if all(map(_can_be_replaced, folder.iterdir())):
             return folder
         reason = "a folder stands in the place of a file"
@@ -212,12 +212,12 @@ class StatisticsWriter:
         path = self._path(number)
         self._add(path, keep_tensors(path, tensors, json.dumps(asdict(sums))), sums)
 
-    def finish(self, **told: Any) -> Statistics:
-        """Write the manifest; ``told``: what the writer does not know of it."""
+    def finish(self, **more: Any) -> Statistics:
+        """Write the manifest; ``more``: what the writer does not know of it."""
         rows = {name: count for sums in self._sums for name, count in sums.rows.items()}
         count = sum(sums.count for sums in self._sums)
         manifest = StatisticsManifest(
-            **told,
+            **more,
             rows=rows,
             norm=math.sqrt(math.fsum(sums.squares for sums in self._sums)),
             mean=math.fsum(sums.total for sums in self._sums) / max(count, 1),

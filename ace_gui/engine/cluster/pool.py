@@ -51,7 +51,7 @@ class Call:
 class _Task:
     """A call on its way; without one, the start of a worker. ``losses``: workers lost over it."""
 
-    place: int = -1
+    index: int = -1
     call: Call | None = None
     losses: int = 0
 
@@ -140,7 +140,7 @@ class Pool:
 
         Raises what the calls raise, and ClusterError.
         """
-        left = deque(_Task(place, call) for place, call in enumerate(calls))
+        left = deque(_Task(index, call) for index, call in enumerate(calls))
         unfinished = len(left)
         if unfinished:
             yield from self.ready()
@@ -152,7 +152,7 @@ class Pool:
                 self._give_out(left, ahead)
                 for task, found in self._arrived(left):
                     unfinished -= 1
-                    yield task.place, found
+                    yield task.index, found
                 yield None
         except ConnectionError as error:  # as Ray says it of a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None

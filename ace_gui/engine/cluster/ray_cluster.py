@@ -185,10 +185,10 @@ class RayCluster:
 
     def _begin_guard(self) -> None:
         """Give the cluster a folder that nobody else may enter, and have it end with us."""
-        place = tempfile.gettempdir()
-        if len(place) > LONGEST_FOLDER and os.name == "posix":
-            place = "/tmp"
-        self._folder = tempfile.mkdtemp(prefix="ace-ray-", dir=place)
+        index = tempfile.gettempdir()
+        if len(index) > LONGEST_FOLDER and os.name == "posix":
+            index = "/tmp"
+        self._folder = tempfile.mkdtemp(prefix="ace-ray-", dir=index)
         self._guard = subprocess.Popen(
             [sys.executable, "-P", leftovers.__file__],
             stdin=subprocess.PIPE,

@@ -10,8 +10,8 @@ from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.pool import Call, Pool
 from ace_gui.engine.cluster.worker import Order
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.how_read import how_read
-from ace_gui.engine.merging.units import Look, Looked, SharedOutput, Unit, UnitMerged
+from ace_gui.engine.merging.layout_digest import layout_digest
+from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
 from ace_gui.engine.planning.prepare import Prepared
 
 LOOKED: Final = 1 << 24
@@ -59,7 +59,7 @@ class RayWorkers:
             "prepare",
             Order(
                 recipe=prepared.plan.recipe.absolute(),
-                headers=how_read(prepared),
+                headers=layout_digest(prepared),
                 measured={
                     need: [each.folder for each in own]
                     for need, own in prepared.measurements.items()
@@ -67,7 +67,7 @@ class RayWorkers:
             ),
         )
 
-    def ran(
+    def map_unordered(
         self,
         function: Callable[..., Any],
         arguments: Sequence[tuple[Any, ...]],
@@ -80,14 +80,14 @@ class RayWorkers:
         ]
         return self.pool.results(calls, ahead=1)
 
-    def looked(self, look: Look, rows: Sequence[PlanRow]) -> Iterator[Looked | None]:
-        """What ``look`` finds in each row, in their order."""
-        self.pool.tell("seek", look)
+    def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
+        """What ``scan`` finds in each row, in their order."""
+        self.pool.tell("seek", scan)
         calls = [
-            Call(name="look", arguments=([row.name for row in pack],), about=pack[0].name)
+            Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
             for pack in _packs(rows)
         ]
-        arrived: dict[int, Looked] = {}
+        arrived: dict[int, Scanned] = {}
         following = 0
         for result in self.pool.results(calls):
             if result is None:

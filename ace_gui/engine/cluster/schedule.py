@@ -38,7 +38,7 @@ class Speed:
 
     ``flops``, ``read``: operations and bytes a second; ``write``: bytes a second of the writer.
     ``tried``: seconds of a row of a kind (``kind_of``), by trial; ``ratios``: where kinds differ in
-    their shapes alone, those of the largest that was tried, by ``some_seconds``. ``look``: seconds
+    their shapes alone, those of the largest that was tried, by ``some_seconds``. ``scan``: seconds
     in which one worker looks at the whole model; ``start``: until workers are there.
     """
 
@@ -47,7 +47,7 @@ class Speed:
     write: float
     tried: Mapping[Any, float] = field(default_factory=dict)
     ratios: Mapping[Any, float] = field(default_factory=dict)
-    look: float = 0.0
+    scan: float = 0.0
     start: float = 0.0
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
@@ -111,12 +111,12 @@ def schedule(
     free = [0.0] * workers
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
-    work = speed.look + sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     merged, written = max(free), bytes_to_write / speed.write
     late = min(bytes_to_write, LATE * total_memory()) / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
     bottleneck = "work" if merged > 1.1 * longest else "largest unit"
-    seconds = speed.start + speed.look / workers + max(merged, written - late) + late
+    seconds = speed.start + speed.scan / workers + max(merged, written - late) + late
     return Schedule(
         workers=workers,
         seconds=seconds,

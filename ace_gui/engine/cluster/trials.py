@@ -67,9 +67,9 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     Raises CheckpointError, FileChangedError, OutputError, ResourceError and ClusterError.
     """
     prepared = replace(prepared, findings=dict(prepared.findings))
-    look = sum(_looking(group, prepared, workers) for group in groups(prepared))
+    scan = sum(_looking(group, prepared, workers) for group in groups(prepared))
     ends, found = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
-    speed = _speed_of(found, prepared, look)
+    speed = _speed_of(found, prepared, scan)
     merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
     count = 1 if workers is None else workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
@@ -83,7 +83,7 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
                 found.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
             except (MethodError, NonFiniteError):  # the merge itself will say so
                 continue
-            speed = _speed_of(found, prepared, look)
+            speed = _speed_of(found, prepared, scan)
     return speed
 
 
@@ -97,7 +97,7 @@ class _Timed:
     syncing: float
 
 
-def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, look: float) -> Speed:
+def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """What follows from some trials, the smallest first."""
     telling = [each for each in found if row_bytes(each[0], each[0].store_dtype) > TELLING]
     flops, read = SOME_FLOPS, SOME_BYTES
@@ -116,7 +116,7 @@ def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, look:
             kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
             for row, timed in telling
         },
-        look=look,
+        scan=scan,
     )
 
 
@@ -170,7 +170,7 @@ def _units_to_try(
     wanted = rounds * count
     if entries * size > PACKED // 4:
         wanted = max(count, min(different, wanted))
-    starts = [different * place // wanted * size for place in range(wanted)]
+    starts = [different * index // wanted * size for index in range(wanted)]
     return [tuple(rows[start : start + size]) for start in starts]
 
 

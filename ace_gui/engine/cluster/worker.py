@@ -15,17 +15,17 @@ import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.layout_digest import layout_digest
 from ace_gui.engine.merging.on_gpu.gpu_memory import rooms_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
-    Look,
-    Looked,
+    Scan,
+    Scanned,
     SharedOutput,
     Unit,
     UnitMerged,
-    look_at,
     merge_unit,
+    scan_rows,
 )
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
@@ -78,7 +78,7 @@ class Kind:
 class Order:
     """What a worker must know to open the models of a merge.
 
-    ``headers``: what ``how_read`` must find on its machine; ``measured``: folders of what was
+    ``headers``: what ``layout_digest`` must find on its machine; ``measured``: folders of what was
     measured with data.
     """
 
@@ -125,7 +125,7 @@ class Worker:
     def prepare(self, order: Order) -> None:
         """Open the models. Raises ClusterError where they are not the same ones here."""
         self._prepared = prepare(order.recipe)
-        if how_read(self._prepared) != order.headers:
+        if layout_digest(self._prepared) != order.headers:
             raise ClusterError(
                 f"The models on {platform.node()} are not those on the machine that merges; give "
                 "all machines the same files under the same paths."
@@ -136,13 +136,13 @@ class Worker:
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
-    def seek(self, look: Look) -> None:
+    def seek(self, scan: Scan) -> None:
         """What to look for in what follows."""
-        self._look = look
+        self._scan = scan
 
-    def look(self, names: Sequence[str]) -> Looked:
+    def scan(self, names: Sequence[str]) -> Scanned:
         """What is found in the rows of these names."""
-        return look_at(self._look, self._rows_of(names), self._prepared, self._readers)
+        return scan_rows(self._scan, self._rows_of(names), self._prepared, self._readers)
 
     def know(
         self,

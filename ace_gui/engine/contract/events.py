@@ -332,10 +332,10 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareProgress:
-    """The merge at ``place`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
+    """The merge at ``index`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
 
     title: str
-    place: int
+    index: int
     of: int
     done: int
     total: int
@@ -345,7 +345,7 @@ class CompareProgress:
 class MethodCompared:
     """The result of one merge of several, or the ``error`` that stopped it.
 
-    ``place``: among those compared, from 0. ``seconds`` of merging; ``peak_bytes`` of
+    ``index``: among those compared, from 0. ``seconds`` of merging; ``peak_bytes`` of
     the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
     merged or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F, ``distances`` ‖Δ − ΔW_t‖_F by that (1
     is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
@@ -356,7 +356,7 @@ class MethodCompared:
 
     title: str
     variant: Variant
-    place: int
+    index: int
     error: str = ""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     seconds: float = 0.0

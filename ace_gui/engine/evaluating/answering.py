@@ -29,7 +29,7 @@ _TIMES_LARGEST: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _Slot:
     """Which piece of which example."""
 
     example: int
@@ -44,8 +44,8 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
     """
     said: list[dict[int, Any]] = [{} for _ in asker.data.examples]
     for batch in _batches(asker):
-        for place, answer in zip(batch, _asked(asker, batch), strict=True):
-            said[place.example][place.piece] = answer
+        for index, answer in zip(batch, _asked(asker, batch), strict=True):
+            said[index.example][index.piece] = answer
         yield sum(map(bool, said))
     yield [asker.answer([each[n] for n in range(len(each))]) for each in said]
 
@@ -53,35 +53,35 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
 def stacked_batches(asker: Asker) -> Iterator[Batch]:
     """Every piece of the asker's examples, in batches of one shape that fit into memory."""
     for batch in _batches(asker):
-        yield stacked(asker, [place.content for place in batch])
+        yield stacked(asker, [index.content for index in batch])
 
 
-def _batches(asker: Asker) -> Iterator[list[_Place]]:
+def _batches(asker: Asker) -> Iterator[list[_Slot]]:
     """Pieces as they come, held back until enough of one shape are there."""
-    room, waiting = _Room(asker), defaultdict[Any, list[_Place]](list)
-    for place in _places(asker):
-        shape = tuple((name, tuple(t.shape)) for name, t in place.content.inputs.items())
+    room, waiting = _Room(asker), defaultdict[Any, list[_Slot]](list)
+    for index in _slots(asker):
+        shape = tuple((name, tuple(t.shape)) for name, t in index.content.inputs.items())
         held = waiting[shape]
-        held.append(place)
-        if len(held) >= room.pieces(place.content):
+        held.append(index)
+        if len(held) >= room.pieces(index.content):
             yield waiting.pop(shape)
     yield from waiting.values()
 
 
-def _places(asker: Asker) -> Iterator[_Place]:
+def _slots(asker: Asker) -> Iterator[_Slot]:
     examples = asker.data.examples
     for start in range(0, len(examples), READ_TOGETHER):
         pieces = asker.pieces_of(examples[start : start + READ_TOGETHER])
         for number, own in enumerate(pieces, start):
-            for place, piece in enumerate(own):
-                yield _Place(example=number, piece=place, content=piece)
+            for index, piece in enumerate(own):
+                yield _Slot(example=number, piece=index, content=piece)
 
 
-def _asked(asker: Asker, batch: list[_Place]) -> list[Any]:
+def _asked(asker: Asker, batch: list[_Slot]) -> list[Any]:
     """What the model says; where memory runs out, to one half of the batch after the other."""
     try:
         with torch.inference_mode():
-            return asker.ask(stacked(asker, [place.content for place in batch]))
+            return asker.ask(stacked(asker, [index.content for index in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -140,7 +140,7 @@ def _largest_output(asker: Asker, piece: Piece) -> int:
 
     hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
     try:
-        _asked(asker, [_Place(example=0, piece=0, content=piece)])
+        _asked(asker, [_Slot(example=0, piece=0, content=piece)])
     finally:
         for hook in hooks:
             hook.remove()

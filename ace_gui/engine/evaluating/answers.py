@@ -35,7 +35,7 @@ def packed(answers: Sequence[Any], kind: TaskKind) -> dict[str, NDArray[Any]]:
         texts = [answer.encode("utf-8", "surrogatepass") for answer in answers]
         return _ragged(np.frombuffer(b"".join(texts), np.uint8), texts)
     if kind is TaskKind.TOKEN_CLASSIFICATION:
-        flat = [place for answer in answers for place in answer]
+        flat = [index for answer in answers for index in answer]
         return _ragged(np.array(flat, dtype=np.int32), answers)
     return {VALUES: np.array(answers, dtype=np.float64)}
 
@@ -54,10 +54,10 @@ def unpacked(arrays: Mapping[str, NDArray[Any]], kind: TaskKind, count: int) -> 
         return [(loss, int(tokens)) for loss, tokens in values.tolist()] if known else None
     if ends is None or not _is(ends, np.int64, (count,)) or values.ndim != 1:
         return None
-    places = [0, *ends.tolist()]
-    if any(low > high for low, high in pairwise(places)) or places[-1] != len(values):
+    indices = [0, *ends.tolist()]
+    if any(low > high for low, high in pairwise(indices)) or indices[-1] != len(values):
         return None
-    parts = [values[low:high] for low, high in pairwise(places)]
+    parts = [values[low:high] for low, high in pairwise(indices)]
     if kind is TaskKind.TOKEN_CLASSIFICATION:
         return [tuple(part.tolist()) for part in parts] if values.dtype == np.int32 else None
     if values.dtype != np.uint8:

@@ -64,11 +64,11 @@ class Asker:
         raise NotImplementedError
 
     def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
-        """N × C, for the labels at ``places``; None where answers are no labels."""
+        """N × C, for the labels at ``label_indices``; None where answers are no labels."""
         return None
 
     @property
-    def places(self) -> list[int]:
+    def label_indices(self) -> list[int]:
         """The places in the head of the labels that can be answers."""
         return []
 
@@ -85,7 +85,7 @@ class _Labelled(Asker):
         self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
 
     @property
-    def places(self) -> list[int]:
+    def label_indices(self) -> list[int]:
         found: list[int] = self.own.tolist()
         return found
 
@@ -151,7 +151,7 @@ class _WordClassifier(_OfText):
         self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
 
     @property
-    def places(self) -> list[int]:
+    def label_indices(self) -> list[int]:
         found: list[int] = self.own.tolist()
         return found
 
@@ -313,7 +313,7 @@ class _ZeroShot(_OfPictures):
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
 
     @property
-    def places(self) -> list[int]:
+    def label_indices(self) -> list[int]:
         return list(range(len(self.text_CD)))
 
     def logits(self, batch: Batch) -> Tensor:

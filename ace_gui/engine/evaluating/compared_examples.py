@@ -78,17 +78,17 @@ def _compared(
     names = answer_names(data, trial.loading.config)
     other_names = answer_names(data, other_trial.loading.config)
 
-    def shown(place: int) -> ComparedExample:
-        example = data.examples[place]
-        label = answer_text(data, example, trial.targets[place], names)
+    def shown(index: int) -> ComparedExample:
+        example = data.examples[index]
+        label = answer_text(data, example, trial.targets[index], names)
         return ComparedExample(
             example=shown_example(example, label),
-            answer=answer_text(data, example, outcome.answers[place], names),
-            other=answer_text(data, example, other.answers[place], other_names),
+            answer=answer_text(data, example, outcome.answers[index], names),
+            other=answer_text(data, example, other.answers[index], other_names),
         )
 
     wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-    places = {each: _places(verdict_N == each, change_N) for each in wanted}
+    indices = {each: _places(verdict_N == each, change_N) for each in wanted}
     return ExamplesCompared(
         task=data.name,
         kind=data.kind,
@@ -96,15 +96,15 @@ def _compared(
         model=name,
         other=other_trial.subject.name,
         counts=_counts(verdict_N),
-        examples={each: tuple(map(shown, found)) for each, found in places.items()},
+        examples={each: tuple(map(shown, found)) for each, found in indices.items()},
     )
 
 
 def _places(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
     """The first, those that changed most first of all."""
-    places = np.flatnonzero(chosen_N)
-    order = np.argsort(-change_N[places], kind="stable")
-    return [int(place) for place in places[order][:MOST]]
+    indices = np.flatnonzero(chosen_N)
+    order = np.argsort(-change_N[indices], kind="stable")
+    return [int(index) for index in indices[order][:MOST]]
 
 
 def _counts(verdict_N: NDArray[np.int64]) -> Mapping[Verdict, int]:

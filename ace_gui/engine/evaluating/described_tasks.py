@@ -44,8 +44,10 @@ def _describe(found: dict[str, Any], models: Models, task: Task) -> Steps[None]:
     owner = models.owner(task, name)
     found["expert"] = None if owner is None else models.owner_name(task, name)
     config = models.reference(task, name)
-    told = class_of(config)
-    found["kinds"] = tuple(kind for kind, traits in KINDS.items() if traits.classes.search(told))
+    class_name = class_of(config)
+    found["kinds"] = tuple(
+        kind for kind, traits in KINDS.items() if traits.classes.search(class_name)
+    )
     kind = found["kind"] = kind_of(task, config, table)
     traits = KINDS[kind]
     found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)

@@ -20,12 +20,11 @@ from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.answers import packed, unpacked
 from ace_gui.engine.evaluating.examples import Half, TaskData, read_task
 from ace_gui.engine.evaluating.labels import head_labels
-from ace_gui.engine.evaluating.metrics import Measured, measured
+from ace_gui.engine.evaluating.metrics import MetricResult, measured
 from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import (
     Loading,
@@ -36,6 +35,7 @@ from ace_gui.engine.evaluating.subjects import (
     require_kind,
 )
 from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
@@ -66,7 +66,7 @@ class Trial:
 class Outcome:
     """What came of a trial. ``answers``: the model's, an example each."""
 
-    measured: Measured
+    measured: MetricResult
     answers: Sequence[Any]
 
 
@@ -77,7 +77,7 @@ def evaluate(
     limit: int | None = None,
     device: str = "auto",
     half: Half | None = None,
-    workers: Elsewhere | None = None,
+    workers: Executor | None = None,
 ) -> Iterator[Event | None]:
     """Score the base and the folders on every task, and each expert on its own.
 
@@ -112,7 +112,7 @@ def evaluate(
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Some trials of an evaluation, by their ``places`` among all, for a process that begins with
+    """Some trials of an evaluation, by their ``indices`` among all, for a process that begins with
     nothing. For the rest see ``Models`` and ``evaluate``."""
 
     recipe: Recipe | None
@@ -123,7 +123,7 @@ class Share:
     limit: int | None
     half: Half | None
     device: str
-    places: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, models: Models, tasks: Sequence[Task], **how: Any) -> Self:
@@ -146,34 +146,34 @@ class Share:
             names=self.names,
         )
         trials = result_of(all_trials(models, self.tasks, self.limit, self.half))
-        wanted = [trials[place] for place in self.places]
+        wanted = [trials[index] for index in self.indices]
         found = outcomes_of(wanted, resolve_device(self.device))
         return [outcome for _, outcome in found if isinstance(outcome, Outcome)]
 
 
 def _answered_by(
-    workers: Elsewhere, share: Share, trials: Sequence[Trial], device: torch.device
+    workers: Executor, share: Share, trials: Sequence[Trial], device: torch.device
 ) -> Iterator[EvaluationProgress | None]:
     """Remember what is not known of the trials yet, each model asked by one worker."""
     cache = ArrayCache(scores_folder())
     unknown = [
-        place
-        for place, trial in enumerate(trials)
+        index
+        for index, trial in enumerate(trials)
         if _remembered(cache, _key(trial, device), trial) is None
     ]
     together = [
-        tuple(places) for _, places in groupby(unknown, lambda place: trials[place].subject)
+        tuple(indices) for _, indices in groupby(unknown, lambda index: trials[index].subject)
     ]
-    shares = [(replace(share, places=places),) for places in together]
-    about = [trials[places[0]].subject.name for places in together]
-    done, total = 0, sum(len(trials[place].data.examples) for place in unknown)
-    for result in workers.ran(Share.outcomes, shares, about):
+    shares = [(replace(share, indices=indices),) for indices in together]
+    about = [trials[indices[0]].subject.name for indices in together]
+    done, total = 0, sum(len(trials[index].data.examples) for index in unknown)
+    for result in workers.map_unordered(Share.outcomes, shares, about):
         if result is None:
             yield None
             continue
-        places, found = together[result[0]], result[1]
-        for place, outcome in zip(places, found, strict=True):
-            trial = trials[place]
+        indices, found = together[result[0]], result[1]
+        for index, outcome in zip(indices, found, strict=True):
+            trial = trials[index]
             _remember(cache, _key(trial, device), trial, outcome)
             done += len(trial.data.examples)
             names = {"model": trial.subject.name, "task": trial.data.name}
@@ -186,7 +186,7 @@ def require_tasks(
     *,
     limit: int | None = None,
     half: Half | None = None,
-    workers: Elsewhere | None = None,
+    workers: Executor | None = None,
 ) -> Steps[None]:
     """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
@@ -303,13 +303,13 @@ def outcomes_of(
         gc.unfreeze()
 
 
-def _measure(trial: Trial, answers: Sequence[Any]) -> Measured:
+def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
     names = trial.data.task.labels or head_labels(trial.loading.config)
     return measured(trial.data.metric, trial.data.kind, answers, trial.targets, names)
 
 
 def _score(
-    trial: Trial, measure: Measured, found: Mapping[tuple[Subject, str], TaskScore]
+    trial: Trial, measure: MetricResult, found: Mapping[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
     name, metric = trial.data.name, trial.data.metric.value
     own = trial.owner is not None and trial.subject.expert == trial.owner
@@ -366,7 +366,7 @@ def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     if answers is None or figures.shape != (2,) or each_N.shape != (count,):
         return None
     score, error = figures.astype(float).tolist()
-    measured = Measured(score=score, standard_error=error, each_N=each_N.astype(float))
+    measured = MetricResult(score=score, standard_error=error, each_N=each_N.astype(float))
     return Outcome(measured=measured, answers=answers)
 
 

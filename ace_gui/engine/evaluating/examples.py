@@ -169,16 +169,16 @@ def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> li
             if size > FILE_BYTES:
                 sentence = f"The examples take more than {FILE_BYTES / 1e9:g} GB; set a limit."
                 raise refused(table.path, sentence, row[0])
-        elif (place := int(generator.integers(number + 1))) < limit:
-            size += _bytes_of(row[1]) - _bytes_of(kept[place][1][1])
-            kept[place] = (number, row)
+        elif (index := int(generator.integers(number + 1))) < limit:
+            size += _bytes_of(row[1]) - _bytes_of(kept[index][1][1])
+            kept[index] = (number, row)
     return [row for _, row in sorted(kept, key=lambda pair: pair[0])]
 
 
 def _half(rows: Sequence[Row], half: Half, seed: int) -> list[Row]:
     """Every second one of a fixed shuffle, in the file's order."""
     shuffled = np.random.default_rng([seed, 1]).permutation(len(rows))
-    return [rows[place] for place in sorted(shuffled[half.value :: 2])]
+    return [rows[index] for index in sorted(shuffled[half.value :: 2])]
 
 
 def _bytes_of(values: Any) -> int:

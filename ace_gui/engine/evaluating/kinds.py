@@ -146,9 +146,9 @@ def metric_of(task: Task, kind: TaskKind) -> Metric:
     """The task's metric, else its kind's. Raises TaskError for one of another kind."""
     known = KINDS[kind].metrics
     if task.metric is not None and task.metric not in known:
-        told = ", ".join(each.value for each in known)
+        offered = ", ".join(each.value for each in known)
         raise TaskError(
-            f"{task.title}: {task.metric.value} does not suit {kind.value}; choose {told}.",
+            f"{task.title}: {task.metric.value} does not suit {kind.value}; choose {offered}.",
             key="metric",
         )
     return task.metric or known[0]
@@ -172,10 +172,11 @@ def columns_of(
         elif role not in chosen:
             found = _first(role, left) or (_only(left) if role == TEXT else None)
             if found is None:
-                told = ", ".join(map(repr, table.columns[:20]))
+                offered = ", ".join(map(repr, table.columns[:20]))
                 raise refused(
                     table.path,
-                    f"It is not plain which column is the {role} of {kind.value}, of {told}; say "
+                    f"It is not plain which column is the {role} of {kind.value}, of {offered}; "
+                    "say "
                     f"it in the task, as columns: {{{role}: NAME}}.",
                 )
             chosen[role] = (found,)

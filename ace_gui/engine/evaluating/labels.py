@@ -19,7 +19,7 @@ class Labels:
     ids: Mapping[str, int]
     allowed: tuple[int, ...]
 
-    def place(self, value: object, names: Sequence[str] = ()) -> int | None:
+    def index_of(self, value: object, names: Sequence[str] = ()) -> int | None:
         """The place of an example's label in the head; None for one that the head does not know.
 
         ``names``: what the numbers of its column are called.
@@ -31,10 +31,10 @@ class Labels:
         if isinstance(value, int) and 0 <= value < len(names):
             named = self.ids.get(names[value].casefold())
             value = value if named is None else named
-        place = self.ids.get(value.strip().casefold()) if isinstance(value, str) else value
-        if place is None and isinstance(value, str) and _is_number(value):
-            place = int(value)
-        return place if place in self.allowed else None
+        index = self.ids.get(value.strip().casefold()) if isinstance(value, str) else value
+        if index is None and isinstance(value, str) and _is_number(value):
+            index = int(value)
+        return index if index in self.allowed else None
 
 
 def _is_number(text: str) -> bool:
@@ -44,22 +44,22 @@ def _is_number(text: str) -> bool:
 
 def head_labels(config: Mapping[str, Any]) -> list[str]:
     """The labels of a config's head, by place. Two where the config does not say."""
-    told = config.get("id2label")
-    if isinstance(told, Mapping):
+    label_names = config.get("id2label")
+    if isinstance(label_names, Mapping):
         try:
-            named = {int(place): str(name) for place, name in told.items()}
-            return [named[place] for place in range(len(named))]
+            named = {int(index): str(name) for index, name in label_names.items()}
+            return [named[index] for index in range(len(named))]
         except (ValueError, KeyError):
             pass
     count = config.get("num_labels", 2)
     count = count if isinstance(count, int) and 0 < count < 1_000_000 else 2
-    return [f"LABEL_{place}" for place in range(count)]
+    return [f"LABEL_{index}" for index in range(count)]
 
 
 def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:
     """The labels of a head as far as the task has to do with them. Raises TaskError."""
     names = head_labels(config)
-    ids = {name.casefold(): place for place, name in enumerate(names)}
+    ids = {name.casefold(): index for index, name in enumerate(names)}
     everything = tuple(range(len(names)))
     if not task.labels:
         return Labels(ids=ids, allowed=everything)

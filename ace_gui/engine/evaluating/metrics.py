@@ -24,7 +24,7 @@ OUTSIDE: Final = "O"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MetricResult:
     """``each``: by example, what it adds: 1 or 0 for right or wrong (a share of the words), the
     negative log-likelihood of a token, the error of a number."""
 
@@ -39,7 +39,7 @@ def measured(
     answers: Sequence[Any],
     targets: Sequence[Any],
     label_names: Sequence[str] = (),
-) -> Measured:
+) -> MetricResult:
     """Score answers against what they should be. A score that is not defined is NaN.
 
     Accuracy and exact match: the share that is right, with half the width of Wilson's interval of
@@ -65,13 +65,13 @@ def measured(
     return _of_labels(metric, answer_N, target_N, len(label_names))
 
 
-def _share(each_N: NDArray[np.float64]) -> Measured:
+def _share(each_N: NDArray[np.float64]) -> MetricResult:
     share, count = float(each_N.mean()), len(each_N)
     error = math.sqrt(share * (1 - share) / count + 1 / (4 * count**2)) / (1 + 1 / count)
-    return Measured(score=share, standard_error=error, each_N=each_N)
+    return MetricResult(score=share, standard_error=error, each_N=each_N)
 
 
-def _perplexity(answers: Sequence[tuple[float, int]]) -> Measured:
+def _perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
     nll_N = np.array([nll for nll, _ in answers])
     tokens_N = np.array([tokens for _, tokens in answers], dtype=float)
     mean = float(nll_N.sum() / tokens_N.sum()) if tokens_N.sum() else math.nan
@@ -81,7 +81,7 @@ def _perplexity(answers: Sequence[tuple[float, int]]) -> Measured:
     error = math.sqrt(spread) / tokens_N.sum() if tokens_N.sum() else math.nan
     with np.errstate(over="ignore"):
         score = float(np.exp(mean))
-    return Measured(
+    return MetricResult(
         score=score,
         standard_error=score * float(error),
         each_N=nll_N / np.maximum(tokens_N, 1),
@@ -90,7 +90,7 @@ def _perplexity(answers: Sequence[tuple[float, int]]) -> Measured:
 
 def _of_words(
     metric: Metric, answers: Sequence[Any], targets: Sequence[Any], label_names: Sequence[str]
-) -> Measured:
+) -> MetricResult:
     """Words of one sentence are no independent examples: sentences are resampled."""
     pairs = [(np.asarray(a), np.asarray(t)) for a, t in zip(answers, targets, strict=True)]
     each_N = np.array([float((a == t).mean()) if len(t) else 1.0 for a, t in pairs])
@@ -103,7 +103,7 @@ def _of_words(
         [(part_N[at_N].sum(), whole_N[at_N].sum()) for at_N in _resamples(len(pairs))]
     )
     score = float(_ratio(part_N.sum(), whole_N.sum(), metric))
-    return Measured(
+    return MetricResult(
         score=score,
         standard_error=_spread(_ratio(sums_R2[:, 0], sums_R2[:, 1], metric)),
         each_N=each_N,
@@ -128,7 +128,7 @@ def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
 
 def _of_labels(
     metric: Metric, answer_N: NDArray[Any], target_N: NDArray[Any], labels: int
-) -> Measured:
+) -> MetricResult:
     """F1 and Matthews' correlation follow from how often each label stands for each."""
     from sklearn import metrics
 
@@ -153,7 +153,7 @@ def _of_labels(
         seen_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2) > 0
         resampled_R = own_RK.sum(axis=1) / seen_RK.sum(axis=1)
     each_N = (answer_N == target_N).astype(float)
-    return Measured(score=float(score), standard_error=_spread(resampled_R), each_N=each_N)
+    return MetricResult(score=float(score), standard_error=_spread(resampled_R), each_N=each_N)
 
 
 def f1(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -180,7 +180,7 @@ def matthews(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _correlation(
     metric: Metric, answer_N: NDArray[np.float64], target_N: NDArray[np.float64]
-) -> Measured:
+) -> MetricResult:
     from scipy import stats
 
     statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[metric]
@@ -193,7 +193,7 @@ def _correlation(
             return float(statistic(target_N, answer_N).statistic)
 
     draws = [compute(target_N[at_N], answer_N[at_N]) for at_N in _resamples(len(answer_N))]
-    return Measured(
+    return MetricResult(
         score=compute(target_N, answer_N),
         standard_error=_spread(np.array(draws)),
         each_N=np.abs(answer_N - target_N),

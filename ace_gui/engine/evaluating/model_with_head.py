@@ -51,23 +51,23 @@ def _free(device: torch.device) -> int:
 
 def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
     """Copy an expert's own tensors into a model; their names."""
-    places = dict(model.named_parameters(remove_duplicate=False)) | dict(
+    indices = dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
     )
     names = dict(own.names)
     if own.fills:
         names |= {name: name for name in lacking if name in own.checkpoint.tensors}
-    answers = match_names(places, names)
+    answers = match_names(indices, names)
     reader = reader_of(own.checkpoint)
     for name, stored in names.items():
         tensor = reader.read(stored)
-        place = places.get(answers.get(name, name))
-        if place is None or place.shape != tensor.shape:
+        index = indices.get(answers.get(name, name))
+        if index is None or index.shape != tensor.shape:
             raise MismatchError(
                 f"{loading.folder.name} has no place for `{stored}` of {own.checkpoint.path.name}; "
                 "score the expert's own model instead.",
                 path=own.checkpoint.path,
                 tensor=stored,
             )
-        place.data.copy_(tensor)
+        index.data.copy_(tensor)
     return {answers.get(name, name) for name in names}

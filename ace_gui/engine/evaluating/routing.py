@@ -45,20 +45,20 @@ def routed(
     done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
     for with_modules in (False, True):  # one model after the other, each loaded as seldom as can be
         for trial in trials:
-            place = trial.subject.name, trial.data.name
+            index = trial.subject.name, trial.data.name
             one = loaded.asker(trial.data, _loading(trial, with_modules=with_modules))
             means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
             started = time.perf_counter()
             for said in answered(one):
                 if isinstance(said, int):
-                    names = {"model": place[0], "task": place[1]}
+                    names = {"model": index[0], "task": index[1]}
                     yield EvaluationProgress(**names, done=done + said, total=total)
             took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
             done += len(trial.data.examples)
             if with_modules:
-                found.append(_routes(trial, models, means, took, seconds[place]))
+                found.append(_routes(trial, models, means, took, seconds[index]))
             else:
-                seconds[place] = took
+                seconds[index] = took
     yield RoutesFound(routes=tuple(found))
 
 
@@ -73,7 +73,7 @@ class _Mean:
     """The mean of what one router gives, over examples, each the mean over its tokens."""
 
     def __init__(self, router: Telling) -> None:
-        self.place, self.experts = router.place, router.experts
+        self.location, self.experts = router.location, router.experts
         self._total, self._count = torch.zeros(len(self.experts), dtype=torch.float64), 0
         router.seen = self._add
 
@@ -97,7 +97,7 @@ def _routes(
         model=trial.subject.name,
         task=trial.data.name,
         owner=None if names is None or trial.owner is None else names[trial.owner],
-        layers=tuple(each.place for each in means),
+        layers=tuple(each.location for each in means),
         experts=experts,
         share_LT=tuple(each.of(experts) for each in means),
         n=len(trial.data.examples),

@@ -21,7 +21,7 @@ from ace_gui.recipe.tasks import TaskKind
 PIXELS: Final = 128
 """Most that a shown picture is wide and high."""
 
-LETTERS: Final = 2000
+FONT_SCALES: Final = 2000
 """Most of a text that is shown."""
 
 
@@ -36,7 +36,7 @@ def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
     if len(data.task.labels) == len(names):
         names = list(data.task.labels)  # as the data call them
     allowed = labels_of(data.task, config).allowed
-    beginnings = {names[place].rpartition("/")[0] for place in allowed}
+    beginnings = {names[index].rpartition("/")[0] for index in allowed}
     shared = f"{beginnings.pop()}/" if len(beginnings) == 1 else ""
     return [name.removeprefix(shared) for name in names]
 
@@ -55,7 +55,7 @@ def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[s
         return cut(example.given[CHOICES][answer])
     if data.kind is TaskKind.TOKEN_CLASSIFICATION:
         pairs = zip(example.given[TOKENS], answer, strict=True)
-        return cut(" ".join(f"{word}/{_label(place, names)}" for word, place in pairs))
+        return cut(" ".join(f"{word}/{_label(index, names)}" for word, index in pairs))
     if data.kind is TaskKind.TEXT_TO_TEXT:
         return cut(str(answer))
     return _label(answer, names)
@@ -84,8 +84,8 @@ def small_picture(given: Picture) -> NDArray[np.uint8]:
 
 def cut(text: str) -> str:
     """The beginning of a long text."""
-    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+    return text if len(text) <= FONT_SCALES else f"{text[: FONT_SCALES - 1]}…"
 
 
-def _label(place: int, names: Sequence[str]) -> str:
-    return names[place] if 0 <= place < len(names) else "–"
+def _label(index: int, names: Sequence[str]) -> str:
+    return names[index] if 0 <= index < len(names) else "–"

@@ -114,9 +114,10 @@ class Models:
             return None
         names = self.prepared.plan.recipe.expert_names
         if task.expert is not None and task.expert not in names:
-            told = ", ".join(names)
+            expert_list = ", ".join(names)
             raise TaskError(
-                f"The task {name} belongs to {task.expert!r}, but the recipe's experts are {told}.",
+                f"The task {name} belongs to {task.expert!r}, but the recipe's experts are "
+                f"{expert_list}.",
                 key="expert",
             )
         wanted = task.expert or name

@@ -51,20 +51,20 @@ def _zero_shot_label(data: TaskData, example: Example) -> str:
     if isinstance(value, int) and 0 <= value < len(known):
         value = known[value]
     if not isinstance(value, str) or (known and value not in known):
-        told = (
+        problem = (
             "is no label of the task" if known else "is no name of a label; add labels to the task"
         )
-        raise refused(data.table.path, f"{shown(value)} {told}.", example.row)
+        raise refused(data.table.path, f"{shown(value)} {problem}.", example.row)
     return value
 
 
 def _place(
     data: TaskData, example: Example, value: Any, labels: Labels, config: Mapping[str, Any]
 ) -> int:
-    place = labels.place(value, data.label_names)
-    if place is None:
+    index = labels.index_of(value, data.label_names)
+    if index is None:
         raise _unknown(data, example, value, data.task.labels or head_labels(config))
-    return place
+    return index
 
 
 def _unknown(data: TaskData, example: Example, value: Any, known: Sequence[str]) -> TaskError:
@@ -90,14 +90,14 @@ def _choice(data: TaskData, example: Example) -> int:
     """A place among the choices: its number from 0, its letter, or the text of the choice."""
     value, choices = example.label, example.given[CHOICES]
     text = value.strip() if isinstance(value, str) else ""
-    place = value if isinstance(value, int) else -1
+    index = value if isinstance(value, int) else -1
     if text in choices:
-        place = choices.index(text)
+        index = choices.index(text)
     elif text.isascii() and text.isdigit() and len(text) < 10:
-        place = int(text)
+        index = int(text)
     elif len(text) == 1 and "A" <= text.upper() <= "Z":
-        place = ord(text.upper()) - ord("A")
-    if not 0 <= place < len(choices):
+        index = ord(text.upper()) - ord("A")
+    if not 0 <= index < len(choices):
         sentence = f"The label {shown(value)} is none of the {len(choices)} choices, from 0 or A."
         raise refused(data.table.path, sentence, example.row)
-    return place
+    return index

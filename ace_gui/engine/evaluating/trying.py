@@ -123,8 +123,8 @@ def _answered(one: Asker, model: str, loading: Loading) -> Tried:
             said = one.answer(one.ask(batch))
             return Tried(model=model, words=answer_text(one.data, example, said, names))
         share_C = logits_1C[0].double().softmax(dim=0).tolist()
-    places = one.places
-    pairs = ((names[place], share) for place, share in zip(places, share_C, strict=True))
+    indices = one.label_indices
+    pairs = ((names[index], share) for index, share in zip(indices, share_C, strict=True))
     return Tried(model=model, shares=tuple(sorted(pairs, key=lambda pair: -pair[1])))
 
 

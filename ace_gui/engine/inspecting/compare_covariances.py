@@ -26,7 +26,7 @@ from ace_gui.engine.contract.figures.covariance_match import (
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look, looked, side_by_side
+from ace_gui.engine.inspecting.layer_context import InspectionContext, inspect_row, side_by_side
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.agreement import cosine, overlap
@@ -52,13 +52,13 @@ def compare_covariances(
     """Measure the experts' inputs, then compare matrix by matrix, beginning with ``first``.
 
     ``prepared``: of ``as_ace_merges``. What was compared before is remembered. Raises what
-    ``measure`` and ``looked`` raise.
+    ``measure`` and ``inspect_row`` raise.
     """
     yield from measure(prepared, Need.INPUTS, device)
     rows = sorted(filter(_compares, prepared.plan.rows), key=lambda row: row.name != first)
     for done, row in enumerate(rows, 1):
         found = None
-        for step in looked(prepared, row, device, cache, _compared):
+        for step in inspect_row(prepared, row, device, cache, _compared):
             found = step
             if step is None:
                 yield None
@@ -70,31 +70,31 @@ def layer_covariances(
 ) -> Iterator[LayerCovariances | None]:
     """The same of one matrix, where the experts' inputs were measured before; else nothing."""
     if _compares(row) and (yield from recall(prepared, Need.INPUTS, device)):
-        yield from looked(prepared, row, device, cache, _compared)
+        yield from inspect_row(prepared, row, device, cache, _compared)
 
 
 def _compares(row: PlanRow) -> bool:
     return row.disposition is Disposition.MERGED and bool(row.experts) and row.tied_to is None
 
 
-def _compared(look: Look) -> Iterator[LayerCovariances | None]:
-    statistics = look.prepared.measurements[Need.INPUTS]
-    key = look.key(f"covariances by {[statistics[t].key for t in look.row.experts]}")
-    known = look.cache.get(key)
+def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
+    statistics = context.prepared.measurements[Need.INPUTS]
+    key = context.key(f"covariances by {[statistics[t].key for t in context.row.experts]}")
+    known = context.cache.get(key)
     if known is None:
-        measured = measured_of(look.row, look.prepared, look.deltas, Need.INPUTS)
+        measured = measured_of(context.row, context.prepared, context.deltas, Need.INPUTS)
         if measured is None:
             return
         pairs = yield from side_by_side(
-            lambda t: _pair(look, measured, t), range(len(look.names)), look.device
+            lambda t: _pair(context, measured, t), range(len(context.names)), context.device
         )
-        known = _entry(look, [pair for pair in pairs if pair is not None])
-        look.cache.put(key, known)
+        known = _entry(context, [pair for pair in pairs if pair is not None])
+        context.cache.put(key, known)
     matches = _MATCHES.validate_json(text_of(known["matches"]))
     if not matches:
         return
     yield LayerCovariances(
-        name=look.row.name,
+        name=context.row.name,
         experts=tuple(match.expert for match in matches),
         matches=matches,
         centred_TT=known["centred"],
@@ -118,9 +118,9 @@ class _Pair:
     along_I: Tensor
 
 
-def _pair(look: Look, measured: Measured, t: int) -> _Pair | None:
+def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | None:
     """None for an expert that does not change the matrix."""
-    delta_OI = look.deltas[t].to(torch.float64)
+    delta_OI = context.deltas[t].to(torch.float64)
     centre_(delta_OI)
     proxy_II = gram(delta_OI)  # Eq. 6
     del delta_OI
@@ -139,7 +139,7 @@ def _pair(look: Look, measured: Measured, t: int) -> _Pair | None:
         chance=k / len(own_II),
         centred_T=[
             cosine(proxy_II, covariance(measured, other), centred=True)
-            for other in range(len(look.names))
+            for other in range(len(context.names))
         ],
         estimated_I=estimated_I.flip(0),
         measured_I=measured_I.flip(0),
@@ -147,7 +147,7 @@ def _pair(look: Look, measured: Measured, t: int) -> _Pair | None:
     )
 
 
-def _entry(look: Look, pairs: list[_Pair]) -> Arrays:
+def _entry(context: InspectionContext, pairs: list[_Pair]) -> Arrays:
     """What is remembered, of the experts that change the matrix."""
     changing = [pair.t for pair in pairs]
     matches = []
@@ -155,9 +155,9 @@ def _entry(look: Look, pairs: list[_Pair]) -> Arrays:
         others = [value for other, value in enumerate(pair.centred_T) if other != pair.t]
         matches.append(
             CovarianceMatch(
-                name=look.row.name,
-                role=look.row.role,
-                expert=look.names[pair.t],
+                name=context.row.name,
+                role=context.row.role,
+                expert=context.names[pair.t],
                 cosine=pair.cosine,
                 centred=pair.centred_T[pair.t],
                 others=fmean(others) if others else None,

@@ -34,8 +34,8 @@ from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.devices import memory_of, resolve_device
-from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.store import MODEL, reports
@@ -99,7 +99,7 @@ def title_of(recipe: Recipe) -> str:
 
 
 def compare_all(
-    recipes: Iterable[Recipe], device: str, workers: Elsewhere | None = None
+    recipes: Iterable[Recipe], device: str, workers: Executor | None = None
 ) -> Iterator[Event]:
     """Merge and measure each recipe; what was merged is removed again.
 
@@ -117,19 +117,19 @@ def compare_all(
                 yield event
 
 
-def _side_by_side(recipes: Sequence[Recipe], workers: Elsewhere) -> Iterator[Event]:
+def _side_by_side(recipes: Sequence[Recipe], workers: Executor) -> Iterator[Event]:
     with suppress(WorkbenchError):  # of a merge that cannot be made, its row will tell
         result_of(require_tasks(prepare(recipes[0]), workers.device, workers=workers))
     titles = [title_of(recipe) for recipe in recipes]
     given = [(recipe.absolute(), workers.device) for recipe in recipes]
     arrived: dict[int, MethodCompared] = {}
     following = done = 0
-    for result in workers.ran(_alone, given, titles):
+    for result in workers.map_unordered(_alone, given, titles):
         if result is None:
             continue
-        done, (place, row) = done + 1, result
-        arrived[place] = replace(row, place=place)
-        progress = {"place": place, "of": len(recipes), "done": done, "total": len(recipes)}
+        done, (index, row) = done + 1, result
+        arrived[index] = replace(row, index=index)
+        progress = {"index": index, "of": len(recipes), "done": done, "total": len(recipes)}
         yield CompareProgress(title=row.title, **progress)
         while following in arrived:
             yield arrived.pop(following)
@@ -148,14 +148,14 @@ def compare(job: CompareJob, workers: Workers | None = None) -> Iterator[Event |
 
     ``workers``: who merge each, None: this process.
     """
-    for place, variant in enumerate(job.variants):
+    for index, variant in enumerate(job.variants):
         title = title_of(variant.recipe)
-        progress = CompareProgress(title=title, place=place, of=len(job.variants), done=0, total=0)
+        progress = CompareProgress(title=title, index=index, of=len(job.variants), done=0, total=0)
         yield progress
         try:
             yield from _compared(job, variant, progress, workers)
         except WorkbenchError as error:
-            yield MethodCompared(title=title, variant=variant, place=place, error=error.sentence)
+            yield MethodCompared(title=title, variant=variant, index=index, error=error.sentence)
 
 
 def _compared(
@@ -200,7 +200,7 @@ def _compared(
     yield MethodCompared(
         title=progress.title,
         variant=variant,
-        place=progress.place,
+        index=progress.index,
         seconds=seconds,
         peak_bytes=peak,
         scores=scores,
@@ -241,8 +241,8 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
             delta = delta.reshape(-1) - deltas.base.reshape(-1)
             square += _dot(delta, delta)
             # The row's own experts only: the others have no such tensor.
-            for place, t in enumerate(row.experts):
-                expert = deltas[place].reshape(-1)
+            for index, t in enumerate(row.experts):
+                expert = deltas[index].reshape(-1)
                 gap = delta - expert
                 figures_3T[:, t] += (
                     _dot(expert, expert),

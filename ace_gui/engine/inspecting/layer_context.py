@@ -24,7 +24,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
-from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
 from ace_gui.engine.merging.whole_model.learn import require_learned
@@ -50,7 +50,7 @@ _IN_ROWS: Final = frozenset(
 """Choices of a recipe that the row and its files say already, or that only the output follows."""
 
 
-class Look:
+class InspectionContext:
     """A tensor under a recipe. Its task vectors are opened when first asked for."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Look:
 
     def key(self, kind: str, *experts: int) -> str:
         """Names what depends on these of the tensor's experts alone; none given: on all."""
-        chosen = [self.row.experts[place] for place in experts] or self.row.experts
+        chosen = [self.row.experts[index] for index in experts] or self.row.experts
         models = (self.prepared.base, *(self.prepared.experts[t] for t in chosen))
         stamps = tuple(stamp for model in models for stamp in model.checkpoint.files)
         orders = [rows_digest(model, self.row.tied_to or self.row.tensor) for model in models]
@@ -146,12 +146,12 @@ def report_from(array: NDArray[np.uint8]) -> LayerReport:
     return _REPORT.validate_python(json.loads(text_of(array)))
 
 
-def looked(
+def inspect_row(
     prepared: Prepared,
     row: PlanRow,
     device: torch.device,
     cache: InspectionCache,
-    steps: Callable[[Look], Iterator[Answer | None]],
+    steps: Callable[[InspectionContext], Iterator[Answer | None]],
 ) -> Iterator[Answer | None]:
     """The steps of a look, begun anew without experts that turn out to have NaN or Inf there, and
     on the processor where the GPU has no room.
@@ -160,28 +160,28 @@ def looked(
     """
     if not row.experts:
         raise MethodError(f"No expert has `{row.name}`; choose another tensor.", tensor=row.name)
-    look = Look(prepared, row, device, cache)
+    context = InspectionContext(prepared, row, device, cache)
     try:
-        yield from _with_room(look, steps)
+        yield from _with_room(context, steps)
         return
     except NonFiniteError as error:
-        settled = settle(error, row, prepared, Readers(prepared))
+        settled = resolve_non_finite(error, row, prepared, Readers(prepared))
     if not settled.row.experts:
         raise MethodError(settled.notes[0], tensor=row.name)
-    yield from _with_room(Look(prepared, settled.row, device, cache), steps)
+    yield from _with_room(InspectionContext(prepared, settled.row, device, cache), steps)
 
 
 def _with_room(
-    look: Look, steps: Callable[[Look], Iterator[Answer | None]]
+    context: InspectionContext, steps: Callable[[InspectionContext], Iterator[Answer | None]]
 ) -> Iterator[Answer | None]:
     try:
-        yield from steps(look)
+        yield from steps(context)
         return
     except RuntimeError as error:
-        if look.device.type == "cpu" or not lacks_room(error):
+        if context.device.type == "cpu" or not lacks_room(error):
             raise
-    anew = Look(look.prepared, look.row, torch.device("cpu"), look.cache)
-    del look
+    anew = InspectionContext(context.prepared, context.row, torch.device("cpu"), context.cache)
+    del context
     torch.cuda.empty_cache()
     yield from steps(anew)
 

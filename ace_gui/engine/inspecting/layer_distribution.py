@@ -15,7 +15,7 @@ from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look, looked
+from ace_gui.engine.inspecting.layer_context import InspectionContext, inspect_row
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import parts_of
@@ -72,24 +72,24 @@ def distribution(
     largest one, or to the largest entry. Raises MethodError for a tensor that no expert has,
     NonFiniteError where a merge would stop.
     """
-    return looked(prepared, row, CPU, cache, _distribution)
+    return inspect_row(prepared, row, CPU, cache, _distribution)
 
 
-def _distribution(look: Look) -> Iterator[LayerDistribution | None]:
-    key = look.key(f"distribution and excess in {BINS} bins to {DEVIATIONS} deviations")
-    found = look.cache.get(key)
+def _distribution(context: InspectionContext) -> Iterator[LayerDistribution | None]:
+    key = context.key(f"distribution and excess in {BINS} bins to {DEVIATIONS} deviations")
+    found = context.cache.get(key)
     if found is None:
-        found = yield from _counted(look)
-        look.cache.put(key, found)
+        found = yield from _counted(context)
+        context.cache.put(key, found)
     outside, means, deviations, excess = (
-        dict(zip(look.names, found[what].tolist(), strict=True))
+        dict(zip(context.names, found[what].tolist(), strict=True))
         for what in ("outside", "means", "deviations", "excess")
     )
 
     yield LayerDistribution(
-        name=look.row.name,
+        name=context.row.name,
         edges=found["edges"],
-        counts=dict(zip(look.names, found["counts"], strict=True)),
+        counts=dict(zip(context.names, found["counts"], strict=True)),
         outside=outside,
         means=means,
         deviations=deviations,
@@ -97,16 +97,16 @@ def _distribution(look: Look) -> Iterator[LayerDistribution | None]:
     )
 
 
-def _counted(look: Look) -> Generator[None, None, Arrays]:
-    moments = [Moments() for _ in look.names]
-    for values_TN in _parts(look):
+def _counted(context: InspectionContext) -> Generator[None, None, Arrays]:
+    moments = [Moments() for _ in context.names]
+    for values_TN in _parts(context):
         for each, values_N in zip(moments, values_TN, strict=True):
             each.add(values_N)
         yield None
     edges = bin_edges(moments)
     counts_TB = np.zeros((len(moments), BINS), np.int64)
     fourths_T = np.zeros(len(moments))
-    for values_TN in _parts(look):
+    for values_TN in _parts(context):
         for t, values_N in enumerate(values_TN):
             counts_TB[t] += np.histogram(values_N, BINS, (edges[0], edges[-1]))[0]
             squares_N = (values_N - moments[t].mean) ** 2
@@ -132,8 +132,8 @@ def bin_edges(found: list[Moments]) -> NDArray[np.float64]:
     return reach * np.arange(-BINS, BINS + 1, 2) / BINS  # symmetric to the last digit
 
 
-def _parts(look: Look) -> Iterator[list[NDArray[np.float64]]]:
+def _parts(context: InspectionContext) -> Iterator[list[NDArray[np.float64]]]:
     """The change of every expert, part by part."""
-    for part in parts_of(math.prod(look.row.shape)):
-        deltas = TaskVectors(look.row, look.readers, CPU, part)
+    for part in parts_of(math.prod(context.row.shape)):
+        deltas = TaskVectors(context.row, context.readers, CPU, part)
         yield [deltas[t].double().numpy() for t in range(len(deltas))]

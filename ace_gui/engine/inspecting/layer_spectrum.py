@@ -15,8 +15,8 @@ from ace_gui.engine.contract.figures.spectral_figures import Spectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
-    Look,
-    looked,
+    InspectionContext,
+    inspect_row,
     report_array,
     report_from,
     require_matrix,
@@ -43,25 +43,27 @@ def spectrum(
     has, NonFiniteError where a merge would stop.
     """
     require_matrix(row)
-    return looked(prepared, row, device, cache, lambda look: _spectrum(look, store))
+    return inspect_row(prepared, row, device, cache, lambda context: _spectrum(context, store))
 
 
-def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
+def _spectrum(
+    context: InspectionContext, store: Path | None
+) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
     def expert(t: int) -> Arrays:
-        key = look.key("spectrum", t)
-        return look.remembered(key, lambda: {"sigma": _values(look.deltas[t])})
+        key = context.key("spectrum", t)
+        return context.remembered(key, lambda: {"sigma": _values(context.deltas[t])})
 
-    found = yield from side_by_side(expert, range(len(look.names)), look.device)
-    experts = {name: each["sigma"] for name, each in zip(look.names, found, strict=True)}
-    merged = look.cache.get(look.merge_key("spectrum"))
+    found = yield from side_by_side(expert, range(len(context.names)), context.device)
+    experts = {name: each["sigma"] for name, each in zip(context.names, found, strict=True)}
+    merged = context.cache.get(context.merge_key("spectrum"))
     if merged is None:
-        yield ExpertSpectra(name=look.row.name, experts=experts)
-        merged = _of_store(look, store)
+        yield ExpertSpectra(name=context.row.name, experts=experts)
+        merged = _of_store(context, store)
     if merged is None:
-        yield from look.surveyed()
-        merged = look.remembered(look.merge_key("spectrum"), lambda: _of_merge(look))
+        yield from context.surveyed()
+        merged = context.remembered(context.merge_key("spectrum"), lambda: _of_merge(context))
     yield LayerSpectrum(
-        name=look.row.name,
+        name=context.row.name,
         experts=experts,
         preliminary=merged.get("preliminary"),
         merged=merged["merged"],
@@ -70,28 +72,28 @@ def _spectrum(look: Look, store: Path | None) -> Iterator[ExpertSpectra | LayerS
     )
 
 
-def _of_store(look: Look, store: Path | None) -> Arrays | None:
+def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
     """The entry of a finished merge, kept apart from what is computed exactly."""
-    if store is None or look.row.after.reshapes:
+    if store is None or context.row.after.reshapes:
         return None
-    key = look.merge_key("spectrum of a finished merge")
-    kept = look.cache.get(key)
+    key = context.merge_key("spectrum of a finished merge")
+    kept = context.cache.get(key)
     if kept is not None:
         return kept
-    known = finished_spectrum(store, look)
+    known = finished_spectrum(store, context)
     if known is None:
         return None
     report, merged = known[1], known[0].cpu().numpy()
-    method = look.prepared.method_of(look.row)
-    has_preliminary = method.heterogeneity and look.row.disposition == Disposition.MERGED
+    method = context.prepared.method_of(context.row)
+    has_preliminary = method.heterogeneity and context.row.disposition == Disposition.MERGED
     entry = _entry(report, merged, merged if has_preliminary else None)
-    look.cache.put(key, entry)
+    context.cache.put(key, entry)
     return entry
 
 
-def _of_merge(look: Look) -> Arrays:
-    merged = look.merged()
-    report, reshaped = look.report(merged), merged.diagnostics.reshaped
+def _of_merge(context: InspectionContext) -> Arrays:
+    merged = context.merged()
+    report, reshaped = context.report(merged), merged.diagnostics.reshaped
     unshaped = None if reshaped is None else np.array(reshaped[0])
     if merged.preliminary is None:
         return _entry(report, _values(merged.delta), unshaped=unshaped)
@@ -99,7 +101,7 @@ def _of_merge(look: Look) -> Arrays:
         sigma = _values(merged.delta)
         return _entry(report, sigma, sigma, unshaped)
     both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
-    found = decompositions.side_by_side(_values, both, entries=entries, device=look.device)
+    found = decompositions.side_by_side(_values, both, entries=entries, device=context.device)
     return _entry(report, found[0], found[1], unshaped)
 
 

@@ -18,7 +18,12 @@ from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.figures.spectral_figures import leading
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look, looked, require_matrix, side_by_side
+from ace_gui.engine.inspecting.layer_context import (
+    InspectionContext,
+    inspect_row,
+    require_matrix,
+    side_by_side,
+)
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.leading import leading_triplets
 
@@ -36,28 +41,28 @@ def subspaces(
     NonFiniteError where a merge would stop.
     """
     require_matrix(row)
-    return looked(prepared, row, device, cache, _subspaces)
+    return inspect_row(prepared, row, device, cache, _subspaces)
 
 
-def _subspaces(look: Look) -> Iterator[LayerSubspaces | None]:
-    wanted = leading(min(look.row.shape))
-    key = look.key(f"overlap of {wanted}")
-    between = look.cache.get(key)
+def _subspaces(context: InspectionContext) -> Iterator[LayerSubspaces | None]:
+    wanted = leading(min(context.row.shape))
+    key = context.key(f"overlap of {wanted}")
+    between = context.cache.get(key)
     if between is None:
         bases = yield from side_by_side(
-            lambda t: leading_triplets(look.deltas[t].double(), wanted).u_OK,
-            range(len(look.names)),
-            look.device,
+            lambda t: leading_triplets(context.deltas[t].double(), wanted).u_OK,
+            range(len(context.names)),
+            context.device,
         )
         overlap_TT, rank = overlap(bases)
         between = {"overlap": overlap_TT, "rank": np.array(rank)}
-        look.cache.put(key, between)
+        context.cache.put(key, between)
         yield None
-    yield from look.surveyed()
-    along = look.remembered(look.merge_key("alignment"), lambda: _of_merge(look))
+    yield from context.surveyed()
+    along = context.remembered(context.merge_key("alignment"), lambda: _of_merge(context))
     yield LayerSubspaces(
-        name=look.row.name,
-        experts=look.names,
+        name=context.row.name,
+        experts=context.names,
         alignment=along.get("left"),
         alignment_right=along.get("right"),
         overlap=between["overlap"],
@@ -65,8 +70,8 @@ def _subspaces(look: Look) -> Iterator[LayerSubspaces | None]:
     )
 
 
-def _of_merge(look: Look) -> Arrays:
-    merged = look.merged()
+def _of_merge(context: InspectionContext) -> Arrays:
+    merged = context.merged()
     if merged.preliminary is None:
         return {}
     left_K, right_K = alignment(merged.preliminary.double(), merged.delta.double())

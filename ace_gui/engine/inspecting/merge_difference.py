@@ -96,8 +96,8 @@ def _of_row(
     spectra: list[NDArray[np.float64] | None] = [None, None]
     if with_spectra:
         whole = compared.changes(row)
-        for place in (0, 1):
-            spectra[place] = singular_values(whole[place]).numpy()
+        for index in (0, 1):
+            spectra[index] = singular_values(whole[index]).numpy()
             yield None
     yield LayerDifference(
         name=row.name,

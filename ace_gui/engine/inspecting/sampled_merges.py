@@ -21,8 +21,8 @@ from ace_gui.engine.contract.figures.forecast import matrices
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
-    Look,
-    looked,
+    InspectionContext,
+    inspect_row,
     report_array,
     report_from,
 )
@@ -54,12 +54,12 @@ def sampled(
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
     for row in in_order([row for row in matrices(prepared.plan) if not waits(row, prepared)]):
         started, report = time.monotonic(), None
-        look = Look(prepared, row, device, cache)
-        known = cache.get(look.merge_key("report"))
+        context = InspectionContext(prepared, row, device, cache)
+        known = cache.get(context.merge_key("report"))
         if known is not None:
             report = report_from(known["report"])
         elif work(row) / rate < min(left, ONE_SECONDS):
-            report = _merged(look)
+            report = _merged(context)
             rate = work(row) / max(time.monotonic() - started, 1e-6)
         left -= time.monotonic() - started
         yield None if report is None else MatrixSampled(report=report)
@@ -76,7 +76,7 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
     for row in rows:
         alike[row.role, row.shape].append(row)
     groups = [
-        [group[place] for place in sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)]
+        [group[index] for index in sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)]
         for group in sorted(alike.values(), key=lambda group: work(group[0]))
     ]
     return [row for row in chain.from_iterable(zip_longest(*groups)) if row is not None]
@@ -87,14 +87,16 @@ def work(row: PlanRow) -> float:
     return products_with_itself(row.shape, len(row.experts))
 
 
-def _merged(look: Look) -> LayerReport | None:
+def _merged(context: InspectionContext) -> LayerReport | None:
     """What a merge of the matrix reports; None where it cannot be merged."""
 
-    def report(of: Look) -> Iterator[LayerReport]:
+    def report(of: InspectionContext) -> Iterator[LayerReport]:
         made = of.report(merge_deltas(of.row, of.prepared, of.deltas))
         of.cache.put(of.merge_key("report"), {"report": report_array(made)})
         yield made
 
     with contextlib.suppress(MethodError, NonFiniteError):
-        return next(looked(look.prepared, look.row, look.device, look.cache, report))
+        return next(
+            inspect_row(context.prepared, context.row, context.device, context.cache, report)
+        )
     return None

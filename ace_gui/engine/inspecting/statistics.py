@@ -13,7 +13,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
 from ace_gui.engine.merging.one_tensor.inner_products import gram
-from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import NonFiniteError
@@ -41,7 +41,7 @@ def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> Laye
     try:
         return _statistics(row, prepared, readers)
     except NonFiniteError as error:
-        settled = settle(error, row, prepared, readers)
+        settled = resolve_non_finite(error, row, prepared, readers)
     if not settled.row.experts:
         return LayerStatistics(name=row.name, energies={})
     return _statistics(settled.row, prepared, readers)

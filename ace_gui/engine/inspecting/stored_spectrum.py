@@ -19,7 +19,7 @@ from torch import Tensor
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.layer_context import Look
+from ace_gui.engine.inspecting.layer_context import InspectionContext
 from ace_gui.engine.merging.store import MODEL, InputFile, read_finished, reports
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.prepare import Prepared
@@ -34,26 +34,26 @@ HIDDEN: Final = 0.5
 """Those of up to so many N may be nothing but rounding."""
 
 
-def finished_spectrum(store: Path, look: Look) -> tuple[Tensor, LayerReport] | None:
+def finished_spectrum(store: Path, context: InspectionContext) -> tuple[Tensor, LayerReport] | None:
     """Singular values (R,) of the ΔW of a finished merge, largest first, float64, and its report.
 
     Directions that are empty but for rounding have 0. None where the merge was not of exactly this
     recipe, files and version, refined the tensor, or rounding may show.
     """
-    row = look.row
+    row = context.row
     try:
-        report = _report(store, look.prepared, row)
+        report = _report(store, context.prepared, row)
         if report is None or report.refinement_ratio is not None:
             return None
         weights = TensorReader(open_checkpoint(store / MODEL))
         merged_OI = of_row(row, None, partial(_read, weights, row.tensor))
-        base_OI = of_row(row, None, partial(look.readers.base.read, row.tensor))
+        base_OI = of_row(row, None, partial(context.readers.base.read, row.tensor))
     except WorkbenchError:  # the store is being removed, or was damaged: merging needs none
         return None
-    wide_OI = merged_OI.to(look.device, torch.float64)
+    wide_OI = merged_OI.to(context.device, torch.float64)
     noise = torch.finfo(merged_OI.dtype).eps / 2 * float(torch.linalg.matrix_norm(wide_OI))
     noise *= sum(1 / sqrt(size) for size in row.shape)
-    sigma_R = singular_values(wide_OI.sub_(base_OI.to(look.device)))
+    sigma_R = singular_values(wide_OI.sub_(base_OI.to(context.device)))
     hidden_R = sigma_R <= HIDDEN * noise
     if bool(((sigma_R < CLEAR * noise) & ~hidden_R).any()) or bool(hidden_R.all()):
         return None

@@ -21,9 +21,9 @@ from ace_gui.checkpoints import discard
 from ace_gui.engine.contract.scored.scores import LESS_IS_BETTER, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.engine.devices import memory_of, resolve_device
-from ace_gui.engine.elsewhere import Elsewhere
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.examples import Half
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
@@ -58,7 +58,7 @@ def tune(
     merges: int | None = None,
     limit: int | None = None,
     device: str = "auto",
-    workers: Elsewhere | None = None,
+    workers: Executor | None = None,
 ) -> Iterator[TunePoint | Tuned | None]:
     """Merge with other values of these parameters, score, and keep none of the merges.
 
@@ -84,8 +84,8 @@ def tune(
     given = recipe.absolute() if workers else recipe
     for several in _answering(asking, points):
         wanted = [
-            (trial, _with(given, parameters), parameters, place, count)
-            for place, parameters in enumerate(several, len(points))
+            (trial, _with(given, parameters), parameters, index, count)
+            for index, parameters in enumerate(several, len(points))
         ]
         fresh: list[TunePoint] = []
         for result in _each(_Trial.point, wanted, workers):
@@ -93,7 +93,7 @@ def tune(
                 fresh.append(result[1])
                 yield result[1]
             yield None
-        points += sorted(fresh, key=lambda point: point.place)
+        points += sorted(fresh, key=lambda point: point.index)
     best = _best(points, recipe, found)
     both = [(trial, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
@@ -114,20 +114,20 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
 
 
 def _each(
-    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: Elsewhere | None
+    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: Executor | None
 ) -> Iterator[tuple[int, Any] | None]:
     """What comes of each, with its place, as it gets done; None: a step of the way."""
     if workers is not None:
         finished = [(work, *each) for each in given]
-        yield from workers.ran(_finished, finished, ["a merge to tune"] * len(given))
+        yield from workers.map_unordered(_finished, finished, ["a merge to tune"] * len(given))
         return
-    for place, each in enumerate(given):
+    for index, each in enumerate(given):
         steps = work(*each)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                yield place, end.value
+                yield index, end.value
                 break
             yield None
 
@@ -143,7 +143,7 @@ class _Trial:
         self._device, self._limit = device, limit
 
     def point(
-        self, recipe: Recipe, parameters: _Parameters, place: int, count: int
+        self, recipe: Recipe, parameters: _Parameters, index: int, count: int
     ) -> Steps[TunePoint]:
         """What came of these values on the half that is searched with."""
         started = time.monotonic()
@@ -154,7 +154,7 @@ class _Trial:
             error = problem.sentence
         return TunePoint(
             parameters=parameters,
-            place=place,
+            index=index,
             of=count,
             score=score,
             seconds=time.monotonic() - started,

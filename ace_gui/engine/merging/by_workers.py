@@ -63,7 +63,7 @@ def merged_by(
             if unit is None:
                 yield None
                 continue
-            readers.witness.adopt(unit.readings)
+            readers.checksums.merge(unit.readings)
             arrived.update((merged.name, merged) for merged in unit.rows)
             for tensor in dict.fromkeys(merged.tensor for merged in unit.rows):
                 waiting = unwritten.get(tensor)

@@ -16,7 +16,7 @@ import torch
 
 from ace_gui.checkpoints import (
     Checkpoint,
-    GrownCheckpoint,
+    ExtendedCheckpoint,
     ShardedWriter,
     claimed,
     copy_side_files,
@@ -36,12 +36,12 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.by_workers import merged_by, put
-from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.layout_digest import layout_digest
 from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
 from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.output_config import change_json, without_quantisation_settings
 from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
 from ace_gui.engine.merging.task_modules import write_modules
@@ -90,14 +90,14 @@ def merge(
     forget_peak(where)
     prepared.measurements.clear()  # of data that may have changed since
     yield from calibrated(prepared, where, workers)
-    told: tuple[str, ...] = ()
+    more_warnings: tuple[str, ...] = ()
     for event in learned(prepared, where):
-        told = event.warnings if isinstance(event, LearningProgress) else told
+        more_warnings = event.warnings if isinstance(event, LearningProgress) else more_warnings
         yield event
     far = tuple(check.line for check in unrelated_checks(prepared))
     manifest = replace(
         make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers),
-        warnings=prepared.plan.warnings + far + told,
+        warnings=prepared.plan.warnings + far + more_warnings,
     )
     if workers is not None:
         workers.begin(prepared)
@@ -107,7 +107,7 @@ def merge(
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, manifest, readers.witness) as store,
+        opened(store_folder, manifest, readers.checksums) as store,
     ):
         trained: tuple[str, ...] = ()
         for done in _fill(store, prepared, readers, where, memory_bytes, workers):
@@ -184,7 +184,7 @@ def make_manifest(
         input_folders=plan.input_folders,
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
-        headers=how_read(prepared),
+        headers=layout_digest(prepared),
         dtypes=dtypes,
         stems=prepared.base.checkpoint.stems,
         metadata=prepared.base.checkpoint.metadata,
@@ -222,7 +222,7 @@ class Reporting(Protocol):
         ...
 
 
-Merging = tuple[PlanRow, Reporting, Iterable[Piece]]
+Merging = tuple[PlanRow, Reporting, Iterable[OutputChunk]]
 """A row, its work, and the pieces that this gives."""
 
 
@@ -267,15 +267,15 @@ def _in_plan_order(
 def _written(
     rows: list[PlanRow], merged: Iterator[Merging], store: MergeStore
 ) -> Iterator[TensorFinished]:
-    told = _Told(rows, store)
+    progress = _Progress(rows, store)
     for row, work, pieces in merged:
         for piece in pieces:
             store.write(row, piece.start, piece.values)
         store.log(row, work.report)
-        yield told.finished(row, work)
+        yield progress.finished(row, work)
 
 
-class _Told:
+class _Progress:
     """Makes of every row that is written an event, with what is done so far."""
 
     def __init__(self, rows: list[PlanRow], store: MergeStore) -> None:
@@ -305,13 +305,13 @@ def _merged_by(
     store: MergeStore,
 ) -> Iterator[TensorFinished | None]:
     """Have others merge what the store lacks; units come as they get done."""
-    told = _Told(rows, store)
+    progress = _Progress(rows, store)
     for found in merged_by(workers, rows, prepared, readers, store):
         if found is None:
             yield None
             continue
         put(*found, store)
-        yield told.finished(*found)
+        yield progress.finished(*found)
 
 
 def _begun(
@@ -366,7 +366,7 @@ def under_way(
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
     """The base's; other ones, or changed ones, where it was given what its experts have."""
-    grown = base if isinstance(base, GrownCheckpoint) else None
+    grown = base if isinstance(base, ExtendedCheckpoint) else None
     copy_side_files(base.side_files if grown is None else grown.beside, folder)
     for part in base.parts:
         without_quantisation_settings(folder / part / "config.json")

@@ -34,11 +34,11 @@ import ace_gui
 from ace_gui.checkpoints import (
     FileStamp,
     OutputTensor,
+    ReadChecksums,
     Readings,
     Shard,
     ShardedWriter,
     TensorReader,
-    Witness,
     discard,
     open_checkpoint,
     plan_parts,
@@ -52,7 +52,7 @@ from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
-from ace_gui.formatting import place
+from ace_gui.formatting import short_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.versions import library_versions
@@ -85,7 +85,7 @@ class Manifest:
 
     ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
     expert in transformers, where it is known. ``headers``: a digest of where every tensor lies in
-    the inputs and how it is made of them (``how_read``). ``dtypes``: dtype tag in the store of
+    the inputs and how it is made of them (``layout_digest``). ``dtypes``: dtype tag in the store of
     every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
     model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
     threads each has, on which its rounding may depend; on a GPU, how many batches, whose
@@ -170,14 +170,14 @@ class MergeStore:
         writer: ShardedWriter,
         journal: IO[str],
         done: dict[str, tuple[LayerReport, ...]],
-        witness: Witness,
+        checksums: ReadChecksums,
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.done = done
         self._writer = writer
         self._journal = journal
-        self._witness = witness
+        self._checksums = checksums
         self._unfinished: defaultdict[str, _Unfinished] = defaultdict(_Unfinished)
         self.rows_done = sum(map(len, done.values()))
 
@@ -187,7 +187,7 @@ class MergeStore:
         return self.folder / MODEL
 
     @classmethod
-    def create(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
+    def create(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
         """A new store; one that is already there is removed first.
 
         Raises OutputError or ResourceError where the disk cannot hold it.
@@ -206,10 +206,10 @@ class MergeStore:
             journal = (folder / JOURNAL).open("a", encoding="utf-8")
         except OSError as error:
             raise output_error(folder, error) from None
-        return cls(folder, manifest, writer, journal, {}, witness)
+        return cls(folder, manifest, writer, journal, {}, checksums)
 
     @classmethod
-    def resume(cls, folder: Path, manifest: Manifest, witness: Witness) -> Self:
+    def resume(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
         """Go on with an unfinished store, or create it where there is none.
 
         What was read of the inputs is read again, as sizes and times do not tell every change.
@@ -218,7 +218,7 @@ class MergeStore:
         """
         _refuse_links(folder)
         if not (folder / MANIFEST).exists():
-            return cls.create(folder, manifest, witness)
+            return cls.create(folder, manifest, checksums)
         begun = _read_manifest(folder)
         changed = begun.differences(manifest)
         if changed:
@@ -230,7 +230,7 @@ class MergeStore:
         shards = planned_shards(manifest)
         mark(folder)
         ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
-        readings = _recalled(folder, witness)
+        readings = _recalled(folder, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
         verified = _verified(folder, shards)
@@ -238,7 +238,7 @@ class MergeStore:
         writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
         done = {name: found for name, (found, _) in verified.items()}
-        return cls(folder, manifest, writer, journal, done, witness)
+        return cls(folder, manifest, writer, journal, done, checksums)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
         """Put some elements of a row in their place; those of one tensor come in order.
@@ -276,7 +276,7 @@ class MergeStore:
 
     def log_readings(self) -> None:
         """Put what was read since into the journal, before anything that was made of it."""
-        readings = self._witness.fresh()
+        readings = self._checksums.fresh()
         if readings:
             self._journal.write(json.dumps({_READ: readings}) + "\n")
             self._journal.flush()
@@ -343,7 +343,7 @@ def _refuse_links(folder: Path) -> None:
     for item in (folder, *folder.rglob("*")):
         if item.is_symlink():
             raise ResumeError(
-                f"{place(item)}: The unfinished merge has a link here, which is not followed. "
+                f"{short_path(item)}: The unfinished merge has a link here, which is not followed. "
                 "Merge again without resuming.",
                 path=item,
             )
@@ -412,7 +412,7 @@ def _journal(folder: Path) -> dict[str, _Entry]:
     return found
 
 
-def _recalled(folder: Path, witness: Witness) -> list[Readings]:
+def _recalled(folder: Path, checksums: ReadChecksums) -> list[Readings]:
     """What an earlier run has read, once it is known to be what is there now.
 
     A survey that was kept before this was noted is of unknown inputs: it is made again.
@@ -422,7 +422,7 @@ def _recalled(folder: Path, witness: Witness) -> list[Readings]:
         (folder / SURVEY).unlink(missing_ok=True)
     try:
         for each in readings:
-            witness.recall(each)
+            checksums.verify(each)
     except CheckpointError as error:
         raise ResumeError(
             f"The unfinished merge in {folder} cannot be continued: {error.path} has another "

@@ -18,7 +18,7 @@ from torch import Tensor
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
-from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.whole_model.chosen_entries import (
@@ -82,12 +82,12 @@ def write_modules(
         writing = _Writing(prepared, readers, writer, checksums, chosen)
         one = partial(torch.set_num_threads, 1)
         with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 try:
                     writing.add(row, chosen.settled.get(row.name, row), pool)
                 except NonFiniteError as error:
-                    writing.add(row, settle(error, row, prepared, readers).row, pool)
-                yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
+                    writing.add(row, resolve_non_finite(error, row, prepared, readers).row, pool)
+                yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
         writing.add_scales(rows)
         for name, tensor in trained.items():
             checksums[name] = checksum(tensor)
@@ -262,11 +262,11 @@ class _Writing:
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
             found = differences(settled, self._prepared, self._readers, part)
-            places = [
+            indices = [
                 (t, own, kept(own, least[t]).nonzero().reshape(-1))
                 for t, own in zip(settled.experts, found, strict=True)
             ]
-            return [(t, at + part[0], own[at]) for t, own, at in places]
+            return [(t, at + part[0], own[at]) for t, own, at in indices]
 
         done = dict.fromkeys(row.experts, 0)
         running = {(t, what): 0 for t in row.experts for what in ("index", "values")}

@@ -24,11 +24,11 @@ from torch import Tensor
 from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.elsewhere import Elsewhere
+from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.on_gpu.batches import alone, batches
 from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge, in_the_end
+from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import checksum, single_threads
 
@@ -51,7 +51,7 @@ class Stretch:
     data: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, piece: Piece) -> Stretch:
+    def of(cls, piece: OutputChunk) -> Stretch:
         """A piece, ready to be sent to another process."""
         flat = piece.values.detach().contiguous().reshape(-1)
         return cls(start=piece.start, data=flat.view(torch.uint8).numpy())
@@ -74,9 +74,9 @@ class RowMerged:
     report: LayerReport
     written: int | None = None
 
-    def pieces(self, dtype: torch.dtype) -> Iterator[Piece]:
+    def pieces(self, dtype: torch.dtype) -> Iterator[OutputChunk]:
         """The elements, in order, as they are written; ``dtype``: of the tensor in the output."""
-        return (Piece(start=each.start, values=each.values(dtype)) for each in self.stretches)
+        return (OutputChunk(start=each.start, values=each.values(dtype)) for each in self.stretches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +127,12 @@ class SharedOutput:
         return replace(found, stretches=(), written=running)
 
 
-Look = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
+Scan = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
 """What is looked for in a row before anything is merged."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class Scanned:
     """What a look found in some rows, in their order; ``readings``: what was read for it;
     ``seconds``: it took."""
 
@@ -141,7 +141,7 @@ class Looked:
     seconds: float
 
 
-class Workers(Elsewhere, Protocol):
+class Workers(Executor, Protocol):
     """Processes that merge units. ``threads``: of each.
 
     What they give is None where there is nothing yet; to stop asking is to stop them. They raise
@@ -159,8 +159,8 @@ class Workers(Elsewhere, Protocol):
         """Have them open the models; first of all."""
         ...
 
-    def looked(self, look: Look, rows: Sequence[PlanRow]) -> Iterator[Looked | None]:
-        """What ``look`` finds in each row, in their order."""
+    def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
+        """What ``scan`` finds in each row, in their order."""
         ...
 
     def merged(
@@ -193,20 +193,20 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
     return found + ([tuple(pack)] if pack else [])
 
 
-def look_at(look: Look, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Looked:
+def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Scanned:
     """Look at rows here. Counts are sent as one sum, the last row's: they are large, and do not
     depend on the order in which they are added."""
     started, found, counts = time.monotonic(), list[Any](), None
     with single_threads() as pool:
         for row in rows:
-            each = look(row, prepared, readers, pool)
+            each = scan(row, prepared, readers, pool)
             if isinstance(each, Tensor) and not each.is_floating_point():
                 counts, each = each if counts is None else counts.add_(each), None
             found.append(each)
     if counts is not None:
         found[-1] = counts
     seconds = time.monotonic() - started
-    return Looked(found=found, readings=readers.witness.fresh(), seconds=seconds)
+    return Scanned(found=found, readings=readers.checksums.fresh(), seconds=seconds)
 
 
 def merge_unit(
@@ -244,4 +244,4 @@ def merge_unit(
     if shared is not None and shared.is_here():  # asked anew for each: it may have ended
         merged = shared.written(unit, merged)
     seconds = time.monotonic() - started
-    return UnitMerged(rows=merged, readings=readers.witness.fresh(), seconds=seconds)
+    return UnitMerged(rows=merged, readings=readers.checksums.fresh(), seconds=seconds)

@@ -12,9 +12,10 @@ Seen = Callable[[Tensor], None]
 
 
 class Telling(Protocol):
-    """A router in a model. ``place``: its layer; ``experts``: whose the weights are, in order."""
+    """A router in a model. ``location``: its layer; ``experts``: whose the weights are, in "
+    "order."""
 
-    place: str
+    location: str
     experts: tuple[str, ...]
     seen: Seen | None
 
@@ -22,5 +23,5 @@ class Telling(Protocol):
 def routers_of(model: Any) -> Iterator[Telling]:
     """Every router in a loaded model, in the model's order."""
     for module in model.modules():
-        if hasattr(module, "seen") and hasattr(module, "place"):
+        if hasattr(module, "seen") and hasattr(module, "location"):
             yield cast(Telling, module)

@@ -43,13 +43,13 @@ class BlockRouter(nn.Module):
     out_bias: Tensor
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], *, place: str = "", experts: Sequence[str] = ()
+        self, tensors: Mapping[str, Tensor], *, location: str = "", experts: Sequence[str] = ()
     ) -> None:
         """``tensors``: hidden (H × H), hidden_bias (H), out (T × H), out_bias (T)."""
         super().__init__()
         for name in ROUTER:
             self.register_buffer(name, tensors[name], persistent=False)
-        self.place, self.experts = place, tuple(experts)
+        self.location, self.experts = location, tuple(experts)
         self.first: Any = None
         self.share_NT: Tensor | None = None
         self.held = False
@@ -118,7 +118,7 @@ def _hook(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class LinearChange:
     """What the experts change of one linear layer: T × O × I as the layer has it, and T × O."""
 
     tensor: str
@@ -127,7 +127,7 @@ class Layer:
 
 
 def put_layers(
-    model: Any, layers: Sequence[Layer], routers: Mapping[str, BlockRouter], shared: Tensor
+    model: Any, layers: Sequence[LinearChange], routers: Mapping[str, BlockRouter], shared: Tensor
 ) -> dict[str, BlockRouter]:
     """Put the experts' changes beside a model's layers; the routers that have some, by block.
 
@@ -139,14 +139,14 @@ def put_layers(
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
     found = {}
     for each in layers:
-        place, block = finder.find(each.tensor), block_of(each.tensor)
-        if place is None or block is None:
+        destination, block = finder.find(each.tensor), block_of(each.tensor)
+        if destination is None or block is None:
             continue
-        owner, _, last = place.name.rpartition(".")
+        owner, _, last = destination.name.rpartition(".")
         layer: Any = model.get_submodule(owner)
         changes = each.changes.mT if isinstance(layer, Conv1D) else each.changes
         linear = isinstance(layer, nn.Linear | Conv1D) and last == "weight"
-        if place.converted or not linear or layer.weight.shape != each.changes.shape[1:]:
+        if destination.converted or not linear or layer.weight.shape != each.changes.shape[1:]:
             raise ArchitectureError(
                 f"`{plain(each.tensor)}` is not the matrix of a linear layer in "
                 f"{type(model).__name__}, so that it cannot be mixed for each example."
@@ -182,14 +182,14 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     return found
 
 
-def _layer(modules: StoredModules, tensor: str, reader: TensorReader) -> Layer:
+def _layer(modules: StoredModules, tensor: str, reader: TensorReader) -> LinearChange:
     names = modules.manifest.experts
     changes = [_whole(modules, name, tensor, reader) for name in names]
     bias = f"{tensor.removesuffix('.weight')}.bias"
     biases = None
     if bias in modules.layout.parts:
         biases = torch.stack([_whole(modules, name, bias, reader) for name in names])
-    return Layer(tensor=tensor, changes=torch.stack(changes), biases=biases)
+    return LinearChange(tensor=tensor, changes=torch.stack(changes), biases=biases)
 
 
 def _whole(modules: StoredModules, expert: str, row: str, reader: TensorReader) -> Tensor:
@@ -208,7 +208,7 @@ def _router(modules: StoredModules, block: str, experts: int, reader: TensorRead
     shapes = [tuple(found[name].shape) for name in ROUTER]
     if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    return BlockRouter(found, place=block, experts=modules.manifest.experts)
+    return BlockRouter(found, location=block, experts=modules.manifest.experts)
 
 
 def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:
@@ -216,13 +216,13 @@ def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:
     forward = model.forward
 
     @wraps(forward)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         mask = kwargs.get("attention_mask")
         for router in routers:
             router.mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         return forward(*args, **kwargs)
 
-    model.forward = told
+    model.forward = wrapped
     if not hasattr(model, "generate"):
         return
     generate = model.generate

@@ -36,7 +36,7 @@ def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
     can_cache = "use_cache" in inspect.signature(plain).parameters
 
     @wraps(plain)
-    def apart(*args: Any, **kwargs: Any) -> Any:
+    def per_example(*args: Any, **kwargs: Any) -> Any:
         count = _examples(args, kwargs)
         if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
             return plain(*args, **kwargs)
@@ -50,7 +50,7 @@ def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
         ]
         return _joined(outputs)
 
-    return apart
+    return per_example
 
 
 def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:

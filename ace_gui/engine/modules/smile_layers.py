@@ -45,13 +45,13 @@ class SmileExperts(nn.Module):
         gate_rank: int,
         top: int,
         outputs: Tensor | None,
-        place: str = "",
+        location: str = "",
         experts: Sequence[str] = (),
     ) -> None:
         """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or none at all.
 
         ``gate_rank``: half of the inputs at most, as all of them would look alike to all experts.
-        ``outputs``: which of the layer's outputs are the matrix's; None: all. ``place``,
+        ``outputs``: which of the layer's outputs are the matrix's; None: all. ``location``,
         ``experts``: their names, for who looks on.
         """
         super().__init__()
@@ -61,7 +61,7 @@ class SmileExperts(nn.Module):
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]
         self.gate_rank, self.top = min(gate_rank, max(1, inputs // 2)), top
-        self.place, self.experts = place, tuple(experts)
+        self.location, self.experts = location, tuple(experts)
         self.seen: Seen | None = None
 
     def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _LinearTarget:
     """A row in the model: its layer, and whether that stores its matrix inputs × outputs."""
 
     layer: Any
@@ -125,15 +125,15 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     for row, part in modules.layout.parts.items():
         if len(part.tensor_shape) == 1:
             continue
-        place = _place(model, finder, part)
-        if place is not None:
-            found[row] = _experts(modules, row, place, settings, reader)
-            if not hasattr(place.layer, NAME):
-                place.layer.add_module(NAME, nn.Module())
-                place.layer.register_forward_hook(_added)
-            at = len(list(place.layer.get_submodule(NAME).children()))
-            dtype, device = place.layer.weight.dtype, place.layer.weight.device
-            place.layer.get_submodule(NAME).add_module(str(at), found[row].to(device, dtype))
+        index = _linear_target(model, finder, part)
+        if index is not None:
+            found[row] = _experts(modules, row, index, settings, reader)
+            if not hasattr(index.layer, NAME):
+                index.layer.add_module(NAME, nn.Module())
+                index.layer.register_forward_hook(_added)
+            at = len(list(index.layer.get_submodule(NAME).children()))
+            dtype, device = index.layer.weight.dtype, index.layer.weight.device
+            index.layer.get_submodule(NAME).add_module(str(at), found[row].to(device, dtype))
     if not found:
         raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
     return found
@@ -141,18 +141,20 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 
 def _settings(modules: StoredModules) -> Any:
     """The parameters of the method, checked as those of a recipe."""
-    told = modules.manifest
+    stored = modules.manifest
     try:
-        found = checked_parameters(get_method(told.method), told.settings)
+        found = checked_parameters(get_method(stored.method), stored.settings)
     except RecipeError as error:
         raise CheckpointError(error.sentence, path=modules.folder) from None
     if not (hasattr(found, "gate_rank") and hasattr(found, "top")):
-        sentence = f"{plain(told.method)} has no gate, so that its modules cannot be used as told."
+        sentence = (
+            f"{plain(stored.method)} has no gate, so that its modules cannot be used as told."
+        )
         raise CheckpointError(sentence, path=modules.folder)
     return found
 
 
-def _place(model: Any, finder: DiskNames, part: MatrixPart) -> _Place | None:
+def _linear_target(model: Any, finder: DiskNames, part: MatrixPart) -> _LinearTarget | None:
     from transformers.pytorch_utils import Conv1D
 
     destination = finder.find(part.tensor)
@@ -166,25 +168,25 @@ def _place(model: Any, finder: DiskNames, part: MatrixPart) -> _Place | None:
             f"`{plain(part.tensor)}` is not the matrix of a linear layer in "
             f"{type(model).__name__}, so that it cannot have experts beside it."
         )
-    return _Place(layer=layer, transposed=isinstance(layer, Conv1D), part=part)
+    return _LinearTarget(layer=layer, transposed=isinstance(layer, Conv1D), part=part)
 
 
 def _experts(
     modules: StoredModules,
     row: str,
-    place: _Place,
+    index: _LinearTarget,
     settings: Any,
     reader: TensorReader,
 ) -> SmileExperts:
-    part, owners = place.part, modules.layout.experts[row]
+    part, owners = index.part, modules.layout.experts[row]
     pairs = [
         [modules.read(f"{name}/{row}/{what}", reader) for what in ("left", "right")]
         for name in owners
     ]
     outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    if place.transposed:
+    if index.transposed:
         outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
-    outputs = _outputs(part, transposed=place.transposed)
+    outputs = _outputs(part, transposed=index.transposed)
     biases = _biases(modules, part.tensor, owners, outputs, reader)
     return SmileExperts(
         outs,
@@ -193,7 +195,7 @@ def _experts(
         gate_rank=settings.gate_rank,
         top=settings.top,
         outputs=outputs,
-        place=row.removesuffix(".weight"),
+        location=row.removesuffix(".weight"),
         experts=owners,
     )
 

@@ -201,8 +201,8 @@ def _fits(form: tuple[str, ...], found: _Found, part: MatrixPart) -> bool:
             factors = {"u": (tag, left), "s": middle, "vh": (tag_r, right)}
             return _are_factors(factors, elements, part)
         case "index":
-            (tag, places), (tag_v, values) = found["index"], found["values"]
-            return (tag, tag_v) == ("I32", "F32") and places == values and len(places) == 1
+            (tag, indices), (tag_v, values) = found["index"], found["values"]
+            return (tag, tag_v) == ("I32", "F32") and indices == values and len(indices) == 1
         case _:
             tag, shape = found["whole"]
             whole = elements == prod(part.tensor_shape)

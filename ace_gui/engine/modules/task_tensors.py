@@ -20,9 +20,9 @@ from ace_gui.checkpoints import (
     TensorReader,
     listing,
     open_checkpoint,
-    place,
     plain,
     require_finite,
+    short_path,
 )
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.side_files import own_file
@@ -269,7 +269,7 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     """
     if not has_modules(folder):
         raise OutputError(
-            f"{place(folder)}: There is no {MODULES} here. Merge with a method that leaves "
+            f"{short_path(folder)}: There is no {MODULES} here. Merge with a method that leaves "
             "something for each expert, such as emr, tsv_c or byom.",
             path=folder,
         )
@@ -277,12 +277,14 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     known = modules.manifest.experts
     if expert not in known:
         raise OutputError(
-            f"{place(folder)}: There is no expert {plain(expert)!r}; there are {listing(known)}.",
+            f"{short_path(folder)}: There is no expert {plain(expert)!r}; there are "
+            f"{listing(known)}.",
             path=folder,
         )
     if modules.manifest.kind is ModuleKind.SURGERY:
         raise OutputError(
-            f"{place(folder)}: What {plain(modules.manifest.method)} left is no change of weights; "
+            f"{short_path(folder)}: What {plain(modules.manifest.method)} left is no change of "
+            "weights; "
             "load the model with ace_gui.load_model, which puts it in place.",
             path=folder,
         )
@@ -325,7 +327,7 @@ def _require_base(task: TaskTensors) -> None:
         shape, there = task.modules.merged.tensors[name].shape, task.base.tensors.get(name)
         if there is None or there.shape != shape or not is_float(there.dtype):
             raise MismatchError(
-                f"{place(task.base_folder)} is not the base of this merge: `{plain(name)}` "
+                f"{short_path(task.base_folder)} is not the base of this merge: `{plain(name)}` "
                 "differs. Name the base model.",
                 path=task.base_folder,
                 tensor=name,
@@ -336,7 +338,8 @@ def _require_base(task: TaskTensors) -> None:
     reader = TensorReader(task.base)
     if known is not None and tensors_digest((name, reader.read(name)) for name in names) != known:
         raise MismatchError(
-            f"{place(task.base_folder)} is not the base of this merge: its weights are others. "
+            f"{short_path(task.base_folder)} is not the base of this merge: its weights are "
+            "others. "
             "Name the base model.",
             path=task.base_folder,
         )

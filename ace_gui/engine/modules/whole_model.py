@@ -72,7 +72,7 @@ class Router(nn.Module):
         self, tensors: Mapping[str, Tensor], *, one: bool, experts: Sequence[str] = ()
     ) -> None:
         super().__init__()
-        self.place, self.experts = WHOLE, tuple(experts)
+        self.location, self.experts = WHOLE, tuple(experts)
         for name in ("centre", "scale", "weight", "bias"):
             self.register_buffer(name, tensors[name], persistent=False)
         self.one = one
@@ -127,8 +127,8 @@ class Differences(nn.Module):
             shares = [share_T[t] for t in target.owners]
             if target.form == "index":  # one expert after the other, as entries may be the same
                 own = mine.reshape(-1)
-                for place, share in enumerate(shares):
-                    index, values = found[2 * place : 2 * place + 2]
+                for position, share in enumerate(shares):
+                    index, values = found[2 * position : 2 * position + 2]
                     own = own.index_add(0, index, values, alpha=share)
                 mine.copy_(own.view(mine.shape))
                 continue
@@ -175,15 +175,15 @@ def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Di
     finder, found = DiskNames(model, parameters), Differences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
     for row, part in modules.layout.parts.items():
-        place = finder.find(part.tensor)
-        if place is None:
+        destination = finder.find(part.tensor)
+        if destination is None:
             continue
-        if place.converted or parameters[place.name].shape != part.tensor_shape:
+        if destination.converted or parameters[destination.name].shape != part.tensor_shape:
             raise ArchitectureError(
                 f"{type(model).__name__} holds `{plain(part.tensor)}` otherwise than its files, "
                 "so that it cannot be mixed for each example."
             )
-        _add_row(found, modules, row, place.name, experts, reader)
+        _add_row(found, modules, row, destination.name, experts, reader)
     if not found.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
     return found
@@ -220,7 +220,7 @@ def _add_row(
         form=form[0],
         owners=tuple(experts[owner] for owner in owners),
         sizes=tuple(pair[0].shape[-1] for pair in read),
-        names=tuple(f"d{number}_{place}" for place in range(len(tensors))),
+        names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
     )
     found.add(target, tensors)
 

@@ -112,7 +112,7 @@ def _is_name(name: str) -> bool:
     return (
         len(name) <= 96
         and _NAME.fullmatch(name) is not None
-        and not {"--", ".."} & {name[place : place + 2] for place in range(len(name))}
+        and not {"--", ".."} & {name[index : index + 2] for index in range(len(name))}
     )
 
 

@@ -138,8 +138,8 @@ class Assembly:
             return values
         if self._stretch is None:
             self._stretch = torch.empty(part.stop - part.start, dtype=values.dtype)
-        place = self._stretch.view(-1, part.period)[:, part.first : part.last]
-        place.copy_(values.view(place.shape))
+        index = self._stretch.view(-1, part.period)[:, part.first : part.last]
+        index.copy_(values.view(index.shape))
         if not part.fills_stretch:
             return None
         complete, self._stretch = self._stretch, None

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.architecture.apart import Describer
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.remembered import remembered
+from ace_gui.architecture.sandbox import Describer
 from ace_gui.architecture.submodels import match_part, stack_of, whole_stacks
 from ace_gui.architecture.traits import Architecture, Role, joined
 from ace_gui.checkpoints import (
     Adapter,
     Checkpoint,
-    Piece,
+    ModuleRows,
     expand,
     find_converted,
     is_adapter,
@@ -32,7 +32,7 @@ from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
-from ace_gui.formatting import place, plain
+from ace_gui.formatting import plain, short_path
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name, public_name
@@ -201,7 +201,8 @@ def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
     if not opened or len(lasts) == 1 or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
         return ()
     return (
-        f"{place(adapter.path)}: It was trained on {named}, by its own account, but the base is "
+        f"{short_path(adapter.path)}: It was trained on {named}, by its own account, but the base "
+        "is "
         f"{plain(opened)}. Choose that base, unless the two are the same.",
     )
 
@@ -243,14 +244,16 @@ def _refuse_untied(
         apart = [name for name in tied if name not in named and not name.endswith(".bias")]
         if apart and not adapter.keeps_ties:
             raise CheckpointError(
-                f"{place(adapter.path)}: `{plain(own)}` was trained apart from "
+                f"{short_path(adapter.path)}: `{plain(own)}` was trained apart from "
                 f"`{plain(apart[0])}`, to which the base ties it. {MERGE_FIRST}",
                 path=adapter.path,
                 tensor=own,
             )
 
 
-def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[str, list[Piece]]]:
+def _answers(
+    adapter: Adapter, base: OpenedModel
+) -> tuple[dict[str, str], dict[str, list[ModuleRows]]]:
     """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
 
     An adapter names the modules of the model that it was trained on, so that a module of just that
@@ -258,11 +261,11 @@ def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[
     last come modules of a similar name. A change of a tensor that is tied to another, and in
     no file, is a change of that one, as PEFT's merge makes it.
     """
-    parts: dict[str, list[Piece]] = {}
+    parts: dict[str, list[ModuleRows]] = {}
     for file, rows in base.architecture.modules.items():
         at = 0
         for each in rows:
-            piece = Piece(tensor=file, at=at, start=each.start, rows=each.rows)
+            piece = ModuleRows(tensor=file, at=at, start=each.start, rows=each.rows)
             parts.setdefault(each.module, []).append(piece)
             at += each.rows
     shapes = base.checkpoint.tensors
@@ -271,7 +274,7 @@ def _answers(adapter: Adapter, base: OpenedModel) -> tuple[dict[str, str], dict[
     free = (name for name in shapes if name not in taken)
     answers = match_names(free, [name for name in adapter.names if name not in exact])
     rest = [name for name in adapter.names if name not in answers]
-    pieces: dict[str, list[Piece]] = {}
+    pieces: dict[str, list[ModuleRows]] = {}
     for own, module in (match_names(parts, rest) | exact).items():
         (first, *others) = parts[module]
         whole = (*shapes[first.tensor].shape, 1)[0]

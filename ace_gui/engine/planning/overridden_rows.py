@@ -50,8 +50,8 @@ class _Choice:
 def check_overrides(recipe: Recipe) -> None:
     """Raises RecipeError, with the key, for a rule that can hold for no model."""
     roles = [role.value for role in Role]
-    for place, rule in enumerate(recipe.overrides):
-        key = f"overrides[{place}]"
+    for index, rule in enumerate(recipe.overrides):
+        key = f"overrides[{index}]"
         if rule.role is not None and rule.role not in roles:
             close = difflib.get_close_matches(rule.role, roles, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -117,10 +117,10 @@ def overridden(
         changed[row.name], effective = _with_effect(row, recipe, base, last, asking)
         used |= effective
     warnings = tuple(
-        f"overrides[{place}] ({describe(rule)}) changes no tensor of this merge; correct or "
+        f"overrides[{index}] ({describe(rule)}) changes no tensor of this merge; correct or "
         "remove it."
-        for place, rule in enumerate(recipe.overrides)
-        if place not in used
+        for index, rule in enumerate(recipe.overrides)
+        if index not in used
     )
     return tuple(_tied(row, changed) for row in changed.values()), warnings
 
@@ -142,15 +142,15 @@ def _with_effect(
     if not takes_part or row.tied_to is not None:
         return row, set()
     rules = enumerate(recipe.overrides)
-    places = [place for place, rule in rules if rule.holds_for(row.name, row.role, row.block)]
-    changed = _overridden(row, recipe, base, last, places, asking)
-    needed = set(places)
-    for place in places:
-        others = [each for each in places if each in needed and each != place]
+    indices = [index for index, rule in rules if rule.holds_for(row.name, row.role, row.block)]
+    changed = _overridden(row, recipe, base, last, indices, asking)
+    needed = set(indices)
+    for index in indices:
+        others = [each for each in indices if each in needed and each != index]
         without = _overridden(row, recipe, base, last, others, asking)
         still_merged = not asking or not asking.isdisjoint(others)
         if still_merged and _result(without, recipe) == _result(changed, recipe):
-            needed.remove(place)
+            needed.remove(index)
     return changed, needed
 
 
@@ -171,10 +171,10 @@ def _overridden(
     recipe: Recipe,
     base: OpenedModel,
     last: Mapping[str, int],
-    places: Sequence[int],
+    indices: Sequence[int],
     asking: frozenset[int],
 ) -> PlanRow:
-    choice = _chosen(recipe, places)
+    choice = _chosen(recipe, indices)
     if not choice.rules:
         return row
     method = get_method(choice.method)
@@ -189,7 +189,7 @@ def _overridden(
     usual = with_after(changed, recipe.after, last)
     changed = with_after(changed, choice.after, last)
     differences = _differences(changed, usual, choice, recipe)
-    asked = not asking.isdisjoint(places)
+    asked = not asking.isdisjoint(indices)
     if not differences and changed.disposition is row.disposition and not asked:
         return row
     values, notes = completed(choice.values, method, base)
@@ -220,7 +220,7 @@ def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Ch
         )
 
 
-def _chosen(recipe: Recipe, places: Sequence[int]) -> _Choice:
+def _chosen(recipe: Recipe, indices: Sequence[int]) -> _Choice:
     choice = _Choice(
         method=recipe.merge_method,
         values=dict(recipe.parameters),
@@ -228,12 +228,12 @@ def _chosen(recipe: Recipe, places: Sequence[int]) -> _Choice:
         own={},
         after=recipe.after,
     )
-    for place in places:
-        choice = _after(choice, recipe.overrides[place], place, recipe)
+    for index in indices:
+        choice = _after(choice, recipe.overrides[index], index, recipe)
     return choice
 
 
-def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choice:
+def _after(choice: _Choice, rule: Override, index: int, recipe: Recipe) -> _Choice:
     method, values, own = choice.method, choice.values, choice.own
     if rule.merge_method is not None:
         method, own = rule.merge_method, {}
@@ -248,7 +248,7 @@ def _after(choice: _Choice, rule: Override, place: int, recipe: Recipe) -> _Choi
         own=own,
         after=rule.after.over(choice.after),
         fate=rule.disposition or (None if rule.merge_method else choice.fate),
-        rules=(*choice.rules, place),
+        rules=(*choice.rules, index),
     )
 
 

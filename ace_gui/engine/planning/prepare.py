@@ -44,7 +44,7 @@ from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, 
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import with_heads
-from ace_gui.engine.planning.vocabulary.growth import with_new_tokens
+from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain

@@ -40,18 +40,18 @@ def spelled_out(
         recipe,
         parameters={**{name: parameters[name] for name in names}, **recipe.parameters},
         overrides=tuple(
-            _spelled_out(rule, place, recipe, rows) for place, rule in enumerate(recipe.overrides)
+            _spelled_out(rule, index, recipe, rows) for index, rule in enumerate(recipe.overrides)
         ),
     )
 
 
-def _spelled_out(rule: Override, place: int, recipe: Recipe, rows: Sequence[PlanRow]) -> Override:
+def _spelled_out(rule: Override, index: int, recipe: Recipe, rows: Sequence[PlanRow]) -> Override:
     """A rule that brings a method of its own, with what this method took from the base."""
     if rule.merge_method in (None, recipe.merge_method):
         return rule
     names = _left_open(get_method(rule.merge_method), rule.parameters)
     overrides = [row.override for row in rows if row.override is not None]
-    used = [each.parameters for each in overrides if each.rules[-1] == place]
+    used = [each.parameters for each in overrides if each.rules[-1] == index]
     found = {name: used[0][name] for name in names if used}
     return replace(rule, parameters={**found, **rule.parameters})
 

@@ -35,13 +35,15 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
 
     What cannot be opened is listed with the reason.
     """
-    places = list(dict.fromkeys(place for path in paths for place in model_places(path)))[:MOST]
-    if base is not None and base not in places:
-        places.insert(0, base)
+    indices = list(dict.fromkeys(index for path in paths for index in candidate_folders(path)))[
+        :MOST
+    ]
+    if base is not None and base not in indices:
+        indices.insert(0, base)
     found: list[FoundModel] = []
     shapes: list[Shapes | None] = []
-    for place in places:
-        model, tensors = _look(place)
+    for index in indices:
+        model, tensors = _look(index)
         found.append(model)
         shapes.append(tensors)
         yield None
@@ -54,7 +56,7 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
     )
 
 
-def model_places(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
+def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
     """The models at or below a folder; what lies within a model is a part of it."""
     if not path.is_dir() or _holds_model(path):
         yield path
@@ -65,7 +67,7 @@ def model_places(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
             return
         for child in children:
             if not child.name.startswith("."):
-                yield from model_places(child, depth - 1)
+                yield from candidate_folders(child, depth - 1)
 
 
 def _holds_model(folder: Path) -> bool:
@@ -123,15 +125,15 @@ def _base_among(
     found: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
 ) -> int | None:
     """The model that is open, that the others name, or that is called so; None: nothing says."""
-    whole = [place for place, known in enumerate(shapes) if known]
+    whole = [index for index, known in enumerate(shapes) if known]
     if base is not None:
-        return next((place for place, each in enumerate(found) if each.path == base), None)
+        return next((index for index, each in enumerate(found) if each.path == base), None)
     called = _only(p for p in whole if found[p].path.name.lower() in ("base", "base-model"))
     named = {name for each in found for name in _named_bases(each.path)}
     by_name = _only(p for p in whole if found[p].path.name.lower() in named)
     parts = (p for p in whole if {"base", "pretrained"} & set(_words(found[p].path.name)))
     candidates = (called, by_name, _only(parts))
-    return next((place for place in candidates if place is not None), None)
+    return next((index for index in candidates if index is not None), None)
 
 
 def _named_bases(path: Path) -> Iterator[str]:
@@ -151,6 +153,6 @@ def _words(name: str) -> list[str]:
     return name.lower().replace("_", "-").split("-")
 
 
-def _only(places: Iterable[int]) -> int | None:
-    known = list(places)
+def _only(indices: Iterable[int]) -> int | None:
+    known = list(indices)
     return known[0] if len(known) == 1 else None

@@ -13,7 +13,7 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import Growth, Source, TensorInfo, grow, listing, plain
+from ace_gui.checkpoints import Extension, Source, TensorInfo, grow, listing, plain
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
@@ -196,8 +196,8 @@ def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
     names = config.get("id2label")
     if isinstance(names, Mapping) and all(str(key).isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(str(key))))
-    for place in (config, config.get("pretrained_cfg")):
-        found = place.get("label_names") if isinstance(place, Mapping) else None
+    for index in (config, config.get("pretrained_cfg")):
+        found = index.get("label_names") if isinstance(index, Mapping) else None
         if isinstance(found, list) and found:
             return tuple(map(str, found))
     return ("LABEL_0",) if config.get("num_labels", config.get("_num_labels")) == 1 else None
@@ -234,8 +234,8 @@ def _kept_poolers(
 def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
     """The places of the overrides for heads alone that have this one merged."""
     return frozenset(
-        place
-        for place, rule in enumerate(recipe.overrides)
+        index
+        for index, rule in enumerate(recipe.overrides)
         if (rule.disposition in ("merge", "average") or rule.merge_method is not None)
         and rule.holds_for(head.name, head.traits.role, head.traits.block)
         and _for_heads_alone(rule, base)
@@ -323,13 +323,13 @@ def _grown(
     )
 
 
-def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> Growth:
+def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> Extension:
     rows = np.arange(each.info.shape[0] if each.info.shape else 1, dtype=np.int64)
-    donors = tuple(
+    sources = tuple(
         Source(owner=expert.name, checkpoint=expert.checkpoint, name=own, rows=rows)
         for expert, own in zip(experts, each.own, strict=True)
     )
-    return Growth(own=None, donors=donors)
+    return Extension(own=None, sources=sources)
 
 
 def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tuple[OpenedModel, ...]:

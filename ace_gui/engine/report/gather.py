@@ -73,21 +73,21 @@ def report(
     for item in analyse(prepared):
         statistics[item.statistics.name] = item.statistics
         yield ReportProgress(title=COMPARING, done=len(statistics), total=total)
-    told = {} if store is None else reports(store)
+    layer_reports = {} if store is None else reports(store)
     if store is None:
         for each in merge_reports(prepared, rows, device):
             if each is not None:
-                told[each.name] = each
-            yield ReportProgress(title=MERGING, done=len(told), total=total)
+                layer_reports[each.name] = each
+            yield ReportProgress(title=MERGING, done=len(layer_reports), total=total)
     spectra = []
-    shown = remarkable(prepared, statistics, told)
-    for place, row in enumerate(shown):
-        yield ReportProgress(title=DECOMPOSING, done=place, total=len(shown))
+    shown = remarkable(prepared, statistics, layer_reports)
+    for index, row in enumerate(shown):
+        yield ReportProgress(title=DECOMPOSING, done=index, total=len(shown))
         spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
     scores: tuple[TaskScore, ...] = ()
     if store is not None:
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
-    content = content_of(prepared, statistics, told, spectra, scores)
+    content = content_of(prepared, statistics, layer_reports, spectra, scores)
     content = replace(content, gpu_peak=peak_on(device))
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)

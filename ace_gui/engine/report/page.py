@@ -69,12 +69,12 @@ def _role_legend(content: Content) -> list[tuple[str, str]]:
             family,
             tag(
                 "svg",
-                symbol(SYMBOLS[place], 8.0, 8.0, f"r{place}", family, size=4.5),
+                symbol(SYMBOLS[index], 8.0, 8.0, f"r{index}", family, size=4.5),
                 viewBox="0 0 16 16",
                 class_="swatch",
                 aria_hidden="true",
             ),
         )
-        for place, family in enumerate(ROLE_FAMILIES)
+        for index, family in enumerate(ROLE_FAMILIES)
         if family in present
     ]

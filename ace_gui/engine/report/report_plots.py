@@ -39,11 +39,11 @@ def gamma_plot(content: Content) -> Markup | None:
     marks = [
         symbol(
             _kind(row.role),
-            *frame.place(place, gamma),
+            *frame.point(index, gamma),
             f"r{ROLE_FAMILIES.index(role_family(row.role))}",
             f"{row.name}: γ = {number(gamma)} ({row.role})",
         )
-        for place, (row, gamma) in enumerate(zip(rows, gammas, strict=True), start=1)
+        for index, (row, gamma) in enumerate(zip(rows, gammas, strict=True), start=1)
     ]
     above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
     said = f"{len(rows)} tensors, γ {_range(gammas)}"
@@ -65,13 +65,13 @@ def role_plot(content: Content) -> Markup | None:
         rows=roles,
     )
     marks = []
-    for place, (role, gammas) in enumerate(by_role.items()):
+    for index, (role, gammas) in enumerate(by_role.items()):
         family = f"r{ROLE_FAMILIES.index(role_family(role))}"
         marks += [
-            symbol(_kind(role), *frame.place(gamma, place), family, f"{role}: {number(gamma)}")
+            symbol(_kind(role), *frame.point(gamma, index), family, f"{role}: {number(gamma)}")
             for gamma in gammas
         ]
-        x, y = frame.place(statistics.median(gammas), place)
+        x, y = frame.point(statistics.median(gammas), index)
         marks.append(tag("line", class_="median", x1=x, x2=x, y1=y - 10, y2=y + 10))
     said = f"γ of {len(every)} tensors in {len(roles)} roles; a bar marks each median"
     return frame.picture("Heterogeneity γ by role", said, marks)
@@ -101,8 +101,8 @@ def energy_plot(content: Content) -> Markup | None:
     marks = []
     for index, name in enumerate(names):
         points = [
-            frame.place(place, layer.energies[name])
-            for place, layer in enumerate(layers, start=1)
+            frame.point(position, layer.energies[name])
+            for position, layer in enumerate(layers, start=1)
             if layer.energies.get(name, 0) > 0
         ]
         marks.append(line(points, expert_class(index)))
@@ -150,14 +150,14 @@ def expert_class(index: int) -> str:
 def _points(frame: Frame, sigma: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
     last, count = len(sigma) - 1, min(len(sigma), MOST_POINTS)
     for index in np.unique(np.linspace(0, last, count).round().astype(int)):
-        yield frame.place(float(index) + 1, float(sigma[index]))
+        yield frame.point(float(index) + 1, float(sigma[index]))
 
 
 def _limit(frame: Frame, limit: float | None) -> Iterable[Markup]:
     if limit is None or (frame.y.log and limit <= 0):
         return
-    left, y = frame.place(frame.x.low, limit)
-    right, _ = frame.place(frame.x.high, limit)
+    left, y = frame.point(frame.x.low, limit)
+    right, _ = frame.point(frame.x.high, limit)
     yield tag("line", class_="limit", x1=left, x2=right, y1=y, y2=y)
     yield tag("text", f"τ = {value_text(limit)}", class_="limit", x=right + 6, y=y + 4)
 

@@ -119,7 +119,7 @@ class Frame:
         """Left end of the rectangle: names need more room than numbers."""
         return max(LEFT, 26.0 + 6.6 * max(map(len, self.rows), default=0))
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def point(self, x: float, y: float) -> tuple[float, float]:
         """Where a point lies in the picture."""
         across = self.left + self.x.share(x) * (WIDTH - self.right - self.left)
         down = self.height - BOTTOM - self.y.share(y) * (self.height - BOTTOM - TOP)
@@ -148,7 +148,7 @@ class Frame:
     def _across(self) -> Iterator[Markup]:
         bottom = self.height - BOTTOM
         for value, text in self.x.ticks():
-            x, _ = self.place(value, self.y.low)
+            x, _ = self.point(value, self.y.low)
             yield tag("line", class_="grid", x1=x, x2=x, y1=TOP, y2=bottom)
             yield tag("text", text, class_="tick", x=x, y=bottom + 17, text_anchor="middle")
         middle = (self.left + WIDTH - self.right) / 2
@@ -157,7 +157,7 @@ class Frame:
     def _up(self) -> Iterator[Markup]:
         named: list[tuple[float, str]] = [*enumerate(self.rows)]
         for value, text in named or self.y.ticks():
-            _, y = self.place(self.x.low, value)
+            _, y = self.point(self.x.low, value)
             yield tag("line", class_="grid", x1=self.left, x2=WIDTH - self.right, y1=y, y2=y)
             yield tag("text", text, class_="tick", x=self.left - 8, y=y + 4, text_anchor="end")
         middle = (TOP + self.height - BOTTOM) / 2

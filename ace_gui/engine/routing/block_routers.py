@@ -27,7 +27,7 @@ from ace_gui.engine.evaluating.askers import asker
 from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import experts_of
-from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, Layer, put_layers
+from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.learning_memory import LEAST_KEPT
@@ -140,14 +140,14 @@ def _share(model: Any, body: dict[str, Tensor]) -> None:
             parameter.data = known
 
 
-def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[Layer]:
+def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[LinearChange]:
     """What the experts change of each matrix, and of its bias."""
     rows = module_rows(prepared.plan.rows, prepared.method)
     by_name = {row.name: row for row in rows}
     for row in rows:
         if len(row.shape) == 2:
             bias = by_name.get(f"{row.name.removesuffix('.weight')}.bias")
-            yield Layer(
+            yield LinearChange(
                 tensor=row.tensor,
                 changes=_stacked(row, prepared, changes).to(device),
                 biases=None if bias is None else _stacked(bias, prepared, changes).to(device),
@@ -162,7 +162,7 @@ def _stacked(row: PlanRow, prepared: Prepared, changes: Changes) -> Tensor:
 
 
 def _begun(
-    block: str, layers: Sequence[Layer], shared: Tensor, generator: torch.Generator
+    block: str, layers: Sequence[LinearChange], shared: Tensor, generator: torch.Generator
 ) -> BlockRouter:
     """A router that gives every expert nearly the share that the merged model has of it."""
     width = next(_inputs(layer) for layer in layers if block_of(layer.tensor) == block)
@@ -180,6 +180,6 @@ def _begun(
     )
 
 
-def _inputs(layer: Layer) -> int:
+def _inputs(layer: LinearChange) -> int:
     """The smaller side of the first matrix of a block, which is what the block is given."""
     return min(layer.changes.shape[1:])

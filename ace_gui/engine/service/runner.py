@@ -136,8 +136,8 @@ class Runner:
                 yield from distribution(prepared, job.row, self._cache)
             case CovariancesJob():
                 prepared = yield from self._prepared(as_ace_merges(job.recipe))
-                place = resolve_device(job.device)
-                yield from compare_covariances(prepared, place, self._cache, job.first)
+                index = resolve_device(job.device)
+                yield from compare_covariances(prepared, index, self._cache, job.first)
             case LayerCovariancesJob(recipe=recipe):
                 same = replace(job, recipe=as_ace_merges(recipe))
                 yield from layer_covariances(*(yield from self._matrix(same)), self._cache)

@@ -17,7 +17,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Scheme, set_scheme
 from ace_gui.paths import use_scratch
 
-LETTERS: Final = (100, 110, 125, 150, 175, 200)
+FONT_SCALES: Final = (100, 110, 125, 150, 175, 200)
 """Sizes of letters, percent of the system's."""
 
 
@@ -98,7 +98,7 @@ class Preferences(QObject):
 
     def enlarge(self, percent: int) -> None:
         """The size of all letters, by the system's."""
-        self.settings.letters = percent
+        self.settings.font_scale = percent
         self.enlarged.emit(percent)
         self.changed.emit()
 

@@ -84,7 +84,7 @@ class CleanUpDialog(QDialog):
         self._sum_up()
 
     def _ticked(self) -> list[Kept]:
-        items = (self.tree.topLevelItem(place) for place in range(self.tree.topLevelItemCount()))
+        items = (self.tree.topLevelItem(index) for index in range(self.tree.topLevelItemCount()))
         ticked = [item is not None and item.checkState(0) == _CHECKED for item in items]
         return [kept for kept, on in zip(self._kept, ticked, strict=False) if on]
 

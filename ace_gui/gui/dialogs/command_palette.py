@@ -141,7 +141,7 @@ class _CommandCell(QStyledItemDelegate):
         command = index.data(COMMAND)
         if not isinstance(command, Command):
             return
-        theme, place = current_theme(), QRectF(option.rect)
+        theme, rect = current_theme(), QRectF(option.rect)
         chosen = state_is(option, "Selected")
         painter.save()
         ground = theme.tint if chosen else theme.hover if state_is(option, "MouseOver") else ""
@@ -149,21 +149,21 @@ class _CommandCell(QStyledItemDelegate):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(ground))
-            painter.drawRoundedRect(place.adjusted(1, 1, -1, -1), 6, 6)
+            painter.drawRoundedRect(rect.adjusted(1, 1, -1, -1), 6, 6)
         quiet = theme.text2 if chosen else theme.text3
-        place = place.adjusted(_PADDING, 0, -_PADDING, 0)
+        rect = rect.adjusted(_PADDING, 0, -_PADDING, 0)
         caption = face(Face.CAPTION)
         right = (
             QFontMetricsF(caption).horizontalAdvance(command.shortcut) if command.shortcut else 0
         )
         body = face(Face.BODY)
         ink = quiet if command.why else theme.text
-        write(painter, place.adjusted(0, 0, -right - _PADDING, 0), command.title, body, ink)
+        write(painter, rect.adjusted(0, 0, -right - _PADDING, 0), command.title, body, ink)
         begun = QFontMetricsF(body).horizontalAdvance(command.title) + _PADDING
-        where = place.adjusted(begun, 0, -right - _PADDING, 0)
+        where = rect.adjusted(begun, 0, -right - _PADDING, 0)
         if where.width() > 0:
-            write(painter, where, command.why or command.place, caption, quiet)
+            write(painter, where, command.why or command.menu, caption, quiet)
         if right:
-            key = QRectF(place.right() - right - 1, place.top(), right + 2, place.height())
+            key = QRectF(rect.right() - right - 1, rect.top(), right + 2, rect.height())
             write(painter, key, command.shortcut, caption, quiet)
         painter.restore()

@@ -89,9 +89,9 @@ class LogDialog(QDialog):
         table.setUniformRowHeights(True)
         table.setItemDelegate(RoomyCell(table))
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        letters = table.fontMetrics()
+        metrics = table.fontMetrics()
         for column, sample in enumerate(_SAMPLES):  # to look at all rows for each new one is slow
-            table.header().resizeSection(column, letters.horizontalAdvance(sample) + _PADDING)
+            table.header().resizeSection(column, metrics.horizontalAdvance(sample) + _PADDING)
         table.header().setStretchLastSection(True)
         return table
 

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.control.preferences import LETTERS, Preferences
+from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
@@ -119,9 +119,9 @@ class PreferencesDialog(QDialog):
         schemes = dict(_SCHEMES)
         self.scheme = _choice("Colours", schemes, settings.scheme, preferences.choose_scheme)
         form.addRow("Colours", self.scheme)
-        sizes = {percent: f"{percent} %" for percent in LETTERS}
-        self.letters = _choice("Letters", sizes, settings.letters, preferences.enlarge)
-        form.addRow("Letters", self.letters)
+        sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
+        self.font_scale = _choice("Letters", sizes, settings.font_scale, preferences.enlarge)
+        form.addRow("Letters", self.font_scale)
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings

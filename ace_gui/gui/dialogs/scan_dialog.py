@@ -79,7 +79,7 @@ class ScanDialog(QDialog):
         if self._found is not None:  # what another dialog asked for
             return
         self._found = found
-        for place, model in enumerate(found.models):
+        for index, model in enumerate(found.models):
             facts = " ".join(part for part in (model.architecture, model.dtype) if part)
             size = human_bytes(model.bytes) if model.bytes else ""
             item = QTreeWidgetItem([plain(model_name(model.path)), "", facts, size, ""])
@@ -91,7 +91,7 @@ class ScanDialog(QDialog):
             button = QRadioButton(self.tree)
             button.setAccessibleName(f"{plain(model_name(model.path))} is the base model")
             button.setEnabled(not model.problem and self._given is None)
-            self.bases.addButton(button, place)
+            self.bases.addButton(button, index)
             self.tree.setItemWidget(item, _BASE, button)
         if found.base is not None:
             self.bases.button(found.base).setChecked(True)
@@ -102,12 +102,12 @@ class ScanDialog(QDialog):
         found, base = self._found, self.bases.checkedId()
         if found is None:
             return
-        for place, model in enumerate(found.models):
-            item = self.tree.topLevelItem(place)
+        for index, model in enumerate(found.models):
+            item = self.tree.topLevelItem(index)
             if item is None:
                 continue
-            fits = base >= 0 and place != base and place in found.alike[base]
-            words = self._words(place, base, model.problem, fits=fits)
+            fits = base >= 0 and index != base and index in found.alike[base]
+            words = self._words(index, base, model.problem, fits=fits)
             item.setText(_SAID, GAP + plain(words))
             item.setToolTip(_SAID, tooltip(model.problem))
             allowed = fits and not model.problem
@@ -119,19 +119,19 @@ class ScanDialog(QDialog):
                 item.setData(_EXPERT, Qt.ItemDataRole.CheckStateRole, None)
         self._allow()
 
-    def _words(self, place: int, base: int, problem: str, *, fits: bool) -> str:
+    def _words(self, index: int, base: int, problem: str, *, fits: bool) -> str:
         if problem:
             return problem
         if base < 0:
             return ""
-        if place == base:
+        if index == base:
             return "the base"
         return "fits" if fits else "other tensors than the base has"
 
     def experts(self) -> list[Path]:
         """Those that are ticked."""
         models = self._found.models if self._found is not None else ()
-        items = (self.tree.topLevelItem(place) for place in range(len(models)))
+        items = (self.tree.topLevelItem(index) for index in range(len(models)))
         ticked = [item is not None and item.checkState(_EXPERT) == _ON for item in items]
         return [model.path for model, on in zip(models, ticked, strict=True) if on]
 

@@ -53,10 +53,10 @@ class ShortcutsDialog(QDialog):
         groups: dict[str, list[Command]] = {}
         for command in commands:
             if command.shortcut:
-                groups.setdefault(command.place.partition(" ")[0], []).append(command)
+                groups.setdefault(command.menu.partition(" ")[0], []).append(command)
         self.tree.setItemDelegate(RoomyCell(self.tree))
-        for place, group in groups.items():
-            head = QTreeWidgetItem(self.tree, [place])
+        for index, group in groups.items():
+            head = QTreeWidgetItem(self.tree, [index])
             head.setFont(0, face(Face.STRONG))
             head.setFlags(Qt.ItemFlag.ItemIsEnabled)
             for command in group:

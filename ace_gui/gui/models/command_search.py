@@ -19,10 +19,10 @@ _SAYS_MUCH: Final = 4  # letters that may be of the tip
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """``place``: the menu or the part of the window; ``why``: why it cannot be done now."""
+    """``menu``: the menu or the part of the window; ``why``: why it cannot be done now."""
 
     title: str
-    place: str
+    menu: str
     run: Callable[[], object]
     shortcut: str = ""
     tip: str = ""
@@ -44,11 +44,11 @@ def found(commands: Iterable[Command], typed: str) -> list[Command]:
 def _misfit(typed: Sequence[str], command: Command) -> int | None:
     """0: every word begins one of the title; None: a word fits nothing."""
     title = command.title.casefold().split()
-    place, tip = command.place.casefold().split(), command.tip.casefold().split()
+    index, tip = command.menu.casefold().split(), command.tip.casefold().split()
     total = 0
     for word in typed:
         fits = [fit for fit in (_word_misfit(word, other) for other in title) if fit is not None]
-        others = [*place, *(tip if len(word) >= _SAYS_MUCH else ())]
+        others = [*index, *(tip if len(word) >= _SAYS_MUCH else ())]
         fits += [_ELSEWHERE for other in others if other.startswith(word)]
         if not fits:
             return None
@@ -92,7 +92,7 @@ class CommandsModel(QAbstractListModel):
             case Qt.ItemDataRole.DisplayRole:
                 return plain(command.title)
             case Qt.ItemDataRole.AccessibleTextRole:
-                parts = (command.title, command.place, command.shortcut, command.why)
+                parts = (command.title, command.menu, command.shortcut, command.why)
                 return plain(", ".join(filter(None, parts)))
             case Qt.ItemDataRole.UserRole:
                 return command

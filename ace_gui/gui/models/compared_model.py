@@ -148,8 +148,8 @@ class ComparedModel(QAbstractTableModel):
     @property
     def sorted_figure(self) -> Figure:
         """The figure by which the rows are sorted; where that is none, the main one."""
-        place, _ = self._sorting
-        return self._columns[place] if 0 < place < len(self._columns) else self.main_figure
+        index, _ = self._sorting
+        return self._columns[index] if 0 < index < len(self._columns) else self.main_figure
 
     def figure_of(self, row: MethodCompared, column: Figure) -> float | None:
         """A figure as a number; None where it is not known."""
@@ -219,10 +219,10 @@ class ComparedModel(QAbstractTableModel):
         return own == (max(values) if column.better > 0 else min(values))
 
     def _arrange(self) -> None:
-        place, order = self._sorting
-        if not 0 <= place < len(self._columns):
+        index, order = self._sorting
+        if not 0 <= index < len(self._columns):
             return
-        column = self._columns[place]
+        column = self._columns[index]
 
         def value(row: MethodCompared) -> Any:
             return column.value(row) if column is _METHOD else self._value(row, column)

@@ -81,8 +81,8 @@ class LayerTree(QAbstractItemModel):
             return QModelIndex()
         if not self._groups:
             return self.createIndex(position, column, 0)
-        place = self._group_at(position)
-        return self.createIndex(position - self._groups[place].first, column, place + 1)
+        index = self._group_at(position)
+        return self.createIndex(position - self._groups[index].first, column, index + 1)
 
     def position(self, index: _Index) -> int:
         """The position among the rows of what is shown there; -1 for a group."""
@@ -138,16 +138,16 @@ class LayerTree(QAbstractItemModel):
     # Groups
 
     def _of_group(self, group: Group, column: int, role: int) -> Any:
-        places = range(group.first, group.first + group.count)
+        indices = range(group.first, group.first + group.count)
         if column == Column.TENSOR:
-            return self._said_of(group, places, role)
+            return self._said_of(group, indices, role)
         if column == Column.GAMMA and role == RANGE:
-            known = self.rows.gammas_at(places)
+            known = self.rows.gammas_at(indices)
             return (float(known.min()), float(known.max())) if known.size else None
-        return self._health_of(places, role) if column == Column.HEALTH else None
+        return self._health_of(indices, role) if column == Column.HEALTH else None
 
-    def _health_of(self, places: range, role: int) -> Any:
-        verdict = self.rows.worst_at(places)
+    def _health_of(self, indices: range, role: int) -> Any:
+        verdict = self.rows.worst_at(indices)
         if role == Qt.ItemDataRole.DecorationRole and verdict in HEALTH_ICONS:
             return icon(HEALTH_ICONS[verdict])
         if role == Qt.ItemDataRole.DisplayRole and verdict is not None:
@@ -156,20 +156,20 @@ class LayerTree(QAbstractItemModel):
             return "not known" if verdict is None else verdict.value
         return None
 
-    def _said_of(self, group: Group, places: range, role: int) -> str | None:
+    def _said_of(self, group: Group, indices: range, role: int) -> str | None:
         if role == Qt.ItemDataRole.DisplayRole:
             return group.title
         if role == COUNT:
-            return self._count(places)
+            return self._count(indices)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return f"{group.title}, {self._count(places)}"
+            return f"{group.title}, {self._count(indices)}"
         return None
 
-    def _count(self, places: range) -> str:
+    def _count(self, indices: range) -> str:
         """``6 matrices``, ``6 merged, 10 averaged``."""
-        found = Counter(self.rows.row_at(place).disposition for place in places)
+        found = Counter(self.rows.row_at(index).disposition for index in indices)
         if set(found) == {Disposition.MERGED}:
-            return counted(len(places), "matrix", "matrices")
+            return counted(len(indices), "matrix", "matrices")
         return ", ".join(f"{found[kind]} {kind.value}" for kind in Disposition if found[kind])
 
     def _fill(self) -> None:
@@ -195,14 +195,14 @@ class LayerTree(QAbstractItemModel):
         if len(touched) > _FEW:
             self.much_changed.emit()
             return
-        for place in touched:
-            group, above = self._groups[place], self.createIndex(place, 0, 0)
+        for index in touched:
+            group, above = self._groups[index], self.createIndex(index, 0, 0)
             start, end = max(low, group.first), min(high, group.first + group.count - 1)
             self.dataChanged.emit(
                 self.index(start - group.first, left, above),
                 self.index(end - group.first, right, above),
             )
-            self.dataChanged.emit(self.index(place, left), self.index(place, right))
+            self.dataChanged.emit(self.index(index, left), self.index(index, right))
 
     def _group_at(self, position: int) -> int:
         return bisect_right(self._firsts, position) - 1

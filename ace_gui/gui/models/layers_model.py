@@ -92,7 +92,7 @@ class LayersModel(QAbstractTableModel):
             return
         self.beginResetModel()
         self._rows = self._session.layers.rows
-        self._places = {row.name: place for place, row in enumerate(self._rows)}
+        self._places = {row.name: index for index, row in enumerate(self._rows)}
         blocks = [row.name for row in self._rows if row.block is not None]
         self._words.prefix = shared_prefix(blocks)
         self._name_ranks = None
@@ -131,7 +131,7 @@ class LayersModel(QAbstractTableModel):
     @property
     def outcomes_differ(self) -> bool:
         """Whether anything but the method's own merge becomes of what is shown."""
-        rows = (self._rows[place] for place in self._order)
+        rows = (self._rows[index] for index in self._order)
         return any(row.override or row.disposition is not Disposition.MERGED for row in rows)
 
     @property
@@ -173,8 +173,8 @@ class LayersModel(QAbstractTableModel):
 
     def position(self, name: str) -> int:
         """Where a tensor is shown; -1 if it is not."""
-        place = self._places.get(name)
-        return -1 if place is None else int(self._shown_at[place])
+        index = self._places.get(name)
+        return -1 if index is None else int(self._shown_at[index])
 
     # Qt's questions
 
@@ -199,31 +199,31 @@ class LayersModel(QAbstractTableModel):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if role not in ANSWERED or not index.isValid() or index.row() >= len(self._order):
             return None
-        place, column = int(self._order[index.row()]), index.column()
+        position, column = int(self._order[index.row()]), index.column()
         if role == _Display:
-            return self._words.cell(self._fact(place), column)
+            return self._words.cell(self._fact(position), column)
         if role == Qt.ItemDataRole.DecorationRole:
-            return self._words.icon(self._rows[place]) if column == Column.HEALTH else None
+            return self._words.icon(self._rows[position]) if column == Column.HEALTH else None
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return self._words.spoken(self._fact(place), column)
+            return self._words.spoken(self._fact(position), column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self._words.tip(self._fact(place), column)
+            return self._words.tip(self._fact(position), column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(column)
         if role == Qt.ItemDataRole.UserRole:
-            return self._words.figure(self._fact(place), column)
+            return self._words.figure(self._fact(position), column)
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         """Sort by a column; -1 is the model's order."""
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
-        places = [int(self._order[index.row()]) for index in before]
+        indices = [int(self._order[index.row()]) for index in before]
         self._sorting = (column, order)
         self._arrange()
         after = [
-            self.index(int(self._shown_at[place]), index.column())
-            for place, index in zip(places, before, strict=True)
+            self.index(int(self._shown_at[position]), index.column())
+            for position, index in zip(indices, before, strict=True)
         ]
         self.changePersistentIndexList(before, after)
         self.layoutChanged.emit()
@@ -243,13 +243,13 @@ class LayersModel(QAbstractTableModel):
         if not name:
             self._refresh_all()
             return
-        place = self._places.get(name)
-        if place is None:
+        index = self._places.get(name)
+        if index is None:
             return
         gamma = self._session.layers.gamma(name)
-        self._gamma[place] = np.nan if gamma is None else gamma
-        self._states[place] = self._state(name)
-        self._dirty.add(place)
+        self._gamma[index] = np.nan if gamma is None else gamma
+        self._states[index] = self._state(name)
+        self._dirty.add(index)
         if not self._timer.isActive():
             self._timer.start()
 
@@ -278,9 +278,9 @@ class LayersModel(QAbstractTableModel):
     def _pull(self) -> None:
         self._gamma = np.full(len(self._rows), np.nan)
         for name, known in self._session.layers.statistics.items():
-            place = self._places.get(name)
-            if place is not None and known.gamma is not None:
-                self._gamma[place] = known.gamma
+            index = self._places.get(name)
+            if index is not None and known.gamma is not None:
+                self._gamma[index] = known.gamma
         self._pull_states()
 
     def _pull_states(self) -> None:
@@ -289,8 +289,8 @@ class LayersModel(QAbstractTableModel):
         done = LayerState.DONE if session.merge_is_current else LayerState.EARLIER
         rest = LayerState.WAITING if session.activity.is_running(State.MERGING) else LayerState.NONE
         self._states = np.full(len(self._rows), rest, dtype=np.int8)
-        places = self._places
-        self._states[[places[name] for name in reports if name in places]] = done
+        indices = self._places
+        self._states[[indices[name] for name in reports if name in indices]] = done
 
     def _state(self, name: str) -> LayerState:
         merge = self._session.results.merge
@@ -299,9 +299,9 @@ class LayersModel(QAbstractTableModel):
         merging = self._session.activity.is_running(State.MERGING)
         return LayerState.WAITING if merging else LayerState.NONE
 
-    def _fact(self, place: int) -> LayerFact:
-        state = LayerState(self._states[place])
-        return LayerFact(self._rows[place], float(self._gamma[place]), state)
+    def _fact(self, index: int) -> LayerFact:
+        state = LayerState(self._states[index])
+        return LayerFact(self._rows[index], float(self._gamma[index]), state)
 
     # Order
 

@@ -61,8 +61,8 @@ class LogModel(QAbstractTableModel):
         return None
 
     def _add(self, entry: Entry) -> None:
-        place = len(self._entries)
-        self.beginInsertRows(QModelIndex(), place, place)
+        index = len(self._entries)
+        self.beginInsertRows(QModelIndex(), index, index)
         self._entries.append(entry)
         self.endInsertRows()
         if len(self._entries) > KEPT:

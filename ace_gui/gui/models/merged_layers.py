@@ -70,7 +70,7 @@ class MergedLayers(QObject):
     def _rebuild(self) -> None:
         self._timer.stop()
         rows, experts = self._session.layers.merged, self._session.draft.inputs.names
-        self._index = {row.name: place for place, row in enumerate(rows)}
+        self._index = {row.name: index for index, row in enumerate(rows)}
         self.figures = LayerFigures(
             names=tuple(self._index),
             roles=tuple(row.role for row in rows),
@@ -103,12 +103,12 @@ class MergedLayers(QObject):
             self._fill_layer(self._index[name], known[name])
         self._dirty.clear()
 
-    def _fill_layer(self, place: int, statistics: LayerStatistics) -> None:
+    def _fill_layer(self, index: int, statistics: LayerStatistics) -> None:
         figures = self.figures
-        figures.gamma_L[place] = _or_nan(statistics.gamma)
-        figures.mean_log_L[place] = _or_nan(statistics.mean_log_energy)
+        figures.gamma_L[index] = _or_nan(statistics.gamma)
+        figures.mean_log_L[index] = _or_nan(statistics.mean_log_energy)
         energies = statistics.energies
-        figures.energies_LT[place] = [energies.get(expert, 0.0) for expert in figures.experts]
+        figures.energies_LT[index] = [energies.get(expert, 0.0) for expert in figures.experts]
 
 
 def _or_nan(value: float | None) -> float:

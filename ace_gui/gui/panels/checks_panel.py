@@ -25,7 +25,7 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import Column, clear_layout, scroll_area
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 WORDS: Final = {
     Verdict.ERROR: "Error",
@@ -197,7 +197,7 @@ def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
     box.setAccessibleName(f"All of {plain(check.title)}, {plain(check.subject)}")
     box.setFont(face(Face.MONO))
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
-    by_letters(box, lambda letters: box.setFixedHeight(letters.lineSpacing() * lines + 8))
+    on_font_change(box, lambda metrics: box.setFixedHeight(metrics.lineSpacing() * lines + 8))
     box.hide()
     return box
 

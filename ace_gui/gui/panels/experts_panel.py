@@ -29,7 +29,7 @@ from ace_gui.gui.theme.swatch import SWATCH
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
@@ -82,7 +82,7 @@ class ExpertsPanel(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._allow)
         self.model.modelReset.connect(self._allow)
         self.refresh()
-        by_letters(self, lambda _: self._fit())
+        on_font_change(self, lambda _: self._fit())
 
     def refresh(self) -> None:
         """Show the session's base."""
@@ -157,11 +157,11 @@ class ExpertsPanel(QWidget):
         base.addWidget(BaseSwatch(self))
         base.addLayout(names, 1)
         base.addWidget(self._change_base)
-        place = QWidget(self)
-        place.setLayout(self._stack)
+        index = QWidget(self)
+        index.setLayout(self._stack)
         self._stack.addWidget(self._hint)
         self._stack.addWidget(self.table)
-        self._place = place
+        self._place = index
         below = QHBoxLayout()
         below.addWidget(self.checks)
         below.addStretch(1)
@@ -171,7 +171,7 @@ class ExpertsPanel(QWidget):
         layout.setSpacing(6)
         layout.addLayout(head)
         layout.addLayout(base)
-        layout.addWidget(place)
+        layout.addWidget(index)
         layout.addLayout(below)
 
     def _fit(self) -> None:

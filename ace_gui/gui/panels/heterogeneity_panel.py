@@ -90,11 +90,11 @@ class HeterogeneityPanel(QWidget):
             lambda: EnergiesView(session, layers),
         )
         tip = "How well ACE's covariances show the inputs that were measured, layer by layer"
-        place = add("Inputs", tip, lambda: AgreementView(session, layers))
+        index = add("Inputs", tip, lambda: AgreementView(session, layers))
         agreements = session.results.findings.agreements
 
         def show() -> None:
-            self.tabs.setTabVisible(place, bool(agreements.of(session.draft.measured_key())))
+            self.tabs.setTabVisible(index, bool(agreements.of(session.draft.measured_key())))
             self._tell(lambda view: view.update_figures())
 
         for changed in (agreements.changed, session.draft.changed):

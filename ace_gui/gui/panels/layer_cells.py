@@ -56,14 +56,14 @@ class Cell(QStyledItemDelegate):
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        place = QRectF(option.rect).adjusted(_PADDING, 0, -_PADDING, 0)
-        self.draw(painter, place, option, index, chosen=chosen)
+        rect = QRectF(option.rect).adjusted(_PADDING, 0, -_PADDING, 0)
+        self.draw(painter, rect, option, index, chosen=chosen)
         painter.restore()
 
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,
         index: _Index,
         *,
@@ -72,10 +72,10 @@ class Cell(QStyledItemDelegate):
         """The text, muted where it is a dash; subclasses draw what their column shows."""
         theme, text = current_theme(), option.text.strip()
         if text == _DASH:
-            write_dash(painter, place, theme, option.displayAlignment)
+            write_dash(painter, rect, theme, option.displayAlignment)
             return
         ink = theme.text2 if chosen or index.column() else theme.text
-        write(painter, place, text, option.font, ink, align=option.displayAlignment)
+        write(painter, rect, text, option.font, ink, align=option.displayAlignment)
 
 
 class NameCell(Cell):
@@ -84,7 +84,7 @@ class NameCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,
         index: _Index,
         *,
@@ -92,15 +92,15 @@ class NameCell(Cell):
     ) -> None:
         theme, count = current_theme(), index.data(COUNT)
         if count is not None:
-            used = write(painter, place, option.text, face(Face.STRONG), theme.text)
-            rest = place.adjusted(used + 10, 0, 0, 0)
+            used = write(painter, rect, option.text, face(Face.STRONG), theme.text)
+            rest = rect.adjusted(used + 10, 0, 0, 0)
             write(painter, rest, count, face(Face.CAPTION), theme.text3)
             return
         found = _BLOCK.fullmatch(option.text)
         number, name = found.groups() if found else ("", option.text)
         quiet = theme.text2 if chosen else theme.text3
-        used = write(painter, place, number, face(Face.MONO_CAPTION), quiet)
-        rest = place.adjusted(used, 0, 0, 0)
+        used = write(painter, rect, number, face(Face.MONO_CAPTION), quiet)
+        rest = rect.adjusted(used, 0, 0, 0)
         write(painter, rest, name, face(Face.MONO_CAPTION), theme.text)
 
 
@@ -120,7 +120,7 @@ class GammaCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,  # noqa: ARG002  (a bar is drawn, no text)
         index: _Index,
         *,
@@ -129,23 +129,23 @@ class GammaCell(Cell):
         theme, figure, spread = current_theme(), index.data(_FIGURE), index.data(RANGE)
         known = isinstance(figure, GammaFigure) and not isnan(figure.gamma)
         if not known and spread is None:
-            write_dash(painter, place, theme, _LEFT)
+            write_dash(painter, rect, theme, _LEFT)
             return
         low, high = (0.0, figure.gamma) if known else spread
         above, unsure = known and figure.is_above, known and figure.unsure
         number = f"{high:.3f}" if high < 100 else f"{high:.3g}"
         font = face(Face.STRONG if above else Face.BODY)
         room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
-        bar = QRectF(place.left(), 0, max(place.width() - room - 10, 0), _BAR)
-        bar.moveCenter(place.center())
-        bar.moveLeft(place.left())
+        bar = QRectF(rect.left(), 0, max(rect.width() - room - 10, 0), _BAR)
+        bar.moveCenter(rect.center())
+        bar.moveLeft(rect.left())
         self._draw_bar(painter, bar, theme, low, high, above=above, unsure=unsure, chosen=chosen)
         tau = figure.tau if known else self.tau
         if isfinite(tau) and tau <= self.scale:
             tick = QRectF(bar.left() + bar.width() * tau / self.scale - 0.75, 0, *_TICK)
             tick.moveTop(bar.center().y() - _TICK[1] / 2)
             painter.fillRect(tick, QColor(theme.text))
-        text = place.adjusted(bar.width() + 10, 0, 0, 0)
+        text = rect.adjusted(bar.width() + 10, 0, 0, 0)
         ink = theme.text if known else theme.text2
         write(painter, text, number + (" ?" if unsure else ""), font, ink)
 
@@ -186,7 +186,7 @@ class RegimeCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,
         index: _Index,
         *,
@@ -196,17 +196,17 @@ class RegimeCell(Cell):
         if index.data(COUNT) is not None or not text:
             return
         if text == _DASH:
-            write_dash(painter, place, theme, _LEFT)
+            write_dash(painter, rect, theme, _LEFT)
             return
         if text == "homogeneous":
             quiet = theme.text2 if chosen else theme.text3
-            write(painter, place, text, face(Face.CAPTION), quiet)
+            write(painter, rect, text, face(Face.CAPTION), quiet)
             return
         font = face(Face.CAPTION_STRONG)
         metrics = QFontMetricsF(font)
-        width = min(metrics.horizontalAdvance(text) + _PILL, place.width() + _PADDING)
-        pill = QRectF(place.left() - 8, 0, width, metrics.height() + 6)
-        pill.moveTop(place.center().y() - pill.height() / 2)
+        width = min(metrics.horizontalAdvance(text) + _PILL, rect.width() + _PADDING)
+        pill = QRectF(rect.left() - 8, 0, width, metrics.height() + 6)
+        pill.moveTop(rect.center().y() - pill.height() / 2)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(theme.card if chosen else theme.tint))
         painter.drawRoundedRect(pill, pill.height() / 2, pill.height() / 2)
@@ -219,7 +219,7 @@ class HealthCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,
         index: _Index,
         *,
@@ -227,23 +227,23 @@ class HealthCell(Cell):
     ) -> None:
         theme, worry = current_theme(), index.data(Qt.ItemDataRole.DecorationRole)
         if option.text == _DASH:
-            write_dash(painter, place, theme, _LEFT)
+            write_dash(painter, rect, theme, _LEFT)
             return
         if worry is None and option.text != FINE:
             return
         sign = worry or icon("check", "text2" if chosen else "text3")
         box = QRect(0, 0, _SIGN, _SIGN)
-        box.moveCenter(place.center().toPoint())
-        box.moveLeft(round(place.left()))
+        box.moveCenter(rect.center().toPoint())
+        box.moveLeft(round(rect.left()))
         sign.paint(painter, box)
         if worry is not None:
-            rest = place.adjusted(_SIGN + 5, 0, 0, 0)
+            rest = rect.adjusted(_SIGN + 5, 0, 0, 0)
             write(painter, rest, option.text, face(Face.CAPTION), theme.text)
 
 
-def write_dash(painter: QPainter, place: QRectF, theme: Tokens, align: Qt.AlignmentFlag) -> None:
+def write_dash(painter: QPainter, rect: QRectF, theme: Tokens, align: Qt.AlignmentFlag) -> None:
     """What does not apply is paler than a caption."""
     colour = QColor(theme.text3)
     colour.setAlphaF(0.55)
     painter.setPen(colour)
-    painter.drawText(place, align, _DASH)
+    painter.drawText(rect, align, _DASH)

@@ -20,7 +20,7 @@ from ace_gui.gui.models.layer_columns import OVERRIDDEN, Column
 from ace_gui.gui.models.layer_tree import LayerTree
 from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
     Column.STATE: 140,
@@ -67,7 +67,7 @@ class LayerView(QTreeView):
         self.setAllColumnsShowFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._set_header()
-        by_letters(self, self._measure)
+        on_font_change(self, self._measure)
         tree.modelReset.connect(self._unfold)
         tree.dataChanged.connect(lambda *_: self._scale())
         tree.much_changed.connect(self._scale)
@@ -82,9 +82,9 @@ class LayerView(QTreeView):
     ) -> None:
         super().drawRow(painter, options, index)
         if self.selectionModel().isSelected(index):
-            place = options.rect
+            rect = options.rect
             accent = QColor(current_theme().accent)
-            painter.fillRect(0, place.top(), _CHOSEN, place.height(), accent)
+            painter.fillRect(0, rect.top(), _CHOSEN, rect.height(), accent)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._choose_columns()
@@ -133,13 +133,13 @@ class LayerView(QTreeView):
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        digit = letters.horizontalAdvance("0")
-        self.setIndentation(round(0.6 * letters.height()))
+    def _measure(self, metrics: QFontMetrics) -> None:
+        digit = metrics.horizontalAdvance("0")
+        self.setIndentation(round(0.6 * metrics.height()))
         for column, digits in _WIDTHS.items():
             self.setColumnWidth(column, digits * digit)
         words = (f"{OVERRIDDEN} {kind.value}" for kind in Disposition)
-        longest = max(map(letters.horizontalAdvance, words))
+        longest = max(map(metrics.horizontalAdvance, words))
         self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
         self.setColumnWidth(Column.REGIME, RegimeCell.widest())
         self._choose_columns()
@@ -154,7 +154,7 @@ class LayerView(QTreeView):
     def _unfold(self) -> None:
         """All blocks of a small model; of a large one none: there are too many rows to see."""
         rows = self._tree.rows
-        found = [rows.row_at(place) for place in range(rows.rowCount())]
+        found = [rows.row_at(index) for index in range(rows.rowCount())]
         self._texts = {
             Column.ROLE: {row.role for row in found},
             Column.SHAPE: {shape_text(shape) for shape in {row.shape for row in found}},

@@ -29,7 +29,7 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
 
 EVERY_ROLE = "All roles"
@@ -76,7 +76,7 @@ class LayersPanel(QWidget):
         self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
-        by_letters(self, self._measure)
+        on_font_change(self, self._measure)
         self.text.textChanged.connect(self._filter)
         self.role.currentIndexChanged.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
@@ -87,10 +87,10 @@ class LayersPanel(QWidget):
         self._fill_roles()
         self._after_reset()
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        self.setMinimumWidth(_LEAST * letters.height())
-        words = letters.horizontalAdvance(self.text.placeholderText())
-        self.text.setMinimumWidth(words + 4 * letters.height())
+    def _measure(self, metrics: QFontMetrics) -> None:
+        self.setMinimumWidth(_LEAST * metrics.height())
+        words = metrics.horizontalAdvance(self.text.placeholderText())
+        self.text.setMinimumWidth(words + 4 * metrics.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give up first what the least is lost by."""
@@ -148,12 +148,12 @@ class LayersPanel(QWidget):
         shown = [self.model.name_at(row) for row in range(self.model.rowCount())]
         return layers_table(self._session, shown)
 
-    def _open_menu(self, place: QPoint) -> None:
+    def _open_menu(self, point: QPoint) -> None:
         menu = self.menu()
         menu.addSeparator()
         menu.addActions(self.table.actions())
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.popup(self.table.viewport().mapToGlobal(place))
+        menu.popup(self.table.viewport().mapToGlobal(point))
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()
@@ -168,14 +168,14 @@ class LayersPanel(QWidget):
         below.addWidget(self._hidden)
         below.addWidget(self.show_all)
         below.addStretch(1)
-        place = QWidget(self)
-        self._stack = QStackedLayout(place)
+        index = QWidget(self)
+        self._stack = QStackedLayout(index)
         self._stack.addWidget(self._empty)
         self._stack.addWidget(self.table)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 2)
         layout.addLayout(line)
-        layout.addWidget(place, 1)
+        layout.addWidget(index, 1)
         layout.addLayout(below)
 
     def _fill_roles(self) -> None:

@@ -32,7 +32,7 @@ from ace_gui.gui.widgets.labels.formula import citation
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import Column, tab_through
 from ace_gui.gui.widgets.layout.folding import Folding
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe.values import After, Heads, NonFinite, OutputDtype, Poolers, Vocabulary
 
 OUT_DTYPES: tuple[tuple[OutputDtype | None, str], ...] = (
@@ -372,6 +372,6 @@ def _row_label(text: str, tip: str) -> QWidget:
     label = plain_label(text, wrap=False)
     label.setProperty("kind", "secondary")
     widest = "Refined fraction"
-    by_letters(label, lambda each: label.setMinimumWidth(each.horizontalAdvance(widest) + 4))
+    on_font_change(label, lambda each: label.setMinimumWidth(each.horizontalAdvance(widest) + 4))
     label.setToolTip(tip)
     return label

@@ -25,7 +25,7 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _ICON = 16  # px
 _DETAIL_LINES = 8
@@ -76,7 +76,7 @@ class Notice(QFrame):
         self.details.setReadOnly(True)
         self.details.setAccessibleName("Details of the message")
         box = self.details
-        by_letters(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
+        on_font_change(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
         self._lay_out()
         self.details_button.toggled.connect(self.details.setVisible)
         self._copy.clicked.connect(self._copy_text)

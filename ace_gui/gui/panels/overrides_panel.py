@@ -18,7 +18,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
 
@@ -58,7 +58,7 @@ class OverridesPanel(QWidget):
         layout.addLayout(buttons)
         session.draft.changed.connect(self.refresh)
         session.activity.changed.connect(self._allow)
-        by_letters(self.list, self._measure)
+        on_font_change(self.list, self._measure)
         self.refresh()
 
     def refresh(self) -> None:
@@ -66,21 +66,21 @@ class OverridesPanel(QWidget):
         rules = self._session.draft.inputs.overrides
         chosen = self.list.currentRow()
         self.list.clear()
-        for place, rule in enumerate(rules):
-            self.list.addItem(self._item(place, rule))
+        for index, rule in enumerate(rules):
+            self.list.addItem(self._item(index, rule))
         self.list.setCurrentRow(min(chosen, len(rules) - 1))
         self.list.setVisible(bool(rules))
         self._none.setVisible(not rules)
         self._measure(self.list.fontMetrics())
         self._allow()
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        line = 2 * letters.lineSpacing() + 8
+    def _measure(self, metrics: QFontMetrics) -> None:
+        line = 2 * metrics.lineSpacing() + 8
         self.list.setFixedHeight(min(self.list.count(), _LINES_SHOWN) * line + 6)
 
-    def _item(self, place: int, rule: Override) -> QListWidgetItem:
+    def _item(self, index: int, rule: Override) -> QListWidgetItem:
         titles = {method.name: method.title for method in self._session.draft.methods}
-        count = self._count(place)
+        count = self._count(index)
         held = "" if count is None else f" ({count})"
         text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
         item = QListWidgetItem(plain(text))
@@ -88,12 +88,12 @@ class OverridesPanel(QWidget):
         item.setToolTip(tooltip(f"{text}\n{names}".strip()))
         return item
 
-    def _count(self, place: int) -> int | None:
+    def _count(self, index: int) -> int | None:
         """How many tensors follow a rule, None while the plan is of other rules."""
         plan = self._session.draft.plan
         if plan is None or plan.recipe.overrides != self._session.draft.inputs.overrides:
             return None
-        return sum(row.override is not None and place in row.override.rules for row in plan.rows)
+        return sum(row.override is not None and index in row.override.rules for row in plan.rows)
 
     def _make_list(self) -> QListWidget:
         made = QListWidget(self)
@@ -117,8 +117,8 @@ class OverridesPanel(QWidget):
 
     def _remove(self) -> None:
         if self.remove.isEnabled():
-            rules, place = self._session.draft.inputs.overrides, self.list.currentRow()
-            self.overrides_edited.emit((*rules[:place], *rules[place + 1 :]))
+            rules, index = self._session.draft.inputs.overrides, self.list.currentRow()
+            self.overrides_edited.emit((*rules[:index], *rules[index + 1 :]))
 
     def _allow(self) -> None:
         """Nothing changes under a merge."""

@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import card
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _WHAT = (
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
@@ -91,23 +91,23 @@ class _Chapters(Column):
         button = action_button(write, text)
         layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addStretch(1)
-        by_letters(self, lambda letters: self.setMaximumWidth(_WIDTH * letters.height()))
+        on_font_change(self, lambda metrics: self.setMaximumWidth(_WIDTH * metrics.height()))
 
     def fill(self, title: str, rows: Iterator[tuple[str, str]]) -> None:
         """Show other rows; there are always as many."""
         self.title.setText(plain(title))
-        for place, (name, said) in enumerate(rows):
-            if place == len(self._lines):
-                self._add_line(place)
-            label, text = self._lines[place]
+        for index, (name, said) in enumerate(rows):
+            if index == len(self._lines):
+                self._add_line(index)
+            label, text = self._lines[index]
             label.setText(name)
             text.setText(plain(said))
 
-    def _add_line(self, place: int) -> None:
+    def _add_line(self, index: int) -> None:
         label, text = plain_label("", wrap=False), secondary_label("")
         label.setFont(face(Face.STRONG))
-        self._grid.addWidget(label, place, 0, Qt.AlignmentFlag.AlignTop)
-        self._grid.addWidget(text, place, 1)
+        self._grid.addWidget(label, index, 0, Qt.AlignmentFlag.AlignTop)
+        self._grid.addWidget(text, index, 1)
         self._lines.append((label, text))
 
 

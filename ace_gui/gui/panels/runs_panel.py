@@ -151,8 +151,8 @@ class RunsPanel(QWidget):
         menu.aboutToHide.connect(menu.deleteLater)
         return menu
 
-    def _show_menu(self, place: QPoint) -> None:
-        self._menu().popup(self.list.viewport().mapToGlobal(place))
+    def _show_menu(self, point: QPoint) -> None:
+        self._menu().popup(self.list.viewport().mapToGlobal(point))
 
     def _restore_at(self, index: QModelIndex) -> None:
         if self.restore.isEnabled():

@@ -33,7 +33,7 @@ from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.recipe.rules import describe
 
@@ -153,13 +153,13 @@ class WhatIfPanel(QWidget):
 
     def _show_override(self) -> None:
         """Say where the selected layer's own parameters are, if it has some."""
-        place, session = self._what_if.override, self._session
-        self.own.setVisible(place is not None)
-        if place is None:
+        index, session = self._what_if.override, self._session
+        self.own.setVisible(index is not None)
+        if index is None:
             self.apply.setToolTip("Make what is tried the recipe of the whole merge")
             return
-        rule = describe(session.draft.inputs.overrides[place])
-        ruled = [row for row in session.layers.rows if row.override and place in row.override.rules]
+        rule = describe(session.draft.inputs.overrides[index])
+        ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
         self.apply.setToolTip(
             tooltip(
@@ -172,20 +172,20 @@ class WhatIfPanel(QWidget):
         )
 
     def _rebuild(self) -> None:
-        place = Column()
-        form = self._form = QFormLayout(place)
+        index = Column()
+        form = self._form = QFormLayout(index)
         form.setContentsMargins(0, 0, 4, 0)
         form.setVerticalSpacing(4)
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
         self.fields = {}
         for info in (*self._shown.fields, *AFTER_FIELDS) if self._shown else ():
-            field = ParameterField(info, place)
+            field = ParameterField(info, index)
             field.control.setAccessibleName(f"{info.label} to try")
             field.edited.connect(lambda value, n=info.name: self._what_if.try_parameter(n, value))
             form.addRow(plain_label(info.label, wrap=False), field)
             self.fields[info.name] = field
         form.addRow(plain_label("Scope", wrap=False), self.scope)
-        self._scroll.setWidget(place)
+        self._scroll.setWidget(index)
 
     def _fill_scopes(self) -> None:
         scopes = self._session.engine.scopes if self._session.engine else ()
@@ -253,11 +253,11 @@ class WhatIfPanel(QWidget):
         layout.addLayout(middle, 4)
         self._drawing = PlotWithTable(self.plot, self.plot.columns)
         layout.addWidget(self._drawing, 6)
-        by_letters(self, self._measure)
+        on_font_change(self, self._measure)
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        self._scroll.setMinimumWidth(11 * letters.height())
-        self.table.setMinimumWidth(20 * letters.height())
+    def _measure(self, metrics: QFontMetrics) -> None:
+        self._scroll.setMinimumWidth(11 * metrics.height())
+        self.table.setMinimumWidth(20 * metrics.height())
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

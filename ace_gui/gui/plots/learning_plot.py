@@ -161,8 +161,8 @@ class LearningPlot(Plot):
         own = self._drawn()[name]
         if not len(own):
             return name
-        place = len(own) - 1 if step is None else min(max(step - 1, 0), len(own) - 1)
-        return f"{name}: {number_text(float(own[place]), 4)} at step {place + 1}"
+        index = len(own) - 1 if step is None else min(max(step - 1, 0), len(own) - 1)
+        return f"{name}: {number_text(float(own[index]), 4)} at step {index + 1}"
 
     def _hovered(self, scene_position: QPointF) -> None:
         view = self.canvas.getViewBox()

@@ -228,8 +228,8 @@ class ExpertMatrixPlot(Plot):
         words = self._directed or "{one} and {other}"
         pair = words.format(one=self._names[row], other=self._names[column])
         value = number_text(float(self._values_TT[row, column]), 4)
-        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, f"{pair}: {self._meaning} {value}", self.canvas)
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, f"{pair}: {self._meaning} {value}", self.canvas)
 
 
 def pair_text(value: float) -> str:

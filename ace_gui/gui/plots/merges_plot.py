@@ -82,8 +82,8 @@ class MergeBars(Plot):
         highest = max((point.x for point in self._points), default=1.0) or 1.0
         lowest = min((point.x for point in self._points), default=0.0)
         view = self.canvas.getViewBox()
-        letters = QFontMetricsF(face(Face.CAPTION_STRONG))
-        longest = max((letters.horizontalAdvance(_end(p)) for p in self._points), default=0.0)
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        longest = max((metrics.horizontalAdvance(_end(p)) for p in self._points), default=0.0)
         span = max(highest, 0.0) - min(lowest, 0.0)
         end = max(highest, 0.0) + room_at_end(view, span, longest)  # the figure at a bar's end
         view.setXRange(min(0.0, lowest), end, padding=0)
@@ -98,14 +98,14 @@ class MergeBars(Plot):
             self.canvas.removeItem(item)
         self._items = []
         self._left.set_names([point.title for point in self._points], self.width())
-        for place, point in enumerate(self._points):
+        for index, point in enumerate(self._points):
             colour = self.theme.merged if point.current else self.theme.control
             bar = pg.BarGraphItem(
-                x0=[0], width=[point.x], y=[place], height=_BAR, brush=QColor(colour), pen=None
+                x0=[0], width=[point.x], y=[index], height=_BAR, brush=QColor(colour), pen=None
             )
             end = pg.TextItem(_end(point), color=self.theme.text2, anchor=(0, 0.5))
             end.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
-            end.setPos(point.x, place)
+            end.setPos(point.x, index)
             for item in (bar, end):
                 self.canvas.addItem(item, ignoreBounds=True)
                 self._items.append(item)
@@ -113,9 +113,9 @@ class MergeBars(Plot):
 
     def _click(self, event: object) -> None:
         where = self.canvas.getViewBox().mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
-        place = round(where.y())
-        if 0 <= place < len(self._points):
-            self.merge_chosen.emit(place)
+        index = round(where.y())
+        if 0 <= index < len(self._points):
+            self.merge_chosen.emit(index)
 
 
 def _end(point: MergePoint) -> str:
@@ -228,8 +228,8 @@ class MergeScatter(Plot):
         view = self.canvas.getViewBox()
         taken: list[QRectF] = []
         order = sorted(range(len(self._names)), key=lambda n: not self._points[n].current)
-        for place in order:
-            name, point = self._names[place], self._points[place]
+        for index in order:
+            name, point = self._names[index], self._points[index]
             corner = view.mapViewToScene(QPointF(point.x, point.y)) + QPointF(_POINT, 0)
             room = name.boundingRect()
             room.moveTo(corner.x(), corner.y() - room.height() / 2)
@@ -246,8 +246,8 @@ class MergeScatter(Plot):
     def _click(self, event: object) -> None:
         scene = event.scenePos()  # type: ignore[attr-defined]
         view = self.canvas.getViewBox()
-        places = (QPointF(self._across(p), p.y) for p in self._points)
-        spots = [view.mapViewToScene(place) - scene for place in places]
+        indices = (QPointF(self._across(p), p.y) for p in self._points)
+        spots = [view.mapViewToScene(index) - scene for index in indices]
         lengths = [float(np.hypot(spot.x(), spot.y())) for spot in spots]
         if lengths and min(lengths) < _NEAR:
             self.merge_chosen.emit(int(np.argmin(lengths)))

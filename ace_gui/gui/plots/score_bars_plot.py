@@ -81,8 +81,8 @@ class ScoreBarsPlot(Plot):
     def columns(self) -> Sequence[FigureColumn]:
         """The same figures as a table."""
         found = [FigureColumn(title="task", values=[group.title for group in self._groups])]
-        for place, name in enumerate(self._names):
-            bars = [group.bars[place] for group in self._groups]
+        for index, name in enumerate(self._names):
+            bars = [group.bars[index] for group in self._groups]
             found.append(FigureColumn(title=name, values=np.array([bar.value for bar in bars])))
             errors = np.array([bar.error for bar in bars])
             found.append(FigureColumn(title=f"± {name}", values=errors, tip="Standard error."))
@@ -237,12 +237,12 @@ class ScoreBarsPlot(Plot):
 
     def _hovered(self, scene_position: QPointF) -> None:
         view = self.canvas.getViewBox()
-        place = round(view.mapSceneToView(scene_position).x())
-        if not 0 <= place < len(self._groups) or self.message() is not None:
+        index = round(view.mapSceneToView(scene_position).x())
+        if not 0 <= index < len(self._groups) or self.message() is not None:
             QToolTip.hideText()
             return
         at = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(at, self._words(self._groups[place]), self.canvas)
+        QToolTip.showText(at, self._words(self._groups[index]), self.canvas)
 
 
 def _place(group: int, series: int) -> float:

@@ -130,8 +130,8 @@ class TuneCurvePlot(Plot):
 
     def _words(self, point: TunePoint) -> str:
         values = ", ".join(f"{name} {value_text(v)}" for name, v in point.parameters.items())
-        told = f"{values}: {number_text(point.score or 0.0, 4)}"
-        return f"{told}, chosen" if point is self._best else told
+        text = f"{values}: {number_text(point.score or 0.0, 4)}"
+        return f"{text}, chosen" if point is self._best else text
 
     def _hovered(self, scene_position: QPointF) -> None:
         if not self._points or self.message() is not None:

@@ -128,7 +128,7 @@ class Actions:
             "Show the panel with the focus alone, or all again",
             key="F11",
         )
-        self.apart = make(
+        self.detach = make(
             "Panel in its &own window",
             "Move the panel with the focus to a window of its own, or back",
             key="Shift+F11",

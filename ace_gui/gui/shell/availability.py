@@ -47,7 +47,7 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
         a.top_layer,
         a.inputs,
         a.maximise,
-        a.apart,
+        a.detach,
         a.reset_layout,
     )
     for action in looks:

@@ -37,7 +37,7 @@ from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.override_editor import OverrideEditor
-from ace_gui.gui.shell.primary_place import PrimaryPlace
+from ace_gui.gui.shell.primary_area import PrimaryArea
 from ace_gui.gui.shell.projects.before import Before
 from ace_gui.gui.shell.projects.closing import Closing
 from ace_gui.gui.shell.projects.dropped_paths import local_paths
@@ -52,10 +52,10 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Tokens, current_theme, icon, set_letters
+from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.gui.widgets.layout.card import GAP
-from ace_gui.gui.widgets.layout.step_queue import Turns
+from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 
 if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
@@ -93,7 +93,7 @@ class MainWindow(ShellWindow):
         self.long_work = LongWork(self.session, settings, self)
         self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
         self.actions_ = Actions(self, self.history.stack)
-        self.header = Header(PrimaryPlace(self.session, self.actions_), self)
+        self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
         self.questions = Questions(
@@ -113,7 +113,11 @@ class MainWindow(ShellWindow):
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
-        self._preparing, self._restyling, self._enlarging = Turns(self), Turns(self), Turns(self)
+        self._preparing, self._restyling, self._enlarging = (
+            IdleQueue(self),
+            IdleQueue(self),
+            IdleQueue(self),
+        )
         self.closing = Closing(self.session, self)
         self.closing.agreed.connect(self.close_unasked)
         self._closing = False
@@ -189,10 +193,10 @@ class MainWindow(ShellWindow):
         self.actions_.inputs.toggled.connect(made.show_inputs)
         made.left.folded_changed.connect(lambda folded: self.actions_.inputs.setChecked(not folded))
         self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
-        self.actions_.apart.triggered.connect(lambda _=False: made.cards.toggle_apart())
+        self.actions_.detach.triggered.connect(lambda _=False: made.cards.toggle_detached())
         made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
-        last = made.order_tabs(self.header.place.main)
+        last = made.order_tabs(self.header.primary.main)
         QWidget.setTabOrder(last, self._footer.device)
         self._workspace = made
 
@@ -269,7 +273,7 @@ class MainWindow(ShellWindow):
         assert isinstance(app, QApplication)
         self._central.setUpdatesEnabled(False)
         try:
-            yield from set_letters(app, percent)
+            yield from set_font_scale(app, percent)
             yield
             if self._workspace is not None:
                 yield from self._workspace.restyle(current_theme())

@@ -125,7 +125,7 @@ class Menus(QObject):
         bar.addMenu(self._menu(window, "&Merge", merge))
         colours = self._menu(window, "&Colours", a.schemes.actions())
         layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
-        view = [*layers, None, a.inputs, a.maximise, a.apart, colours, a.reset_layout]
+        view = [*layers, None, a.inputs, a.maximise, a.detach, colours, a.reset_layout]
         bar.addMenu(self._menu(window, "&View", view))
         pages = [a.palette, None, a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
         wrong = [a.log, a.diagnostics, a.problem]

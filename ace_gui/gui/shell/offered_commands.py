@@ -25,12 +25,12 @@ def commands_of_menus(bar: QMenuBar) -> list[Command]:
     return [command for action in bar.actions() for command in _of_action(action, "", seen)]
 
 
-def _of_action(action: QAction, place: str, seen: set[QAction]) -> Iterator[Command]:
+def _of_action(action: QAction, where: str, seen: set[QAction]) -> Iterator[Command]:
     """``seen``: some stand in two menus."""
     title = _plain(action)
     menu = action.menu()
     if isinstance(menu, QMenu):
-        inside = f"{place} › {title}" if place else title
+        inside = f"{where} › {title}" if where else title
         for entry in menu.actions():
             yield from _of_action(entry, inside, seen)
     elif title and not action.isSeparator() and action not in seen:
@@ -39,7 +39,7 @@ def _of_action(action: QAction, place: str, seen: set[QAction]) -> Iterator[Comm
         tip = action.toolTip().partition("\n")[0]
         yield Command(
             title=title,
-            place=place,
+            menu=where,
             run=action.trigger,
             shortcut=action.shortcut().toString(_NATIVE),
             tip=tip if tip != title else "",
@@ -53,20 +53,20 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     from ace_gui.gui.panels.scores.scores_page import PLACES
     from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
 
-    def show(title: str, place: str, tip: str, run: Callable[[], object]) -> Command:
-        return Command(title=f"Show {title}", place=place, run=run, tip=tip, why=why)
+    def show(title: str, where: str, tip: str, run: Callable[[], object]) -> Command:
+        return Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why)
 
     made = [
-        show(title, "Workspace", tip, partial(_show_space, workspace, place))
-        for place, (title, tip) in enumerate(WORKSPACES)
+        show(title, "Workspace", tip, partial(_show_space, workspace, where))
+        for where, (title, tip) in enumerate(WORKSPACES)
     ]
     if not why:
         made += _of_tabs(workspace(), show)
-    for place, (title, tip) in enumerate(PLACES):
-        run = partial(_turn_to, workspace, place)
+    for where, (title, tip) in enumerate(PLACES):
+        run = partial(_turn_to, workspace, where)
         made.append(show(title, WORKSPACES[SCORES][0], tip, run))
-    for place, (title, tip) in enumerate(LOOKS):
-        run = partial(_compare, workspace, place)
+    for where, (title, tip) in enumerate(LOOKS):
+        run = partial(_compare, workspace, where)
         made.append(show(title, WORKSPACES[COMPARE][0], tip, run))
     return made
 
@@ -78,19 +78,19 @@ def _of_tabs(workspace: Workspace, show: Callable[..., Command]) -> Iterator[Com
             yield show(tabs.tabText(index), where, tabs.tabToolTip(index), run)
 
 
-def _show_space(workspace: Callable[[], Workspace], place: int) -> None:
-    workspace().show_space(place)
+def _show_space(workspace: Callable[[], Workspace], index: int) -> None:
+    workspace().show_space(index)
 
 
-def _turn_to(workspace: Callable[[], Workspace], place: int) -> None:
-    workspace().show_scores().show_place(place)
+def _turn_to(workspace: Callable[[], Workspace], index: int) -> None:
+    workspace().show_scores().show_tab(index)
 
 
-def _compare(workspace: Callable[[], Workspace], place: int) -> None:
+def _compare(workspace: Callable[[], Workspace], index: int) -> None:
     from ace_gui.gui.shell.layout.workspace import COMPARE
 
     workspace().show_space(COMPARE)
-    workspace().comparison.show_look(place)
+    workspace().comparison.show_look(index)
 
 
 def _plain(action: QAction) -> str:

@@ -34,13 +34,13 @@ class OverrideEditor(QObject):
         layers.overrides_edited.connect(conductor.override)
         layers.rule_wanted.connect(self.complete)
 
-    def edit(self, place: int) -> None:
+    def edit(self, index: int) -> None:
         """Ask for changes to one of the recipe's rules; -1: for a new one."""
-        if place < 0:
+        if index < 0:
             self.complete(None)
             return
         rules = self._session.draft.inputs.overrides
-        self._ask(rules[place], lambda made: (*rules[:place], made, *rules[place + 1 :]))
+        self._ask(rules[index], lambda made: (*rules[:index], made, *rules[index + 1 :]))
 
     def complete(self, rule: Override | None) -> None:
         """Ask for a new rule; ``rule``: what is known of it."""

@@ -65,8 +65,8 @@ class Toast(QObject):
 
     def _place(self) -> None:
         notice, ground = self._notice, self._ground
-        letters = notice.fontMetrics().averageCharWidth()
-        width = min(max(WIDTH, 36 * letters), ground.width() - 2 * _MARGIN)
+        width_of_letter = notice.fontMetrics().averageCharWidth()
+        width = min(max(WIDTH, 36 * width_of_letter), ground.width() - 2 * _MARGIN)
         height = max(notice.heightForWidth(width), notice.minimumSizeHint().height())
         height = min(height, ground.height() - 2 * _MARGIN)
         self._slide.stop()

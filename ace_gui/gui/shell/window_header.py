@@ -7,7 +7,7 @@ from typing import Final
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
 
-from ace_gui.gui.shell.primary_place import PrimaryPlace
+from ace_gui.gui.shell.primary_area import PrimaryArea
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
@@ -26,9 +26,9 @@ _BETWEEN: Final = 58  # px: the margins and the gaps
 class Header(QWidget):
     """``workspaces`` has a segment for each page of the window."""
 
-    def __init__(self, place: PrimaryPlace, parent: QWidget | None = None) -> None:
+    def __init__(self, index: PrimaryArea, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.place = place
+        self.primary = index
         self.menu_bar = QMenuBar(self)
         self.workspaces = Segments("Workspaces", self)
         for title, tip in WORKSPACES:
@@ -45,7 +45,7 @@ class Header(QWidget):
         row.addLayout(left, 0, 0)
         self._two_rows = False
         self._place_workspaces()
-        row.addWidget(place, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
+        row.addWidget(index, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
         row.setColumnStretch(0, 1)
         row.setColumnStretch(2, 1)
         self.setMinimumHeight(HEIGHT)
@@ -61,12 +61,12 @@ class Header(QWidget):
         room = self.width() - self.menu_bar.sizeHint().width()
         room -= self._brand.width() + _BETWEEN
         beside = room - self.workspaces.sizeHint().width()
-        two_rows = beside < self.place.needed(2)
+        two_rows = beside < self.primary.needed(2)
         if two_rows != self._two_rows:
             self._two_rows = two_rows
             self._place_workspaces()
         room = room if two_rows else beside
-        self.place.be_brief(sum(room < self.place.needed(brief) for brief in (0, 1)))
+        self.primary.set_compact(sum(room < self.primary.needed(brief) for brief in (0, 1)))
 
     def _place_workspaces(self) -> None:
         """Between the menus and the place for what comes next, or below them."""

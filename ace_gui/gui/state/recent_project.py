@@ -72,7 +72,7 @@ class RecentProject:
         for name in ("left", "bytes"):
             if not 0 <= known.get(name, 0) < _LARGEST:
                 del known[name]
-        colours = (place for place in known.pop("colours", ()) if isinstance(place, int))
+        colours = (index for index in known.pop("colours", ()) if isinstance(index, int))
         return cls(path=path, colours=tuple(colours), **known)
 
     def record(self) -> dict[str, object]:

@@ -144,19 +144,19 @@ class Settings:
     def merge_folders(self) -> tuple[Path, ...]:
         """Every folder in which merges may be kept: the one for new ones, then those of before."""
         cache = cache_root()
-        places = [self.scratch or cache, cache, *self._scratches()]
-        return tuple(dict.fromkeys(place / MERGES for place in places))
+        indices = [self.scratch or cache, cache, *self._scratches()]
+        return tuple(dict.fromkeys(index / MERGES for index in indices))
 
     def _scratches(self) -> list[Path]:
         return [Path(text) for text in self._texts("engine/scratches")]
 
     @property
-    def letters(self) -> int:
+    def font_scale(self) -> int:
         """The size of letters, percent of the system's."""
         return self._number("window/letters") or 100
 
-    @letters.setter
-    def letters(self, percent: int) -> None:
+    @font_scale.setter
+    def font_scale(self, percent: int) -> None:
         self._store.setValue("window/letters", str(percent))
 
     @property

@@ -8,7 +8,7 @@ of its looks; ``icons``; ``watcher``: applies them.
 from ace_gui.gui.theme.icons import icon
 from ace_gui.gui.theme.scheme import Scheme, current_theme
 from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
-from ace_gui.gui.theme.type_scale import Face, face, set_letters
+from ace_gui.gui.theme.type_scale import Face, face, set_font_scale
 from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
 from ace_gui.gui.theme.widget_kinds import change_kind
 
@@ -25,6 +25,6 @@ __all__ = [
     "face",
     "icon",
     "palette_of",
-    "set_letters",
+    "set_font_scale",
     "set_scheme",
 ]

@@ -35,12 +35,12 @@ SLIDER_LEAST: Final = 28
 
 def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """A line below the chosen tab."""
-    place = QRectF(option.rect).adjusted(0, 0, -TAB_GAP, 0)
+    rect = QRectF(option.rect).adjusted(0, 0, -TAB_GAP, 0)
     if state_is(option, "Selected"):
-        line = QRectF(place.left(), place.bottom() - _LINE, place.width(), _LINE)
+        line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
         painter.fillRect(line, QColor(current_theme().accent))
     if state_is(option, "HasFocus") and state_is(option, "Selected"):
-        focus_ring(painter, place.adjusted(-2, 2, 2, -2), widget)
+        focus_ring(painter, rect.adjusted(-2, 2, 2, -2), widget)
 
 
 def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None) -> None:
@@ -48,16 +48,16 @@ def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None
     theme = current_theme()
     strong = state_is(option, "Selected") or state_is(option, "MouseOver")
     ink = theme.text if strong else theme.text2
-    place = option.rect.adjusted(TAB_EDGE, 0, -TAB_GAP - TAB_EDGE, 0)
+    rect = option.rect.adjusted(TAB_EDGE, 0, -TAB_GAP - TAB_EDGE, 0)
     if not option.icon.isNull():
         size = option.iconSize
-        top = place.center().y() - size.height() // 2
-        option.icon.paint(painter, QRect(place.left(), top, size.width(), size.height()))
-        place.setLeft(place.left() + size.width() + 4)
+        top = rect.center().y() - size.height() // 2
+        option.icon.paint(painter, QRect(rect.left(), top, size.width(), size.height()))
+        rect.setLeft(rect.left() + size.width() + 4)
     painter.setPen(QColor(ink if state_is(option, "Enabled") else theme.text3))
     if widget is not None:
         painter.setFont(widget.font())
-    painter.drawText(place, _WORDS, option.text)
+    painter.drawText(rect, _WORDS, option.text)
 
 
 def menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
@@ -70,7 +70,7 @@ def menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None)
 
 def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget | None) -> None:
     """A row of a menu, or of the list of a combo box."""
-    theme, place = current_theme(), option.rect
+    theme, rect = current_theme(), option.rect
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     if option.menuItemType == _Item.Separator:
@@ -81,9 +81,9 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
     if state_is(option, "Selected") and enabled:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(theme.tint))
-        painter.drawRoundedRect(QRectF(place), 4.0, 4.0)
+        painter.drawRoundedRect(QRectF(rect), 4.0, 4.0)
     ink = theme.text if enabled else theme.text3
-    words = place.adjusted(8, 0, -8, 0)
+    words = rect.adjusted(8, 0, -8, 0)
     if option.maxIconWidth > 0 or option.menuHasCheckableItems:
         mark = QRect(words.topLeft(), QSize(round(16 * scale()), words.height()))
         _menu_mark(painter, option, mark)
@@ -97,7 +97,7 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
         right = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         painter.drawText(words, right | int(Qt.TextFlag.TextSingleLine), keys)
     if option.menuItemType == _Item.SubMenu:
-        at = QRectF(place.right() - 18, place.top(), 12, place.height())
+        at = QRectF(rect.right() - 18, rect.top(), 12, rect.height())
         chevron(painter, at, _PE.PE_IndicatorArrowRight, enabled=enabled)
     painter.restore()
 
@@ -110,25 +110,25 @@ def is_line(option: QStyleOption) -> bool:
 
 
 def _separator(painter: QPainter, option: QStyleOptionMenuItem) -> None:
-    theme, place = current_theme(), option.rect
+    theme, rect = current_theme(), option.rect
     if option.text:
         painter.setPen(QColor(theme.text3))
-        painter.drawText(place.adjusted(8, 0, -8, 0), _WORDS, option.text)
+        painter.drawText(rect.adjusted(8, 0, -8, 0), _WORDS, option.text)
         return
-    painter.fillRect(QRect(place.left() + 2, place.center().y(), place.width() - 4, 1), theme.line)
+    painter.fillRect(QRect(rect.left() + 2, rect.center().y(), rect.width() - 4, 1), theme.line)
 
 
-def _menu_mark(painter: QPainter, option: QStyleOptionMenuItem, place: QRect) -> None:
+def _menu_mark(painter: QPainter, option: QStyleOptionMenuItem, rect: QRect) -> None:
     enabled = state_is(option, "Enabled")
     if option.checkType != QStyleOptionMenuItem.CheckType.NotCheckable:
         if option.checked:
             box = QRectF(0, 0, 14 * scale(), 14 * scale())
-            box.moveCenter(QRectF(place).center())
+            box.moveCenter(QRectF(rect).center())
             theme = current_theme()
             tick(painter, box, theme.accent if enabled else theme.text3)
     elif not option.icon.isNull():
         mode = QIcon.Mode.Normal if enabled else QIcon.Mode.Disabled
-        option.icon.paint(painter, place, Qt.AlignmentFlag.AlignCenter, mode)
+        option.icon.paint(painter, rect, Qt.AlignmentFlag.AlignCenter, mode)
 
 
 def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidget | None) -> None:
@@ -217,20 +217,20 @@ def progress_contents(
     painter: QPainter, option: QStyleOptionProgressBar, _widget: QWidget | None
 ) -> None:
     """What is done; a third of the track where nobody knows how much there is to do."""
-    place, span = QRectF(option.rect), option.maximum - option.minimum
+    rect, span = QRectF(option.rect), option.maximum - option.minimum
     if span <= 0:
-        place.adjust(place.width() / 3, 0, -place.width() / 3, 0)
+        rect.adjust(rect.width() / 3, 0, -rect.width() / 3, 0)
     else:
-        place.setWidth(place.width() * (option.progress - option.minimum) / span)
-    _bar(painter, place, current_theme().accent)
+        rect.setWidth(rect.width() * (option.progress - option.minimum) / span)
+    _bar(painter, rect, current_theme().accent)
 
 
-def _bar(painter: QPainter, place: QRectF, colour: str) -> None:
+def _bar(painter: QPainter, rect: QRectF, colour: str) -> None:
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(colour))
-    painter.drawRoundedRect(place, 3.0, 3.0)
+    painter.drawRoundedRect(rect, 3.0, 3.0)
     painter.restore()
 
 

@@ -19,7 +19,7 @@ _USUAL_PADDING: Final = (30, 14)
 TOOL_PADDING: Final = (14, 8)
 
 
-class Look(NamedTuple):
+class ButtonColours(NamedTuple):
     """Colours; an empty one is not painted."""
 
     ground: str
@@ -43,15 +43,15 @@ def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
 
 def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """The ground of a push button."""
-    look, kind = _push_look(option, widget), button_kind(widget)
+    colours, kind = _push_colours(option, widget), button_kind(widget)
     corner = 4.0 if kind == "segment" else RADIUS
-    _paint(painter, QRectF(option.rect), look, corner)
+    _paint(painter, QRectF(option.rect), colours, corner)
 
 
-def ink_button(option: QStyleOptionButton, widget: QWidget | None) -> None:
+def set_button_text_colour(option: QStyleOptionButton, widget: QWidget | None) -> None:
     """Give the option the ink of the button's words."""
     palette = option.palette
-    palette.setColor(QPalette.ColorRole.ButtonText, QColor(_push_look(option, widget).ink))
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(_push_colours(option, widget).ink))
     option.palette = palette
 
 
@@ -62,30 +62,30 @@ def is_left_aligned(widget: QWidget | None) -> bool:
 
 def paint_tool_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """The ground of a tool button, and the ink of its words as the option's."""
-    kind, look = kind_of(widget), _tool_look(option, widget)
+    kind, colours = kind_of(widget), _tool_look(option, widget)
     corner = 0.0 if kind in ("row", "next-row") else RADIUS
-    _paint(painter, QRectF(option.rect), look, corner)
+    _paint(painter, QRectF(option.rect), colours, corner)
     if kind == "next-row":
         painter.setPen(QPen(QColor(current_theme().line), 1.0))
         painter.drawLine(option.rect.topLeft(), option.rect.topRight())
     palette = option.palette
-    palette.setColor(QPalette.ColorRole.ButtonText, QColor(look.ink))
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(colours.ink))
     option.palette = palette
 
 
-def _paint(painter: QPainter, place: QRectF, look: Look, corner: float) -> None:
-    if not look.ground and not look.border:
+def _paint(painter: QPainter, rect: QRectF, colours: ButtonColours, corner: float) -> None:
+    if not colours.ground and not colours.border:
         return
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(look.border), 1.0) if look.border else Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(look.ground) if look.ground else Qt.BrushStyle.NoBrush)
-    inset = 0.5 if look.border else 0.0
-    painter.drawRoundedRect(place.adjusted(inset, inset, -inset, -inset), corner, corner)
+    painter.setPen(QPen(QColor(colours.border), 1.0) if colours.border else Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(colours.ground) if colours.ground else Qt.BrushStyle.NoBrush)
+    inset = 0.5 if colours.border else 0.0
+    painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
     painter.restore()
 
 
-def _push_look(option: QStyleOption, widget: QWidget | None) -> Look:
+def _push_colours(option: QStyleOption, widget: QWidget | None) -> ButtonColours:
     theme, kind = current_theme(), button_kind(widget)
     enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
     down, on = state_is(option, "Sunken"), state_is(option, "On")
@@ -96,46 +96,48 @@ def _push_look(option: QStyleOption, widget: QWidget | None) -> Look:
     match kind:
         case "primary":
             ground = theme.accent_hover if over or down else theme.accent
-            return Look(ground, ground, theme.on_accent)
+            return ButtonColours(ground, ground, theme.on_accent)
         case "start":
-            return Look(theme.card, theme.control if over else theme.card, theme.text)
+            return ButtonColours(theme.card, theme.control if over else theme.card, theme.text)
         case "again":
-            return Look(theme.hover if over else theme.warn_ground, theme.warn, theme.warn)
+            return ButtonColours(theme.hover if over else theme.warn_ground, theme.warn, theme.warn)
         case "tinted":
             border = theme.accent if over else theme.tint
-            return Look(theme.tint, border, theme.accent_on_tint)
+            return ButtonColours(theme.tint, border, theme.accent_on_tint)
         case "ghost":
-            return Look(
+            return ButtonColours(
                 theme.tint if down else theme.hover if over else _CLEAR, _CLEAR, theme.text2
             )
         case "link":
-            return Look(_CLEAR, _CLEAR, theme.accent_hover if over else theme.accent)
+            return ButtonColours(_CLEAR, _CLEAR, theme.accent_hover if over else theme.accent)
         case "on-toast":
-            return Look(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
+            return ButtonColours(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
         case "segment":
             ink = theme.text if on or over else theme.text2
-            return Look(theme.raised if on else _CLEAR, _CLEAR, ink)
+            return ButtonColours(theme.raised if on else _CLEAR, _CLEAR, ink)
     ground = theme.tint if down or on else theme.hover if over else theme.raised
-    return Look(ground, theme.edge, theme.bad if kind == "destructive" else theme.text)
+    return ButtonColours(ground, theme.edge, theme.bad if kind == "destructive" else theme.text)
 
 
-def _disabled(theme: Tokens, kind: str) -> Look:
+def _disabled(theme: Tokens, kind: str) -> ButtonColours:
     if kind == "primary":
-        return Look(theme.hover, _CLEAR, theme.text2)  # captions are too pale on this ground
+        return ButtonColours(
+            theme.hover, _CLEAR, theme.text2
+        )  # captions are too pale on this ground
     if kind in ("ghost", "link", "segment", "on-toast"):
-        return Look(_CLEAR, _CLEAR, theme.text3)
-    return Look(_CLEAR, theme.line, theme.text3)
+        return ButtonColours(_CLEAR, _CLEAR, theme.text3)
+    return ButtonColours(_CLEAR, theme.line, theme.text3)
 
 
-def _tool_look(option: QStyleOption, widget: QWidget | None) -> Look:
+def _tool_look(option: QStyleOption, widget: QWidget | None) -> ButtonColours:
     theme, kind = current_theme(), kind_of(widget)
     on_toast = button_kind(widget) == "on-toast"
     enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
     down = state_is(option, "Sunken")
     on = state_is(option, "On") and kind != "fold"
     if on_toast:
-        return Look(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
+        return ButtonColours(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
     if not enabled:
-        return Look(_CLEAR, _CLEAR, theme.text3)
+        return ButtonColours(_CLEAR, _CLEAR, theme.text3)
     ink = theme.accent if kind == "link" else theme.accent_on_tint if on else theme.text2
-    return Look(theme.tint if on or down else theme.hover if over else _CLEAR, _CLEAR, ink)
+    return ButtonColours(theme.tint if on or down else theme.hover if over else _CLEAR, _CLEAR, ink)

@@ -25,24 +25,24 @@ CHEVRONS: Final = {
 
 def chevron(
     painter: QPainter,
-    place: QRectF,
+    rect: QRectF,
     element: QStyle.PrimitiveElement,
     *,
     enabled: bool = True,
     size: float = 1.0,
 ) -> None:
-    """An arrow of two strokes in the middle of ``place``."""
+    """An arrow of two strokes in the middle of ``rect``."""
     theme = current_theme()
     size *= scale()
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     _round_pen(painter, theme.text2 if enabled else theme.text3, 1.4 * size)
-    middle = place.center()
+    middle = rect.center()
     painter.drawPolyline([middle + QPointF(x, y) * size for x, y in CHEVRONS[element]])
     painter.restore()
 
 
-def focus_ring(painter: QPainter, place: QRectF, widget: QWidget | None) -> None:
+def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
     """Two pixels wide, within the control; on a filled button in the ink of its words."""
     theme = current_theme()
     filled = isinstance(widget, QPushButton) and (
@@ -53,13 +53,13 @@ def focus_ring(painter: QPainter, place: QRectF, widget: QWidget | None) -> None
         colour = theme.toast_action
     inset = 3.0 if filled else 1.0
     if isinstance(widget, QPushButton):  # its padding would move it inwards
-        place = QRectF(widget.rect())
+        rect = QRectF(widget.rect())
     corner = 2.0 if isinstance(widget, QAbstractItemView) else 4.0
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(colour), 2.0))
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(place.adjusted(inset, inset, -inset, -inset), corner, corner)
+    painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
     painter.restore()
 
 

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import bars, drawn_controls, drawn_marks
 from ace_gui.gui.theme.scheme import current_theme
-from ace_gui.gui.theme.widget_kinds import dress, kind_of, paint_ground, state_is
+from ace_gui.gui.theme.widget_kinds import apply_style, kind_of, paint_ground, state_is
 
 _PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
 _SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint
@@ -138,7 +138,7 @@ class WorkbenchStyle(QProxyStyle):
     def polish(self, target: Any) -> Any:
         """Of a widget: what it needs once. (Qt calls it for palettes and applications, too.)"""
         if isinstance(target, QWidget):
-            dress(target)
+            apply_style(target)
         return super().polish(target)
 
     def pixelMetric(
@@ -198,7 +198,7 @@ class WorkbenchStyle(QProxyStyle):
         if element == _CE.CE_ShapedFrame and bars.shaped_frame(painter, option, widget):
             return
         if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
-            drawn_controls.ink_button(option, widget)  # type: ignore[arg-type]
+            drawn_controls.set_button_text_colour(option, widget)  # type: ignore[arg-type]
             if drawn_controls.is_left_aligned(widget):
                 option.rect = _as_wide_as(widget.sizeHint().width(), option.rect)
         elif element == _CE.CE_HeaderLabel:
@@ -228,9 +228,9 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ComboBox and _has_frame(option):
             drawn_marks.field(painter, option, widget)
             arrow, element = _SC.SC_ComboBoxArrow, _PE.PE_IndicatorArrowDown
-            place = self.subControlRect(control, option, arrow, widget)
+            rect = self.subControlRect(control, option, arrow, widget)
             enabled = state_is(option, "Enabled")
-            drawn_marks.chevron(painter, QRectF(place), element, enabled=enabled)
+            drawn_marks.chevron(painter, QRectF(rect), element, enabled=enabled)
         else:
             super().drawComplexControl(control, option, painter, widget)
 
@@ -240,9 +240,9 @@ class WorkbenchStyle(QProxyStyle):
         drawn_marks.field(painter, option, widget)
         if state_is(option, "MouseOver") or state_is(option, "HasFocus"):
             for sub, element in _SPIN_ARROWS:
-                place = self.subControlRect(_CC.CC_SpinBox, option, sub, widget)
+                rect = self.subControlRect(_CC.CC_SpinBox, option, sub, widget)
                 enabled = state_is(option, "Enabled")
-                drawn_marks.chevron(painter, QRectF(place), element, enabled=enabled, size=0.8)
+                drawn_marks.chevron(painter, QRectF(rect), element, enabled=enabled, size=0.8)
 
     def subControlRect(
         self,
@@ -281,9 +281,9 @@ class WorkbenchStyle(QProxyStyle):
         return found
 
 
-def _as_wide_as(width: int, place: QRect) -> QRect:
-    """The left part of ``place``."""
-    return QRect(place.left(), place.top(), min(width, place.width()), place.height())
+def _as_wide_as(width: int, rect: QRect) -> QRect:
+    """The left part of ``rect``."""
+    return QRect(rect.left(), rect.top(), min(width, rect.width()), rect.height())
 
 
 def _has_frame(option: QStyleOptionComplex) -> bool:

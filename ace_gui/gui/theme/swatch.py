@@ -11,7 +11,7 @@ SWATCH: Final = 10  # px
 _RADIUS: Final = 3.0
 
 
-def paint_swatch(painter: QPainter, place: QRectF, colour: str, *, hollow: bool = False) -> None:
+def paint_swatch(painter: QPainter, rect: QRectF, colour: str, *, hollow: bool = False) -> None:
     """A small square of one colour; ``hollow`` for hues that come a second time."""
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -19,6 +19,6 @@ def paint_swatch(painter: QPainter, place: QRectF, colour: str, *, hollow: bool 
     painter.setPen(QPen(QColor(colour), 2.0) if hollow else Qt.PenStyle.NoPen)
     painter.setBrush(Qt.BrushStyle.NoBrush if hollow else QColor(colour))
     square = QRectF(0, 0, SWATCH, SWATCH)
-    square.moveCenter(place.center())
+    square.moveCenter(rect.center())
     painter.drawRoundedRect(square.adjusted(inset, inset, -inset, -inset), _RADIUS, _RADIUS)
     painter.restore()

@@ -63,7 +63,7 @@ def use_fonts(app: QApplication) -> None:
     face.cache_clear()
 
 
-def set_letters(app: QApplication, percent: int) -> Generator[None, None, None]:
+def set_font_scale(app: QApplication, percent: int) -> Generator[None, None, None]:
     """Write everything larger than the system would, or smaller again, also what is shown.
 
     In pieces, since what is seen is laid out anew after each; none of them is ever left out.

@@ -58,7 +58,7 @@ def change_kind(widget: QWidget, kind: str) -> None:
     """Give a widget that was shown another kind."""
     if kind_of(widget) != kind:
         widget.setProperty("kind", kind)
-        dress(widget)
+        apply_style(widget)
         widget.updateGeometry()
         widget.update()
 
@@ -80,25 +80,25 @@ def ground_of(kind: str, theme: Tokens) -> str | None:
     return grounds.get(kind)
 
 
-def paint_ground(painter: QPainter, place: QRectF, kind: str) -> None:
+def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     """The ground of a widget of this kind."""
     theme = current_theme()
     colour = ground_of(kind, theme)
     if colour is None:
         return
-    corner = place.height() / 2 if kind in _PADDING else _CORNERS.get(kind, _CORNER)
+    corner = rect.height() / 2 if kind in _PADDING else _CORNERS.get(kind, _CORNER)
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(colour))
-    painter.drawRoundedRect(place, corner, corner)
+    painter.drawRoundedRect(rect, corner, corner)
     if kind == "foot":
         painter.setPen(QPen(QColor(theme.line), 1.0))
-        painter.drawLine(place.topLeft(), place.topRight())
+        painter.drawLine(rect.topLeft(), rect.topRight())
     painter.restore()
 
 
-def dress(widget: QWidget) -> None:
+def apply_style(widget: QWidget) -> None:
     """What a widget needs of its looks once, whatever the scheme."""
     kind = kind_of(widget)
     if ground_of(kind, current_theme()) is not None and not isinstance(widget, QAbstractItemView):

@@ -35,9 +35,9 @@ class CoachMark(QFrame):
         self._follow = QTimer(self, interval=_FOLLOWS)
         self._follow.timeout.connect(self._arrange)
         self.setProperty("kind", "toast")
-        self.place = plain_label("", self, wrap=False)
-        self.place.setProperty("kind", "on-toast")
-        self.place.setFont(face(Face.CAPTION))
+        self.counter = plain_label("", self, wrap=False)
+        self.counter.setProperty("kind", "on-toast")
+        self.counter.setFont(face(Face.CAPTION))
         self.sentence = plain_label("", self)
         self.sentence.setProperty("kind", "on-toast")
         self.end = QToolButton(self)
@@ -49,7 +49,7 @@ class CoachMark(QFrame):
         self.end.clicked.connect(lambda _=False: self.end_wanted.emit())
         self.next.clicked.connect(lambda _=False: self.next_wanted.emit())
         above, below = QHBoxLayout(), QHBoxLayout()
-        above.addWidget(self.place, 1)
+        above.addWidget(self.counter, 1)
         above.addWidget(self.end)
         below.addStretch(1)
         below.addWidget(self.next)
@@ -61,14 +61,14 @@ class CoachMark(QFrame):
         layout.addLayout(below)
         self.hide()
 
-    def point(self, target: QWidget | None, place: str, sentence: str, onward: str) -> None:
-        """Say a sentence of a control; ``place``: which of how many; ``onward``: the button."""
+    def point(self, target: QWidget | None, where: str, sentence: str, onward: str) -> None:
+        """Say a sentence of a control; ``counter``: which of how many; ``onward``: the button."""
         self._target = target
-        self.place.setText(place)
+        self.counter.setText(where)
         self.sentence.setText(sentence)
         self.next.setText(onward)
         self.next.setAccessibleName(onward)
-        self.setAccessibleName(f"{place}: {sentence}")
+        self.setAccessibleName(f"{where}: {sentence}")
         self._follow.start()
         self.show()
         self._arrange()

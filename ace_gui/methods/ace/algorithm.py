@@ -40,12 +40,12 @@ from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.widened import norms
 from ace_gui.methods.ace import by_data, by_rows, float32_check, notes
-from ace_gui.methods.ace.first_pass import Measured, measure
+from ace_gui.methods.ace.first_pass import LayerEnergies, measure
 from ace_gui.methods.ace.float32_check import in_float64, too_coarse
 from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.probes import Probed
 from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
-from ace_gui.methods.method import Context, Layer, Merged
+from ace_gui.methods.method import Context, Merged, MethodInput
 from ace_gui.methods.shared.after import cap_, largest_change
 from ace_gui.methods.shared.measured import required_measured
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
@@ -70,13 +70,13 @@ def ace(
     no matrices, differ in shape or are not finite.
     """
     tolerance = context.get("tolerance", STRICT)
-    layer = Layer(deltas, weights, context.get("base"), tolerance)
+    layer = MethodInput(deltas, weights, context.get("base"), tolerance)
     if parameters.variant == MEASURED:
         layer = layer._replace(measured=required_measured(context.get("measured"), len(deltas)))
     return _merged([layer], parameters, context.get("keep_preliminary", False))[0]
 
 
-def ace_batch(layers: Sequence[Layer], parameters: AceParameters) -> list[Merged]:
+def ace_batch(layers: Sequence[MethodInput], parameters: AceParameters) -> list[Merged]:
     """Merge several matrices of one shape, each of as many experts, as ``ace`` would merge each.
 
     They take together what each would take of memory alone. The results are those of ``ace`` to the
@@ -86,7 +86,7 @@ def ace_batch(layers: Sequence[Layer], parameters: AceParameters) -> list[Merged
 
 
 def _merged(
-    layers: Sequence[Layer], parameters: AceParameters, keep_preliminary: bool
+    layers: Sequence[MethodInput], parameters: AceParameters, keep_preliminary: bool
 ) -> list[Merged]:
     """Algorithm 1: measure, choose a rule by γ, weigh the experts, solve, refine."""
     experts = [WeightedExperts(layer.deltas, layer.weights) for layer in layers]
@@ -94,14 +94,14 @@ def _merged(
     epsilon = None if parameters.variant == AUTOMATIC else parameters.epsilon
     measured, probes = measure(experts, epsilon, tolerances)
     solutions: dict[int, Solution] = {}
-    for rule, single, places in _alike(measured, parameters):
-        group, own = [measured[b] for b in places], [tolerances[b] for b in places]
-        problem = weighed([experts[b] for b in places], group, rule, parameters, own)
-        problem = replace(problem, measured=layers[places[0]].measured)
-        probed = probes.weighed(problem, places) if single and probes else None
+    for rule, single, indices in _alike(measured, parameters):
+        group, own = [measured[b] for b in indices], [tolerances[b] for b in indices]
+        problem = weighed([experts[b] for b in indices], group, rule, parameters, own)
+        problem = replace(problem, measured=layers[indices[0]].measured)
+        probed = probes.weighed(problem, indices) if single and probes else None
         with full_float32():
             found = _solved(problem, probed, group, parameters)
-            solutions |= zip(places, found, strict=True)
+            solutions |= zip(indices, found, strict=True)
     merged = []
     for b, figures in enumerate(measured):
         solution = solutions.pop(b, None) or _at_most_one(experts[b], figures)
@@ -110,7 +110,7 @@ def _merged(
 
 
 def _alike(
-    measured: Sequence[Measured], parameters: AceParameters
+    measured: Sequence[LayerEnergies], parameters: AceParameters
 ) -> Iterator[tuple[Rule, bool, list[int]]]:
     """The layers that can be solved together: the same experts take part, by the same rule.
 
@@ -121,8 +121,8 @@ def _alike(
         if own.gamma is not None:
             rule = _rule(own.gamma, parameters)
             groups.setdefault((own.kept, rule, own.single), []).append(b)
-    for (_, rule, single), places in groups.items():
-        yield rule, single, places
+    for (_, rule, single), indices in groups.items():
+        yield rule, single, indices
 
 
 def _rule(gamma: float, parameters: AceParameters) -> Rule:
@@ -133,7 +133,7 @@ def _rule(gamma: float, parameters: AceParameters) -> Rule:
 
 def weighed(
     layers: Sequence[WeightedExperts],
-    group: Sequence[Measured],
+    group: Sequence[LayerEnergies],
     rule: Rule,
     parameters: AceParameters,
     tolerances: Sequence[Tolerance],
@@ -151,7 +151,7 @@ def weighed(
     )
 
 
-def _shares(group: Sequence[Measured], rule: Rule, parameters: AceParameters) -> list[Share]:
+def _shares(group: Sequence[LayerEnergies], rule: Rule, parameters: AceParameters) -> list[Share]:
     """Eqs. 8 and 9 in the heterogeneous regime, Eq. 10 in the homogeneous one.
 
     Where all count alike whatever their size, the smallest comes first: what is taken from all
@@ -180,21 +180,24 @@ def _weight(trace: float, rule: Rule) -> float:
     return 1 / (trace + GUARD) if rule is Rule.HETEROGENEOUS else 1 / (trace or math.inf)
 
 
-def _prior_scale(own: Measured, rule: Rule) -> float:
+def _prior_scale(own: LayerEnergies, rule: Rule) -> float:
     """κ, the factor on the collective structural prior: 1, or 1/τ̄ (Eqs. 12, 13)."""
     if rule is not Rule.HETEROGENEOUS:
         return 1.0
     return 1 / (statistics.fmean(own.energies[t] for t in own.kept) + GUARD)
 
 
-def _directions(own: Measured, rule: Rule, parameters: AceParameters) -> int:
+def _directions(own: LayerEnergies, rule: Rule, parameters: AceParameters) -> int:
     """k, how many singular directions are to be refined (Eq. 18)."""
     share = parameters.k_frac if rule is Rule.HETEROGENEOUS else 0.0
     return math.floor(share * min(own.shape) + 1e-9)
 
 
 def _solved(
-    problem: Problem, probed: Probed | None, group: Sequence[Measured], parameters: AceParameters
+    problem: Problem,
+    probed: Probed | None,
+    group: Sequence[LayerEnergies],
+    parameters: AceParameters,
 ) -> list[Solution]:
     """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough."""
     if problem.measured is not None:
@@ -212,7 +215,7 @@ def _solved(
 
 
 def _refined(
-    problem: Problem, terms: Terms, group: Sequence[Measured], parameters: AceParameters
+    problem: Problem, terms: Terms, group: Sequence[LayerEnergies], parameters: AceParameters
 ) -> list[Solution]:
     """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18)."""
     k = _directions(group[0], problem.rule, parameters)
@@ -226,10 +229,10 @@ def _refined(
         noises = [unit * condition for condition in conditions]
         others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
 
-        def figures(factor_BOI: Tensor, places: Sequence[int]) -> Tensor:
+        def figures(factor_BOI: Tensor, indices: Sequence[int]) -> Tensor:
             own = [
                 torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
-                for factor_OI, b in zip(factor_BOI, places, strict=True)
+                for factor_OI, b in zip(factor_BOI, indices, strict=True)
             ]
             return torch.stack(own)
 
@@ -269,7 +272,7 @@ def _refinement(k: int, polar: TopPolar) -> Refinement:
     )
 
 
-def _conditions(problem: Problem, group: Sequence[Measured]) -> list[float]:
+def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]:
     """Upper bounds on the condition numbers of S = Σ_t w_t Σ̂_t + e I, from its trace."""
     return [
         1.0
@@ -278,17 +281,17 @@ def _conditions(problem: Problem, group: Sequence[Measured]) -> list[float]:
     ]
 
 
-def _at_most_one(experts: WeightedExperts, own: Measured) -> Solution:
+def _at_most_one(experts: WeightedExperts, own: LayerEnergies) -> Solution:
     """The one expert that changed the layer as it is, or zero."""
     alone_OI = experts.matrix(own.kept[0]) if own.kept else experts.matrix(0).zero_()
     return Solution(value_OI=alone_OI)
 
 
 def _finished(
-    own: Measured,
+    own: LayerEnergies,
     solution: Solution,
     parameters: AceParameters,
-    layer: Layer,
+    layer: MethodInput,
     keep_preliminary: bool,
 ) -> Merged:
     """W_pre + ΔW_refine (Eq. 19), or W_pre with its norm capped; both times the scaling."""

@@ -27,7 +27,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts, seen
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class LayerEnergies:
     """What one layer's experts are: E_t = ‖ΔW_t‖²_F and Tr Σ̂_t, one an expert, and γ (Eq. 7).
 
     ``shape``: (O, I). ``single``: whether float32 may do.
@@ -54,7 +54,7 @@ def measure(
     layers: Sequence[WeightedExperts],
     epsilon: float | None,
     tolerances: Sequence[Tolerance] = (),
-) -> tuple[list[Measured], Probes | None]:
+) -> tuple[list[LayerEnergies], Probes | None]:
     """Read every expert of every layer once; raises MethodError where an energy is not finite.
 
     ``epsilon``: the ridge of the homogeneous regime, None where that regime will not be used. The
@@ -86,7 +86,7 @@ def measure(
         probes = Probes(given_PI=given_PI, experts=probed, inner_BTT=inner_BTT)
     energies_BT, traces_BT = figures_TB2.permute(2, 1, 0).tolist()
     return [
-        Measured(
+        LayerEnergies(
             energies=tuple(energies),
             traces=tuple(traces),
             shape=shape,

@@ -65,14 +65,14 @@ def solve(problem: Problem, probed: Probed) -> Terms:
     parts: list[tuple[list[int], Terms]] = []
     exact = [b for b, way in enumerate(ways) if way is Way.DOUBLE]
     for way in (Way.SINGLE, Way.MIXED):
-        places = [b for b, own in enumerate(ways) if own is way]
-        if not places:
+        indices = [b for b, own in enumerate(ways) if own is way]
+        if not indices:
             continue
-        terms, coarse = attempt(problem.of(places), probed.of(places), way)
-        fine = [b for b in range(len(places)) if b not in coarse]
+        terms, coarse = attempt(problem.of(indices), probed.of(indices), way)
+        fine = [b for b in range(len(indices)) if b not in coarse]
         if fine:
-            parts.append(([places[b] for b in fine], terms.of(fine)))
-        exact += [places[b] for b in coarse]
+            parts.append(([indices[b] for b in fine], terms.of(fine)))
+        exact += [indices[b] for b in coarse]
         del terms
     if exact:
         exact.sort()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ace_gui.linalg.heterogeneity import Heterogeneity
-from ace_gui.methods.ace.first_pass import Measured
+from ace_gui.methods.ace.first_pass import LayerEnergies
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
 from ace_gui.methods.method import Diagnostics
@@ -23,7 +23,7 @@ FLOAT32_ROUNDING: Final = 6e-8
 
 
 def diagnostics(
-    own: Measured,
+    own: LayerEnergies,
     solution: Solution,
     parameters: AceParameters,
     cap_factor: float | None,
@@ -65,7 +65,7 @@ def diagnostics(
 
 def precision(own: Precision, tolerance: Tolerance) -> str:
     """In which numbers a layer was computed, and why."""
-    return tolerance.told(own.error, own.numbers) if own.error else IN_FLOAT64
+    return tolerance.describe(own.error, own.numbers) if own.error else IN_FLOAT64
 
 
 def left_out(found: Heterogeneity) -> list[str]:

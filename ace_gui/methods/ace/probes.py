@@ -51,7 +51,7 @@ class Probes:
     experts: Sequence[ProbedExpert]
     inner_BTT: Tensor
 
-    def weighed(self, problem: Problem, places: Sequence[int]) -> Probed:
+    def weighed(self, problem: Problem, indices: Sequence[int]) -> Probed:
         """What the sums of these layers do to the probes, by the shares of the experts."""
         sums: dict[str, Tensor] = {}
 
@@ -61,29 +61,29 @@ class Probes:
         for share in problem.shares:
             own = self.experts[share.expert]
             weights_B11 = one_each(share.weights, own.squared_BPI)
-            cubed_BPO = some(own.cubed_BPO, places) * weights_B11
-            add("scaled", some(own.squared_BPI, places) * weights_B11)
-            add("residual", some(own.mean_BP1, places) * weights_B11 + cubed_BPO)
-            ridged_BPO = some(own.once_BPO, places) * one_each(share.ridges, cubed_BPO)
+            cubed_BPO = some(own.cubed_BPO, indices) * weights_B11
+            add("scaled", some(own.squared_BPI, indices) * weights_B11)
+            add("residual", some(own.mean_BP1, indices) * weights_B11 + cubed_BPO)
+            ridged_BPO = some(own.once_BPO, indices) * one_each(share.ridges, cubed_BPO)
             add("numerator", ridged_BPO + cubed_BPO)
         return Probed(
             given_PI=self.given_PI,
             scaled_BPI=sums["scaled"],
             numerator_BPO=sums["numerator"],
             residual_BPO=sums["residual"],
-            conditions=self._conditions(problem, places),
+            conditions=self._conditions(problem, indices),
         )
 
-    def _conditions(self, problem: Problem, places: Sequence[int]) -> list[float]:
+    def _conditions(self, problem: Problem, indices: Sequence[int]) -> list[float]:
         """About ‖S₀‖_F/e of each layer, without asking a GPU again."""
         experts = [share.expert for share in problem.shares]
         found = []
-        for place, b in enumerate(places):
-            weights_T = self.inner_BTT.new_tensor([s.weights[place] for s in problem.shares])
+        for index, b in enumerate(indices):
+            weights_T = self.inner_BTT.new_tensor([s.weights[index] for s in problem.shares])
             inner_TT = self.inner_BTT[b][experts][:, experts]
             square = float(weights_T @ inner_TT @ weights_T)
             norm = square if math.isnan(square) else math.sqrt(max(0.0, square) / PROBES)
-            found.append(norm / problem.ridge_masses[place])
+            found.append(norm / problem.ridge_masses[index])
         return found
 
 
@@ -101,14 +101,14 @@ class Probed:
     residual_BPO: Tensor
     conditions: Sequence[float]
 
-    def of(self, places: Sequence[int]) -> Probed:
+    def of(self, indices: Sequence[int]) -> Probed:
         """Those of some of the layers."""
         return replace(
             self,
-            scaled_BPI=some(self.scaled_BPI, places),
-            numerator_BPO=some(self.numerator_BPO, places),
-            residual_BPO=some(self.residual_BPO, places),
-            conditions=[self.conditions[b] for b in places],
+            scaled_BPI=some(self.scaled_BPI, indices),
+            numerator_BPO=some(self.numerator_BPO, indices),
+            residual_BPO=some(self.residual_BPO, indices),
+            conditions=[self.conditions[b] for b in indices],
         )
 
     def errors(self, terms: Terms, problem: Problem) -> list[tuple[float, float, float]]:

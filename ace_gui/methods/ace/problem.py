@@ -70,23 +70,23 @@ class Problem:
         """e = Σ_t ε_t of each layer."""
         return tuple(map(math.fsum, zip(*(share.ridges for share in self.shares), strict=True)))
 
-    def of(self, places: Sequence[int]) -> Problem:
+    def of(self, indices: Sequence[int]) -> Problem:
         """Some of the layers."""
         shares = [
             replace(
                 share,
-                weights=tuple(share.weights[b] for b in places),
-                ridges=tuple(share.ridges[b] for b in places),
+                weights=tuple(share.weights[b] for b in indices),
+                ridges=tuple(share.ridges[b] for b in indices),
             )
             for share in self.shares
         ]
         return replace(
             self,
-            layers=[self.layers[b] for b in places],
+            layers=[self.layers[b] for b in indices],
             shares=shares,
-            prior_scales=[self.prior_scales[b] for b in places],
-            tolerances=[self.tolerances[b] for b in places],
-            sizes=[self.sizes[b] for b in places],
+            prior_scales=[self.prior_scales[b] for b in indices],
+            tolerances=[self.tolerances[b] for b in indices],
+            sizes=[self.sizes[b] for b in indices],
         )
 
 
@@ -120,17 +120,17 @@ class Terms:
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
 
-    def of(self, places: Sequence[int]) -> Terms:
+    def of(self, indices: Sequence[int]) -> Terms:
         """Those of some of the layers."""
-        if len(places) == len(self.cuts):
+        if len(indices) == len(self.cuts):
             return self
         return Terms(
-            preliminary_BOI=some(self.preliminary_BOI, places),
-            cuts=[self.cuts[b] for b in places],
-            precisions=[self.precisions[b] for b in places],
-            sizes=[self.sizes[b] for b in places if self.sizes],
-            residual_BOI=None if self.residual_BOI is None else some(self.residual_BOI, places),
-            total_BOI=None if self.total_BOI is None else some(self.total_BOI, places),
+            preliminary_BOI=some(self.preliminary_BOI, indices),
+            cuts=[self.cuts[b] for b in indices],
+            precisions=[self.precisions[b] for b in indices],
+            sizes=[self.sizes[b] for b in indices if self.sizes],
+            residual_BOI=None if self.residual_BOI is None else some(self.residual_BOI, indices),
+            total_BOI=None if self.total_BOI is None else some(self.total_BOI, indices),
         )
 
 
@@ -138,7 +138,7 @@ def joined(parts: Sequence[tuple[Sequence[int], Terms]]) -> Terms:
     """The terms of all layers from those of some and their places among all."""
     if len(parts) == 1:
         return parts[0][1]
-    order = [(own, terms, b) for places, terms in parts for b, own in enumerate(places)]
+    order = [(own, terms, b) for indices, terms in parts for b, own in enumerate(indices)]
     each = [terms.of([b]) for _, terms, b in sorted(order, key=lambda found: found[0])]
 
     def stack(values: Sequence[Tensor | None]) -> Tensor | None:

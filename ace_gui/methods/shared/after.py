@@ -128,4 +128,4 @@ def _traces(merged: Merged, deltas: Sequence[Tensor], weights: Sequence[float]) 
         energies.append(energy(delta_OI))
         centre_(delta_OI)
         traces.append(energy(delta_OI))
-    return [traces[place] for place in heterogeneity(energies).kept]
+    return [traces[index] for index in heterogeneity(energies).kept]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Place
+from ace_gui.methods.method import RandomKey
 
 STEP: Final = np.float32(2**-24)
 """Between two neighbouring numbers: float32 has 24 bits."""
@@ -23,22 +23,22 @@ DRAWN: Final = 1 << 16
 """Numbers drawn at a time, an even count: what they are made of stays in the cache."""
 
 
-def seed_of(place: Place, t: int) -> int:
+def seed_of(random_key: RandomKey, t: int) -> int:
     """A 63-bit seed for expert ``t`` in this place."""
-    key = "\0".join((str(place.seed), place.experts[t], place.tensor))
+    key = "\0".join((str(random_key.seed), random_key.experts[t], random_key.tensor))
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
-def uniform(place: Place, t: int, like: Tensor) -> Tensor:
+def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
     """Uniform numbers in [0, 1), float32, in the shape and on the device of ``like``.
 
     The same for an entry whether its tensor comes whole or in parts: the generator (PCG64 DXSM,
     whose stream numpy promises to keep) can jump, and gives two numbers a step. Drawn on the CPU,
     so that every device gets the same.
     """
-    generator = np.random.PCG64DXSM(seed_of(place, t))
-    steps, before = divmod(place.start, 2)
+    generator = np.random.PCG64DXSM(seed_of(random_key, t))
+    steps, before = divmod(random_key.start, 2)
     generator.advance(steps)
     found = np.empty(before + like.numel(), np.float32)
     for first in range(0, len(found), DRAWN):
@@ -46,17 +46,19 @@ def uniform(place: Place, t: int, like: Tensor) -> Tensor:
         drawn = generator.random_raw((len(some) + 1) // 2).view(np.uint32)[: len(some)]
         np.multiply(drawn >> 8, STEP, out=some, casting="same_kind")
     numbers = torch.from_numpy(found[before:])
-    ordered = numbers.reshape(like.shape[::-1]).T if place.turned else numbers.reshape(like.shape)
+    ordered = (
+        numbers.reshape(like.shape[::-1]).T if random_key.turned else numbers.reshape(like.shape)
+    )
     return ordered.to(like.device)
 
 
-def required(place: Place | None, experts: int) -> Place:
+def required(random_key: RandomKey | None, experts: int) -> RandomKey:
     """The place. Raises MethodError where there is none, or it names another number of experts."""
-    if place is None:
+    if random_key is None:
         raise MethodError("This method draws random numbers; say for which tensor and experts.")
-    if len(place.experts) != experts or len(set(place.experts)) != experts:
+    if len(random_key.experts) != experts or len(set(random_key.experts)) != experts:
         raise MethodError(
             f"This method needs a distinct name for each of {experts} experts, but got "
-            f"{', '.join(place.experts) or 'none'}."
+            f"{', '.join(random_key.experts) or 'none'}."
         )
-    return place
+    return random_key

@@ -73,9 +73,9 @@ class Election:
     def add(self, vectors: Sequence[Tensor], weights: Sequence[float]) -> None:
         """Add each vector times its weight; in a mean they count by the weights' magnitudes."""
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
-        for place, (total, magnitudes, signed, everyone) in enumerate(self._parts):
+        for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
             for own, weight in zip(flat, weights, strict=True):
-                scaled, signs = own[place].to(torch.float64, copy=True), own[place].sign()
+                scaled, signs = own[index].to(torch.float64, copy=True), own[index].sign()
                 if weight != 1:
                     scaled.mul_(weight)
                 total.add_(scaled)
@@ -119,7 +119,7 @@ def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Electi
     election = None
     for first in range(0, len(weights), TOGETHER):
         some = weights[first : first + TOGETHER]
-        vectors = [sparse(first + place) for place in range(len(some))]
+        vectors = [sparse(first + index) for index in range(len(some))]
         election = election or Election(vectors[0])
         election.add(vectors, some)
         del vectors

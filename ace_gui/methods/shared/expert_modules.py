@@ -155,11 +155,11 @@ def packed(mask: Tensor) -> Tensor:
     """Eight entries of a flat bool mask a byte, uint8, the first in the lowest bit."""
     bits = torch.zeros(-(-mask.numel() // 8) * 8, dtype=torch.uint8)
     bits[: mask.numel()] = mask.reshape(-1)
-    places = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
-    return (bits.reshape(-1, 8) * places).sum(dim=1, dtype=torch.uint8)
+    indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
+    return (bits.reshape(-1, 8) * indices).sum(dim=1, dtype=torch.uint8)
 
 
 def unpacked(bits: Tensor, entries: int) -> Tensor:
     """The flat bool mask of so many entries."""
-    places = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
-    return (bits[:, None] & places).ne(0).reshape(-1)[:entries]
+    indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
+    return (bits[:, None] & indices).ne(0).reshape(-1)[:entries]

@@ -37,8 +37,8 @@ class Learning(Generic[Parameters]):
     ``factors``: expert by expert, what its part is made of, where that is not {"delta": ΔW_t};
     ``prepares``: with which parameters that is so. They are kept on disk meanwhile.
     ``part``: what expert t adds, from its factors and the gates; differentiable in the gates.
-    ``apart``: each expert is learned by itself, on its own tasks. ``penalty``: a number that is
-    added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
+    ``per_expert``: each expert is learned by itself, on its own tasks. ``penalty``: a number that
+    is added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
     ``numbers``: how many of a tensor are learned at once, from its shape and T.
     ``settled``: from a value as it was learned to what is kept of it. ``curve``: what ``figures``
     are, which are one an expert, or none of a tensor that has none, from the gates.
@@ -58,7 +58,7 @@ class Learning(Generic[Parameters]):
         | None
     ) = None
     prepares: Callable[[Parameters], bool] = lambda _: True
-    apart: bool = False
+    per_expert: bool = False
     penalty: Callable[[Values, Parameters], Tensor] | None = None
     plain_descent: bool = False
     settled: Callable[[Tensor], Tensor] = lambda value: value
@@ -103,8 +103,8 @@ def gradients(
         _add(sums, held, torch.autograd.grad(part, list(held.values()), pulled, **_ANY))
     if penalty is not None:
         with torch.enable_grad():
-            told = penalty(held)
-        _add(sums, held, torch.autograd.grad(told, list(held.values()), **_ANY))
+            penalised = penalty(held)
+        _add(sums, held, torch.autograd.grad(penalised, list(held.values()), **_ANY))
     moved = [name for name, gate in gates.items() if gate.requires_grad]
     found = torch.autograd.grad(
         [gates[name] for name in moved],

@@ -230,7 +230,7 @@ def _chosen(values: Tensor, rank: int) -> float:
 
 def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Iterator[Tensor]:
     """|ΔW_t|, expert by expert."""
-    return (deltas[place].abs() for place in range(len(deltas)))
+    return (deltas[index].abs() for index in range(len(deltas)))
 
 
 class NormSurvey:
@@ -249,8 +249,8 @@ class NormSurvey:
     ) -> Tensor:
         """Squared norms of a part, one an expert."""
         measured = torch.zeros_like(self._squares)
-        for place, t in enumerate(experts):
-            measured[t] = energy(deltas[place])
+        for index, t in enumerate(experts):
+            measured[t] = energy(deltas[index])
         return measured
 
     def add(self, measured: Tensor) -> None:

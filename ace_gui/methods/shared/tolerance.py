@@ -39,7 +39,7 @@ class Tolerance:
         """The largest error of a merged task vector of that norm, as a share of it."""
         return max(EXACT, SHARE * self.rounding / (norm or math.inf))
 
-    def told(self, error: float, numbers: str = "float32") -> str:
+    def describe(self, error: float, numbers: str = "float32") -> str:
         """Which numbers were taken, what error that leaves, and why it is small enough."""
         left = f"Computed in {numbers}, which leaves {error:.0e} of the change"
         if not self.rounding:

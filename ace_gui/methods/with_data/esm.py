@@ -81,7 +81,7 @@ def esm(
 
     P_t: the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, G_t being the mean of x xᵀ, and
     A_t = P_tᵀ ΔW_t. T counts the experts that changed the matrix. Of the context, ``findings`` and
-    ``place`` say how large the merged matrices of this role are in the mean; without them β is 1.
+    ``random_key`` say how large the merged matrices of this role are in the mean, else β is 1.
     Float32, computed in float64. Raises MethodError for tensors that are no matrices or not finite,
     and without what was measured.
     """
@@ -149,10 +149,10 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
 
 def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
     """β: how large this layer is beside the others of its role, to the power."""
-    findings, place = context.get("findings"), context.get("place")
-    if not findings or place is None or place.role not in findings:
+    findings, random_key = context.get("findings"), context.get("random_key")
+    if not findings or random_key is None or random_key.role not in findings:
         return 1.0
-    mean = findings[place.role][0]
+    mean = findings[random_key.role][0]
     return (float(torch.linalg.vector_norm(merged_OI)) / mean) ** power if mean else 1.0
 
 

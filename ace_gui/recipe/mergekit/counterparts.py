@@ -85,8 +85,8 @@ class Settings:
             chains = [numbers(self.chain(name, default, m), name) for m in self.experts]
             shared[name] = chains[0] if len(set(chains)) == 1 else chains[0][:1]
             if len(set(chains)) > 1:
-                for place, chain in enumerate(chains):
-                    own[place][name] = chain
+                for index, chain in enumerate(chains):
+                    own[index][name] = chain
         return shared, own
 
     def flag(self, name: str, default: bool) -> bool:

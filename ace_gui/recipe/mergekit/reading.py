@@ -173,8 +173,8 @@ def block_count(folder: Path) -> int | None:
     """How many blocks a model's config.json says that it has; None where it does not."""
     config = base_config(folder)
     inner = config.get("text_config")
-    places: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    found = (place[key] for place in places for key in _BLOCK_KEYS if key in place)
+    indices: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
+    found = (index[key] for index in indices for key in _BLOCK_KEYS if key in index)
     counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
     return next(counts, None)
 

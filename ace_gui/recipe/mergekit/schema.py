@@ -217,14 +217,14 @@ def _only_theirs(content: Mapping[str, Any]) -> str:
     """A key, parameter, gradient or filter that only mergekit has; empty where there is none."""
     found = sorted(_KEYS & content.keys())
     entries = _entries(content)
-    for place, parameters in (
+    for index, parameters in (
         ("parameters", content.get("parameters")),
         *((f"models[{n}].parameters", each.get("parameters")) for n, each in enumerate(entries)),
     ):
         for name, value in parameters.items() if isinstance(parameters, dict) else ():
-            of_entry = place != "parameters" and name != "weight"
+            of_entry = index != "parameters" and name != "weight"
             if of_entry or name in _FOREIGN or isinstance(value, list | dict):
-                found.append(f"{place}.{name}")
+                found.append(f"{index}.{name}")
     return next(iter(found), "")
 
 

@@ -47,8 +47,8 @@ def chain_of(
     else:
         nearest_first.append((Choice(value=default),))
     chain = [choice for part in reversed(nearest_first) for choice in part]
-    last = {choice.where: place for place, choice in enumerate(chain)}
-    return tuple(choice for place, choice in enumerate(chain) if last[choice.where] == place)
+    last = {choice.where: index for index, choice in enumerate(chain)}
+    return tuple(choice for index, choice in enumerate(chain) if last[choice.where] == index)
 
 
 def numbers(chain: Chain, name: str) -> Chain:
@@ -114,17 +114,17 @@ def _place(rules: list[Override], wanted: Sequence[Override]) -> None:
     after = -1
     for rule in wanted:
         where = (rule.pattern, rule.blocks)
-        for place in range(after + 1, len(rules)):
-            known = rules[place]
+        for index in range(after + 1, len(rules)):
+            known = rules[index]
             if (known.pattern, known.blocks) == where:
-                rules[place] = Override(
+                rules[index] = Override(
                     pattern=rule.pattern,
                     blocks=rule.blocks,
                     parameters={**known.parameters, **rule.parameters},
                     weights={**known.weights, **rule.weights},
                     experts=_both(known.experts, rule.experts),
                 )
-                after = place
+                after = index
                 break
         else:
             rules.append(rule)
@@ -188,10 +188,10 @@ def _along(
 
 
 def _interpolated(values: Sequence[float], t: float) -> float:
-    place = t * (len(values) - 1)
-    low = int(place)
+    index = t * (len(values) - 1)
+    low = int(index)
     high = min(len(values) - 1, low + 1)
-    return (1 - (place - low)) * values[low] + (place - low) * values[high]
+    return (1 - (index - low)) * values[low] + (index - low) * values[high]
 
 
 def _runs(values: Sequence[float]) -> list[tuple[int, int]]:

@@ -72,18 +72,18 @@ def dump_mergekit(recipe: Recipe, values: Parameters, folder: Path) -> str:
     return head + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def _document(recipe: Recipe, foreign: Foreign, place: Callable[[Path], str]) -> dict[str, Any]:
+def _document(recipe: Recipe, foreign: Foreign, index: Callable[[Path], str]) -> dict[str, Any]:
     weights = foreign.weights or (None,) * len(recipe.models)
     models = [
-        {"model": place(entry.model)} | ({} if w is None else {"parameters": {"weight": w}})
+        {"model": index(entry.model)} | ({} if w is None else {"parameters": {"weight": w}})
         for entry, w in zip(recipe.models, weights, strict=True)
     ]
     if foreign.base_weight is not None:
-        base = place(recipe.base_model)
+        base = index(recipe.base_model)
         models.append({"model": base, "parameters": {"weight": foreign.base_weight}})
     document: dict[str, Any] = {"merge_method": foreign.method}
     if foreign.with_base:
-        document["base_model"] = place(recipe.base_model)
+        document["base_model"] = index(recipe.base_model)
     document["models"] = models
     if foreign.parameters:
         document["parameters"] = dict(foreign.parameters)

@@ -128,10 +128,10 @@ def study(spec: Spec, strength: float, count: int) -> dict[str, Score]:
         for label, (method, parameter, values) in SEARCHED.items():
             tried = []
             for value in values:
-                place = folder / f"{method}-{value}"
+                index = folder / f"{method}-{value}"
                 tried.append(
                     Score(
-                        judged(trained, merged(trained, method, {parameter: value}, place), count),
+                        judged(trained, merged(trained, method, {parameter: value}, index), count),
                         own,
                     )
                 )

@@ -50,9 +50,9 @@ def blobs(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
     """How many bright spots there are, one to five."""
     x, y = _grid()
     label = torch.randint(5, (n,), generator=g)
-    place = 1.6 * torch.rand(n, 5, 2, generator=g) - 0.8
+    index = 1.6 * torch.rand(n, 5, 2, generator=g) - 0.8
     spots = torch.exp(
-        -(((x - place[..., 0, None, None]) ** 2) + (y - place[..., 1, None, None]) ** 2) * 60
+        -(((x - index[..., 0, None, None]) ** 2) + (y - index[..., 1, None, None]) ** 2) * 60
     )
     shown = torch.arange(5)[None] <= label[:, None]
     return 1.5 * (spots * shown[..., None, None]).amax(dim=1)[:, None] + _noise(n, g, 0.2), label
@@ -76,8 +76,8 @@ def shapes(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
     """Square, disc, cross or frame, anywhere."""
     x, y = _grid()
     label = torch.randint(4, (n,), generator=g)
-    place = (torch.rand(n, 2, generator=g) - 0.5)[..., None, None]
-    dx, dy = (x - place[:, 0]).abs(), (y - place[:, 1]).abs()
+    index = (torch.rand(n, 2, generator=g) - 0.5)[..., None, None]
+    dx, dy = (x - index[:, 0]).abs(), (y - index[:, 1]).abs()
     square = (dx < 0.4) & (dy < 0.4)
     kinds = torch.stack(
         [
@@ -137,8 +137,8 @@ def glyphs(seed: int) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
     def make(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
         label = torch.randint(8, (n,), generator=g)
         images = _noise(n, g, 0.4)
-        place = torch.randint(2, SIZE - 8, (n, 2), generator=g)
-        for row, (k, (top, left)) in enumerate(zip(label.tolist(), place.tolist(), strict=True)):
+        index = torch.randint(2, SIZE - 8, (n, 2), generator=g)
+        for row, (k, (top, left)) in enumerate(zip(label.tolist(), index.tolist(), strict=True)):
             images[row, 0, top : top + 6, left : left + 6] += signs[k]
         return images, label
 
@@ -180,10 +180,10 @@ def majority(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
 def bigram(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
     """Which of four pairs of tokens stands somewhere."""
     label = torch.randint(4, (n,), generator=g)
-    tokens, place = _tokens(n, g), torch.randint(1, LENGTH - 1, (n,), generator=g)
+    tokens, index = _tokens(n, g), torch.randint(1, LENGTH - 1, (n,), generator=g)
     pairs = torch.tensor([[5, 9], [9, 5], [20, 31], [31, 20]])
     rows = torch.arange(n)
-    tokens[rows, place], tokens[rows, place + 1] = pairs[label, 0], pairs[label, 1]
+    tokens[rows, index], tokens[rows, index + 1] = pairs[label, 0], pairs[label, 1]
     return tokens, label
 
 
@@ -232,8 +232,8 @@ def language(seed: int) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor
     def make(n: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
         tokens = torch.zeros(n, LENGTH + 1, dtype=torch.long)
         tokens[:, 0] = torch.randint(VOCABULARY, (n,), generator=g)
-        for place in range(LENGTH):
-            tokens[:, place + 1] = torch.multinomial(chances[tokens[:, place]], 1, generator=g)[
+        for index in range(LENGTH):
+            tokens[:, index + 1] = torch.multinomial(chances[tokens[:, index]], 1, generator=g)[
                 :, 0
             ]
         return tokens[:, :-1], tokens[:, 1:]

@@ -87,13 +87,13 @@ def train(spec: Spec, folder: Path, strength: float, backbone: dict[str, Tensor]
         base_folder
     )
     experts, models = {}, {}
-    for place, task in enumerate(spec.tasks):
-        torch.manual_seed(100 * spec.seed + place)
+    for index, task in enumerate(spec.tasks):
+        torch.manual_seed(100 * spec.seed + index)
         model = new_model(spec, task)
         load_body(model, backbone)
-        rate = strength * spec.rate * (spec.loud if place == 0 else 1.0)
-        fine_tune(model, spec, task, replace(spec, rate=rate), seed=2 * (100 * spec.seed + place))
-        experts[task.name] = folder / f"expert-{place}"
+        rate = strength * spec.rate * (spec.loud if index == 0 else 1.0)
+        fine_tune(model, spec, task, replace(spec, rate=rate), seed=2 * (100 * spec.seed + index))
+        experts[task.name] = folder / f"expert-{index}"
         model.save_pretrained(experts[task.name])
         models[task.name] = model.eval()
     return Trained(spec=spec, base=base_folder, experts=experts, models=models, base_model=base)

@@ -167,15 +167,15 @@ def table(study: Study, cases: list[Case], labels: list[str], variants: list[str
     lines = ["| method | variant | " + " | ".join(map(str, cases)) + " |"]
     lines.append("|---|---|" + "---|" * len(cases))
     rows: dict[tuple[str, str], list[str]] = {}
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         family = Family(study, case)
         for label in labels:
             if label in PAIRS_ONLY and case.count != 2:
                 continue
             for variant, score in family.scores(label, ["A"] if label in OURS else variants):
                 cells = rows.setdefault((label, variant), ["–"] * len(cases))
-                cells[place] = f"{score.mean:.3f} ± {score.error:.3f}"
-                print(f"{case}: {label}, {variant}: {cells[place]}", file=sys.stderr, flush=True)
+                cells[index] = f"{score.mean:.3f} ± {score.error:.3f}"
+                print(f"{case}: {label}, {variant}: {cells[index]}", file=sys.stderr, flush=True)
     lines += [f"| {m} | {v} | " + " | ".join(cells) + " |" for (m, v), cells in rows.items()]
     return "\n".join(lines)
 

@@ -98,7 +98,7 @@ def train(base: Path, task: Task, rank: int, folder: Path, seed: int) -> None:
 def _batches(examples: list[tuple[str, int]], seed: int) -> Iterator[tuple[list[str], Tensor]]:
     order = random.Random(seed).sample(range(len(examples)), len(examples))
     for start in range(0, len(order) - BATCH + 1, BATCH):
-        chosen = [examples[place] for place in order[start : start + BATCH]]
+        chosen = [examples[index] for index in order[start : start + BATCH]]
         yield [text for text, _ in chosen], torch.tensor([label for _, label in chosen])
 
 

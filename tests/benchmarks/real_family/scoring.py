@@ -71,11 +71,11 @@ class Judge:
         order = sorted(range(len(examples)), key=lambda n: len(examples[n][0]))
         found = torch.zeros(len(examples), dtype=torch.float64)
         for start in range(0, len(order), TOGETHER):
-            places = order[start : start + TOGETHER]
+            indices = order[start : start + TOGETHER]
             with torch.autocast("cpu", torch.bfloat16):
-                logits = model(**tokens(self._base, [examples[n][0] for n in places])).logits
-            labels = torch.tensor([examples[n][1] for n in places])
-            found[places] = (logits.argmax(dim=-1) == labels).double()
+                logits = model(**tokens(self._base, [examples[n][0] for n in indices])).logits
+            labels = torch.tensor([examples[n][1] for n in indices])
+            found[indices] = (logits.argmax(dim=-1) == labels).double()
         return found
 
     def right_of_all(

@@ -76,8 +76,8 @@ def split(name: str, examples: Iterable[tuple[str, str]], seed: int) -> Task:
     classes = tuple(sorted(of_class))
     generator, chosen = random.Random(seed), []
     room = sum(SPLITS.values())
-    for place, label in enumerate(sorted(classes, key=lambda c: len(of_class[c]))):
-        share = (room - len(chosen)) // (len(classes) - place)
+    for index, label in enumerate(sorted(classes, key=lambda c: len(of_class[c]))):
+        share = (room - len(chosen)) // (len(classes) - index)
         texts = generator.sample(of_class[label], min(share, len(of_class[label])))
         chosen += [(text, classes.index(label)) for text in texts]
     generator.shuffle(chosen)

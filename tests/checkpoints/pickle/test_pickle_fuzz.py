@@ -60,11 +60,11 @@ def payloads(draw: st.DrawFn, harmful: list[Call]) -> tuple[str, bytes]:
         inner = WRAPS[name](inner)
     program = bytearray(pickled(inner, draw(st.sampled_from([0, 1, 2, 3, 4, 5]))))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
-        place = draw(st.integers(0, len(program) - 1))
+        index = draw(st.integers(0, len(program) - 1))
         if draw(st.booleans()):
-            program[place] = draw(st.integers(0, 255))
+            program[index] = draw(st.integers(0, 255))
         else:
-            program[place:place] = draw(st.binary(min_size=1, max_size=6))
+            program[index:index] = draw(st.binary(min_size=1, max_size=6))
     return draw(st.sampled_from(sorted(FORMS))), bytes(program)
 
 

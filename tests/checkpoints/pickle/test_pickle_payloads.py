@@ -251,8 +251,8 @@ def test_bombs(name: str, file: Path):
 def test_a_directory_that_lies(field: int, sentence: str, file: Path):
     zip_file(file, pickled({}), {"0": bytes(64)})
     raw = bytearray(file.read_bytes())
-    place = raw.index(b"PK\x01\x02") + field
-    raw[place : place + 2] = b"\xff\x7f"
+    index = raw.index(b"PK\x01\x02") + field
+    raw[index : index + 2] = b"\xff\x7f"
     file.write_bytes(raw)
     assert sentence in refused(file)
 
@@ -260,8 +260,8 @@ def test_a_directory_that_lies(field: int, sentence: str, file: Path):
 def test_an_archive_that_claims_more_than_the_file(file: Path):
     zip_file(file, pickled({}), {"0": bytes(64)})
     raw = bytearray(file.read_bytes())
-    place = raw.index(b"PK\x01\x02")
-    raw[place + 20 : place + 28] = b"\xff\xff\xff\x0f" * 2  # packed and whole size alike
+    index = raw.index(b"PK\x01\x02")
+    raw[index + 20 : index + 28] = b"\xff\xff\xff\x0f" * 2  # packed and whole size alike
     file.write_bytes(raw)
     assert "The archive claims 2684" in refused(file)
 
@@ -370,8 +370,8 @@ def torch_reads(file: Path) -> dict[str, torch.Tensor] | None:
 def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path: Path):
     raw = bytearray(data.draw(st.sampled_from(GOOD)))
     for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(raw) - 1))
-        raw[place] = data.draw(st.integers(0, 255))
+        index = data.draw(st.integers(0, len(raw) - 1))
+        raw[index] = data.draw(st.integers(0, 255))
     file = tmp_path / "model.pt"
     file.write_bytes(raw)
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)

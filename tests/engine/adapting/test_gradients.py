@@ -52,7 +52,7 @@ class Held:
     deltas: list[Tensor]
     made: list[Values]
     weights: list[float]
-    place: Tensor
+    index: Tensor
 
     @property
     def experts(self) -> list[int]:
@@ -93,7 +93,7 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     options = {"variant": choices[0][variant % len(choices[0])]} if choices else {}
     parameters = checked_parameters(method, options)
     model = Small(7, width).double().eval()
-    merged = merged_values(method, model, parameters, 1 if learning.apart else experts, seed)
+    merged = merged_values(method, model, parameters, 1 if learning.per_expert else experts, seed)
     values = merged.all()
     for value in values.values():
         value.add_(0.1 * torch.randn_like(value))
@@ -128,12 +128,12 @@ def merged_values(
     assert learning is not None
     rows, own = list[Held](), {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
-    for name, place in model.named_parameters():
-        deltas = [0.5 * torch.randn_like(place) for _ in range(experts)]
+    for name, index in model.named_parameters():
+        deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]
         findings = {"threshold": tuple(0.2 for _ in range(experts))}
         weights = [1.0 + 0.25 * t for t in range(experts)]
         made = list(factors_of(learning, deltas, weights, parameters, findings))
-        rows.append(Held(name, place.detach().clone(), deltas, made, weights, place))
+        rows.append(Held(name, index.detach().clone(), deltas, made, weights, index))
         values = learning.start(deltas, parameters, findings)
         own[name] = {each: value.double() for each, value in values.items()}
     whole = {name: value.double() for name, value in shared.items()}

@@ -244,15 +244,15 @@ def test_a_cache_that_cannot_be_written_costs_time_only(
 ) -> None:
     file = bert_family(own_cache)
     _, known = measured(file, Need.INPUTS)
-    place = own_cache / "occupied"
+    index = own_cache / "occupied"
     if cache == "file":
-        place.touch()
+        index.touch()
     else:
-        place.symlink_to("/proc/nothing")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+        index.symlink_to("/proc/nothing")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(index))
     prepared, found = measured(file, Need.INPUTS)
     assert [numbers(each) for each in found] == [numbers(each) for each in known]
-    assert str(place) in caplog.text
+    assert str(index) in caplog.text
     assert "not kept" in caplog.text
     folders = [each.folder for each in found]
     assert all(folder.is_dir() for folder in folders)

@@ -26,7 +26,7 @@ def heard_addresses(process: psutil.Process) -> set[str]:
             sockets = each.net_connections("tcp")
         except psutil.Error:
             continue
-        found |= {place.laddr.ip for place in sockets if place.status == psutil.CONN_LISTEN}
+        found |= {index.laddr.ip for index in sockets if index.status == psutil.CONN_LISTEN}
     return found
 
 

@@ -129,8 +129,8 @@ def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path
 
 
 def ray_folder() -> str:
-    place = tempfile.gettempdir()
-    return place if len(place) <= LONGEST_FOLDER else "/tmp"
+    index = tempfile.gettempdir()
+    return index if len(index) <= LONGEST_FOLDER else "/tmp"
 
 
 def test_a_cluster_of_someone_else_answers_quickly(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_limits_a_merge() -> None:
 
 
 def test_start_and_looks_count() -> None:
-    speed = replace(FAST_DISK, start=3.0, look=8.0)
+    speed = replace(FAST_DISK, start=3.0, scan=8.0)
     more = schedule([unit(1.0)] * 8, 4, 0, speed).seconds
     assert more - schedule([unit(1.0)] * 8, 4, 0, FAST_DISK).seconds == pytest.approx(3 + 8 / 4)
 
@@ -79,7 +79,7 @@ def test_start_and_looks_count() -> None:
 def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> None:
     prepared = prepare(recipe_of(family, merge_method=method))
     speed = measured(prepared)
-    assert speed.look > 0
+    assert speed.scan > 0
     assert speed.tried
     assert not prepared.findings  # what it was tried with is no finding
 
@@ -91,7 +91,7 @@ def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
     workers.begin(prepared)
     speed = measured(prepared, workers)
     assert ray.started == 2
-    assert speed.look > 0
+    assert speed.scan > 0
     assert speed.tried.keys() == measured(prepared).tried.keys()
 
 

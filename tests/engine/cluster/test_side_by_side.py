@@ -49,8 +49,8 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets all scores that are known."""
-    places = itertools.count()
-    return lambda: monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{next(places)}"))
+    indices = itertools.count()
+    return lambda: monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{next(indices)}"))
 
 
 class Counted(RayStandIn):
@@ -94,7 +94,7 @@ def test_compare(recipe: Recipe, fresh) -> None:
 
     def rows(found: Iterator[object]) -> list[dict[str, object]]:
         kept = [row for row in found if isinstance(row, MethodCompared)]
-        assert [row.place for row in kept] == list(range(len(recipes)))
+        assert [row.index for row in kept] == list(range(len(recipes)))
         return [
             vars(replace(row, seconds=0, peak_bytes=0, variant=None, scores=()))
             | {"scores": told(row.scores)}
@@ -122,7 +122,7 @@ def test_the_window_compares_by_workers(
     def rows(cluster: str) -> list[MethodCompared]:
         fresh()
         recipes = by_method(recipe, ["linear", "ties"])
-        stores = (tmp_path / f"{cluster}-{place}" for place in itertools.count())
+        stores = (tmp_path / f"{cluster}-{index}" for index in itertools.count())
         variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
         job = CompareJob(variants=variants, device="cpu", cluster=cluster)
         found = list(runner.Runner().run(job))

@@ -29,7 +29,7 @@ from ace_gui.engine.merging.units import (
     TOKEN,
     RowMerged,
     SharedOutput,
-    look_at,
+    scan_rows,
     units,
 )
 from ace_gui.engine.merging.whole_model.surveying import groups, look_for, survey_of, surveyed
@@ -193,13 +193,13 @@ def test_a_store_of_one_process_is_not_continued_by_others(family: Family, tmp_p
 
 
 def test_what_machines_read_must_agree(tmp_path: Path) -> None:
-    from ace_gui.checkpoints import Witness
+    from ace_gui.checkpoints import ReadChecksums
 
-    witness = Witness()
-    witness.adopt({str(tmp_path / "a"): [(0, 8, 1), (8, 16, 2)]})
-    witness.adopt({str(tmp_path / "a"): [(0, 8, 1)]})
+    checksums = ReadChecksums()
+    checksums.merge({str(tmp_path / "a"): [(0, 8, 1), (8, 16, 2)]})
+    checksums.merge({str(tmp_path / "a"): [(0, 8, 1)]})
     with pytest.raises(FileChangedError):
-        witness.adopt({str(tmp_path / "a"): [(8, 16, 3)]})
+        checksums.merge({str(tmp_path / "a"): [(8, 16, 3)]})
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_looks_at_the_whole_model_are_put_together(
     here, there = prepare(recipe), prepare(recipe)
     list(surveyed(here, Readers(here)))
     lost = iter([True])
-    ray = RayStandIn(lambda call, number: call == "look" and next(lost, False))
+    ray = RayStandIn(lambda call, number: call == "scan" and next(lost, False))
     members = workers(ray, 3)
     members.begin(there)
     readers = Readers(there)
@@ -222,7 +222,7 @@ def test_looks_at_the_whole_model_are_put_together(
     assert here.findings
     assert here.findings == there.findings
     assert members.pool.lost == 1
-    assert readers.witness.fresh()  # so that the journal says what was looked at
+    assert readers.checksums.fresh()  # so that the journal says what was looked at
     assert members.looking > 0
 
 
@@ -231,11 +231,11 @@ def test_counts_are_sent_as_one_sum(family: Family) -> None:
     prepared = prepare(recipe_of(family, merge_method="ties"))
     (group,) = groups(prepared)
     survey = survey_of(group, len(prepared.experts))
-    look, readers = partial(look_for, survey=survey), Readers(prepared)
-    found = look_at(look, group.rows, prepared, readers).found
+    scan, readers = partial(look_for, survey=survey), Readers(prepared)
+    found = scan_rows(scan, group.rows, prepared, readers).found
     assert len(found) == len(group.rows) > 2
     assert [each is None for each in found] == [True] * (len(found) - 1) + [False]
-    apart = [look_at(look, [row], prepared, readers).found[0] for row in group.rows]
+    apart = [scan_rows(scan, [row], prepared, readers).found[0] for row in group.rows]
     assert torch.equal(found[-1], sum(apart))
 
 

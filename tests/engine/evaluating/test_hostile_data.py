@@ -356,9 +356,9 @@ def encrypted_npz(path: Path) -> None:
     np.savez(path, text=np.array(["a", "b"]), label=np.array([0, 1]))
     content = bytearray(path.read_bytes())
     for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        place = -1
-        while (place := content.find(mark, place + 1)) >= 0:
-            content[place + at] |= 1
+        index = -1
+        while (index := content.find(mark, index + 1)) >= 0:
+            content[index + at] |= 1
     path.write_bytes(content)
 
 

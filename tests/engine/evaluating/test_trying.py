@@ -104,8 +104,8 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
     with torch.no_grad():
         inputs = processor(images=[Image.fromarray(pixels)], return_tensors="pt")
         logits = model(**inputs).logits[0].double()
-    places = [model.config.label2id[label] for label in task.labels]
-    shares = logits[places].softmax(dim=0)
+    indices = [model.config.label2id[label] for label in task.labels]
+    shares = logits[indices].softmax(dim=0)
     best = int(shares.argmax())
     label, share = found["digits"].shares[0]
     assert label == task.labels[best].removeprefix("digits/")

@@ -79,8 +79,8 @@ def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
     assert "2 experts" in first.error
     assert compared_record(first)["relative_norm"] == 0.0
     assert second.error == ""
-    places = {event.place for event in events if isinstance(event, CompareProgress)}
-    assert places == {0, 1}
+    indices = {event.index for event in events if isinstance(event, CompareProgress)}
+    assert indices == {0, 1}
 
 
 def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path: Path) -> None:

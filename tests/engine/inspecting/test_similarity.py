@@ -35,8 +35,8 @@ def test_over_the_model_they_are_those_of_the_whole_task_vectors(
     names = [f"e{t}" for t in range(experts)]
     parts = {name: [rng.standard_normal(size) * size for size in sizes] for name in names}
     layers = [
-        layer(f"layer.{place}", {name: parts[name][place] for name in names}, weight)
-        for place in range(len(sizes))
+        layer(f"layer.{index}", {name: parts[name][index] for name in names}, weight)
+        for index in range(len(sizes))
     ]
     found = model_cosines(layers, names)
     for a, first in enumerate(names):

@@ -44,8 +44,8 @@ def test_every_matrix_is_in_one_batch_and_nothing_else_is(
 
 
 def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared) -> None:
-    places = {row.name: place for place, row in enumerate(rows)}
-    found = [[places[row.name] for row in batch] for batch in batches(rows, prepared)]
+    indices = {row.name: index for index, row in enumerate(rows)}
+    found = [[indices[row.name] for row in batch] for batch in batches(rows, prepared)]
     assert all(batch == sorted(batch) for batch in found)
     assert [batch[0] for batch in found] == sorted(batch[0] for batch in found)
     for batch in batches(rows, prepared):

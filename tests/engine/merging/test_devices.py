@@ -24,7 +24,7 @@ from ace_gui.engine.merging.one_tensor.tensor_merge import (
     CROWDED,
     DIVIDED,
     FELL_BACK,
-    Piece,
+    OutputChunk,
     TensorMerge,
     merge_whole,
 )
@@ -88,9 +88,9 @@ class Gpu:
 
     def _merge(
         self,
-        honest: Callable[[Sequence[TensorMerge]], list[Piece]],
+        honest: Callable[[Sequence[TensorMerge]], list[OutputChunk]],
         works: Sequence[TensorMerge],
-    ) -> list[Piece]:
+    ) -> list[OutputChunk]:
         device = works[0].device
         if device.type == "cpu":
             return honest(works)
@@ -234,24 +234,24 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
 
 def test_room_is_halved_once_however_many_ask() -> None:
     room = Room(math.inf)
-    with room.place(3) as first, room.place(3) as second:
-        assert first.company
-        assert second.company
+    with room.reserve(3) as first, room.reserve(3) as second:
+        assert first.contended
+        assert second.contended
         room.shrink(first, 2)
         room.shrink(second, 2)
-    with room.place(2) as stay, room.place(1) as other:
+    with room.reserve(2) as stay, room.reserve(1) as other:
         assert stay.room == other.room == 3
         room.shrink(other, 1)
     assert room.too_large == math.inf
-    with room.place(2) as stay:
-        assert (stay.room, stay.company, room.largest) == (1.5, False, math.inf)
+    with room.reserve(2) as stay:
+        assert (stay.room, stay.contended, room.largest) == (1.5, False, math.inf)
         room.shrink(stay, 2)
     assert room.largest == 1
 
 
 def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> None:
     room = Room(math.inf)
-    with room.place(8) as stay:
+    with room.reserve(8) as stay:
         room.shrink(stay, 1)
     assert not room.admits(8, 1)
     assert not room.admits(9, 1)
@@ -263,10 +263,10 @@ def test_who_finds_no_room_waits_for_it() -> None:
     room, order = Room(5), []
 
     def enter() -> None:
-        with room.place(3):
+        with room.reserve(3):
             order.append("second")
 
-    with room.place(3):
+    with room.reserve(3):
         other = threading.Thread(target=enter)
         other.start()
         other.join(0.05)
@@ -277,5 +277,5 @@ def test_who_finds_no_room_waits_for_it() -> None:
 
 def test_more_than_all_the_room_has_it_to_itself() -> None:
     room = Room(5)
-    with room.place(7) as stay:
-        assert not stay.company
+    with room.reserve(7) as stay:
+        assert not stay.contended

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from ace_gui.engine import streaming
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, in_the_end, merge_deltas
+from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, in_the_end, merge_deltas
 from ace_gui.engine.merging.whole_model import surveying
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.methods import METHODS
@@ -74,8 +74,8 @@ def models(folder: Path, count: int) -> list[Path]:
             shape,
             dtype,
         )
-        for place, shape in enumerate(SHAPES)
-        for dtype in (DTYPES[place % 4], DTYPES[(place + 1) % 4])
+        for position, shape in enumerate(SHAPES)
+        for dtype in (DTYPES[position % 4], DTYPES[(position + 1) % 4])
     }
     paths = []
     for index in range(count):
@@ -147,12 +147,12 @@ def test_of_what_begins_anew_only_the_last_is_held() -> None:
     """Two results of a tensor at once would take twice the memory."""
     held: list[weakref.ref[torch.Tensor]] = []
 
-    def begun_anew() -> Iterator[Piece]:
+    def begun_anew() -> Iterator[OutputChunk]:
         for value in (1.0, 2.0):
             for start in (0, 2):
                 values = torch.full((2,), value)
                 held.append(weakref.ref(values))
-                yield Piece(start=start, values=values)
+                yield OutputChunk(start=start, values=values)
         assert [each() is None for each in held] == [True, True, False, False]
 
     assert [float(piece.values[0]) for piece in in_the_end(begun_anew())] == [2.0, 2.0]

@@ -30,14 +30,14 @@ def save(folder: Path, tensors: dict[str, torch.Tensor], files: int) -> Path:
     if files == 1:
         save_file(tensors, folder / "model.safetensors")
         return folder
-    places = {
+    indices = {
         name: f"model-{files - index % files:05d}-of-{files:05d}.safetensors"
         for index, name in enumerate(tensors)
     }
-    for file in set(places.values()):
-        own = {name: tensors[name] for name, place in places.items() if place == file}
+    for file in set(indices.values()):
+        own = {name: tensors[name] for name, position in indices.items() if position == file}
         save_file(own, folder / file)
-    index = {"metadata": {}, "weight_map": places}
+    index = {"metadata": {}, "weight_map": indices}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 

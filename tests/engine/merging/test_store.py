@@ -104,10 +104,10 @@ def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
     journal.write_text(journal.read_text()[:-30])
     data = bytearray((store / MODEL / "model.safetensors").read_bytes())
     written = next(row for row in prepared.plan.rows if row.in_base)
-    place = data.find(
+    index = data.find(
         load_file(whole / MODEL / "model.safetensors")[written.name].numpy().tobytes()
     )
-    data[place] ^= 1
+    data[index] ^= 1
     (store / MODEL / "model.safetensors").write_bytes(data)
     started = next(iter(events := merge(prepared, store, resume=True)))
     assert isinstance(started, MergeStarted)
@@ -137,8 +137,8 @@ def test_resuming_follows_no_link(prepared: Prepared, tmp_path: Path) -> None:
         assert bits_of_all(elsewhere) == before
 
 
-def bits_of_all(place: Path) -> dict[Path, bytes]:
-    files = [place, *place.rglob("*")]
+def bits_of_all(folder: Path) -> dict[Path, bytes]:
+    files = [folder, *folder.rglob("*")]
     return {path: path.read_bytes() for path in files if path.is_file()}
 
 

@@ -134,8 +134,8 @@ def test_resuming_merges_with_the_same_survey(
         content = kept.read_text()
         digits = re.search(r"0\.\d(\d)", content)
         assert digits is not None
-        place = digits.start(1)
-        kept.write_text(f"{content[:place]}{9 - int(content[place])}{content[place + 1 :]}")
+        index = digits.start(1)
+        kept.write_text(f"{content[:index]}{9 - int(content[index])}{content[index + 1 :]}")
     np.testing.assert_array_equal(merged(recipe, store, resume=True), whole)
 
 

@@ -38,9 +38,9 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     shards = written(tmp_path)
     path = tmp_path / "model.safetensors"
     sound = path.read_bytes()
-    for place in range(len(sound) - sum(t.nbytes for t in TENSORS.values()), len(sound)):
+    for index in range(len(sound) - sum(t.nbytes for t in TENSORS.values()), len(sound)):
         broken = bytearray(sound)
-        broken[place] ^= 1 << (place % 8)
+        broken[index] ^= 1 << (index % 8)
         path.write_bytes(broken)
         with pytest.raises(OutputError, match="not what was written"):
             verify_shards(tmp_path, shards, CHECKSUMS)

@@ -24,9 +24,9 @@ def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", methods_without_data())
-def test_a_model_twice_as_deep_takes_no_more(method: str, places: tuple[Path, Path]) -> None:
-    once, twice = (merged(place, method, giving_back=True) for place in places)
+def test_a_model_twice_as_deep_takes_no_more(method: str, indices: tuple[Path, Path]) -> None:
+    once, twice = (merged(index, method, giving_back=True) for index in indices)
     assert twice.whole <= 1.05 * once.whole
     assert twice.own <= 1.05 * once.own + APART
-    as_it_is = merged(places[1], method)
+    as_it_is = merged(indices[1], method)
     assert as_it_is.own <= ALLOWED * as_it_is.planned + BESIDE

@@ -100,9 +100,9 @@ def test_interleaved_heads_are_gathered() -> None:
     stored = weight.reshape(-1, inputs)
     rows = split_row(row_of(tuple(stored.shape)), traits, split_fused=True)
     assert [row.name for row in rows] == ["w[query]", "w[key]", "w[value]"]
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         found = of_row(row, None, lambda part: stored.reshape(-1)[slice(*part or ())])
-        assert torch.equal(found, weight[:, place].reshape(-1, inputs))
+        assert torch.equal(found, weight[:, index].reshape(-1, inputs))
 
 
 def test_without_the_choice_a_fused_matrix_stays_whole() -> None:
@@ -149,10 +149,10 @@ FUSED = {
 def require_close_to_oracle(
     result: list[torch.Tensor], base: list[torch.Tensor], experts: list[list[torch.Tensor]]
 ) -> None:
-    for place, weight in enumerate(base):
-        deltas = [(expert[place] - weight).double().numpy() for expert in experts]
+    for index, weight in enumerate(base):
+        deltas = [(expert[index] - weight).double().numpy() for expert in experts]
         expected = ace_oracle(np.stack(deltas), epsilon=1e-3, tau=0.3, k_frac=0.3).merged
-        delta = (result[place] - weight).double().numpy()
+        delta = (result[index] - weight).double().numpy()
         error = np.linalg.norm(delta - expected)
         assert error <= 1e-5 * np.linalg.norm(expected) + 1e-6 * np.linalg.norm(weight.numpy())
 
@@ -225,8 +225,8 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
     events.close()  # type: ignore[attr-defined]
     resumed = list(merge(prepared, tmp_path / "store", resume=True))
     assert isinstance(resumed[0], MergeStarted)
-    place = [row.name for row in prepared.plan.rows].index(f"{FUSED['gpt2']}[query]")
-    assert resumed[0].done == (place + 3 if stop_in == "value" else place)
+    index = [row.name for row in prepared.plan.rows].index(f"{FUSED['gpt2']}[query]")
+    assert resumed[0].done == (index + 3 if stop_in == "value" else index)
     last = [event for event in resumed if isinstance(event, TensorFinished)][-1]
     assert (last.done, last.bytes_done) == (last.total, resumed[0].bytes_total)
     again = load_file(tmp_path / "store" / MODEL / "model.safetensors")

@@ -103,8 +103,8 @@ def test_what_is_done_after_a_method_is_counted(
     tmp_path: Path, method: str, shape: tuple[int, int], after: After
 ) -> None:
     given = replace(recipe(tmp_path, 3, shape), merge_method=method, after=after)
-    for place, path in enumerate(entry.model for entry in given.models):
-        values = torch.randn(shape, generator=torch.Generator().manual_seed(place))
+    for index, path in enumerate(entry.model for entry in given.models):
+        values = torch.randn(shape, generator=torch.Generator().manual_seed(index))
         save_file({"fc.weight": values}, path)
     prepared = prepare(given)
     (row,) = prepared.plan.rows

@@ -225,7 +225,7 @@ def test_a_rule_counts_where_the_row_without_it_is_another(
 ) -> None:
     whole = recipe(roberta, *(Override(**rule) for rule in rules), merge_method="ties")
     plan = prepare(replace(whole, parameters={"density": 0.2})).plan
-    told = {place for place in range(len(rules)) if f"overrides[{place}]" in str(plan.warnings)}
+    told = {index for index in range(len(rules)) if f"overrides[{index}]" in str(plan.warnings)}
     assert told == useless
 
 

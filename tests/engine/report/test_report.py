@@ -219,9 +219,9 @@ def test_names_from_files_stay_text(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     base = {name: torch.randn(8, 8, generator=generator) for name in HOSTILE}
     folders = [tmp_path / "<b onclick=alert(1)>base", tmp_path / "a", tmp_path / "b"]
-    for place, folder in enumerate(folders):
+    for index, folder in enumerate(folders):
         folder.mkdir()
-        tensors = {name: (1 + 0.1 * place) * value for name, value in base.items()}
+        tensors = {name: (1 + 0.1 * index) * value for name, value in base.items()}
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     family = Family(base=folders[0], experts={"a": folders[1], "b": folders[2]})
     hostile = written(prepare(recipe_of(family)), tmp_path)
@@ -255,9 +255,9 @@ def test_other_methods_have_a_report_too(family: Family, tmp_path: Path, method:
 
 
 def test_a_merge_of_vectors_alone_has_a_report(tmp_path: Path) -> None:
-    for place, name in enumerate(("base", "a", "b")):
+    for index, name in enumerate(("base", "a", "b")):
         (tmp_path / name).mkdir()
-        tensors = {"norm.weight": torch.arange(4.0) + place, "count": torch.tensor([1])}
+        tensors = {"norm.weight": torch.arange(4.0) + index, "count": torch.tensor([1])}
         save_file(tensors, tmp_path / name / "model.safetensors", {"format": "pt"})
     experts = {name: tmp_path / name for name in ("a", "b")}
     text = written(prepare(recipe_of(Family(base=tmp_path / "base", experts=experts))), tmp_path)

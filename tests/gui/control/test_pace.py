@@ -4,7 +4,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.control.time_left import QUIET, Pace, cost
 from tests.gui.fakes import row
 
-ROWS = [row(f"layer.{place}", shape=(128, 128)) for place in range(10)]
+ROWS = [row(f"layer.{index}", shape=(128, 128)) for index in range(10)]
 
 
 class Clock:
@@ -54,9 +54,9 @@ def test_one_slow_tensor_moves_it_only_so_far() -> None:
     clock = Clock()
     pace = Pace(clock)
     pace.start(ROWS, ())
-    for place in range(4):
+    for index in range(4):
         clock.now += 2.0
-        pace.finish(f"layer.{place}")
+        pace.finish(f"layer.{index}")
     steady = pace.seconds_left()
     clock.now += 10.0
     pace.finish("layer.4")

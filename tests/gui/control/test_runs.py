@@ -75,13 +75,13 @@ def test_settings_of_before_find_their_merge(
 ) -> None:
     first = merge()
     choose(loaded, worker, 0.7)
-    assert loaded.header.place.outdated.isVisible()
+    assert loaded.header.primary.outdated.isVisible()
     second = merge()
     assert loaded.session.results.runs.all == (first, second)
     choose(loaded, worker, None)
     assert loaded.session.results.merge is first
     assert loaded.session.merge_is_current
-    assert not loaded.header.place.outdated.isVisible()
+    assert not loaded.header.primary.outdated.isVisible()
     assert loaded.session.can_export
 
 

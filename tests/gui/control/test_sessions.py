@@ -97,5 +97,5 @@ def test_every_change_is_written(session: Session, sessions: Sessions) -> None:
 
 def test_a_name_can_be_that_of_a_file() -> None:
     assert "/" not in project_name(recipe(Path("/models/a:b?"), COLA, SST2))
-    long = recipe(*(Path(f"/models/{'x' * 40}{place}") for place in range(9)))
+    long = recipe(*(Path(f"/models/{'x' * 40}{index}") for index in range(9)))
     assert len(project_name(long)) <= 80

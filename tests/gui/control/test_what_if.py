@@ -76,8 +76,8 @@ def answer(norm: float) -> LayerSpectrum:
 
 def shown_row(panel: WhatIfPanel, figure: str) -> list[QTableWidgetItem]:
     """The cells of a figure: under the recipe, and beside it."""
-    place = [each for _title, _tip, each in FIGURES].index(figure)
-    return [panel.table.item(place, column) for column in range(2)]
+    index = [each for _title, _tip, each in FIGURES].index(figure)
+    return [panel.table.item(index, column) for column in range(2)]
 
 
 def test_trying_asks_once_for_the_last_of_many_values(
@@ -215,7 +215,7 @@ def test_the_panel_shows_old_beside_new(
     panel.fields["k_frac"].control.setValue(0.9)
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
-    rows = {title: place for place, (title, _, _) in enumerate(FIGURES)}
+    rows = {title: index for index, (title, _, _) in enumerate(FIGURES)}
     norms = [panel.table.item(rows["‖ΔW‖"], column) for column in (0, 1)]
     assert [float(item.text()) for item in norms] == [1.0, 5.0]
     assert norms[1].font().bold()
@@ -261,8 +261,8 @@ def overridden(session: Session, *rules: Override, method: str = "ace") -> None:
     values = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3} if method == "ace" else {}
     for rule in rules:
         values |= rule.parameters
-    places = tuple(range(len(rules)))
-    own = RowOverride(method=method, parameters=values, weights=(1.0, 1.0), rules=places)
+    indices = tuple(range(len(rules)))
+    own = RowOverride(method=method, parameters=values, weights=(1.0, 1.0), rules=indices)
     rows = tuple(replace(r, override=own) if r.name == LAYER else r for r in ROWS)
     session.adopt(inputs, plan(recipe(COLA, SST2, overrides=rules), rows=rows))
 

@@ -12,11 +12,11 @@ def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWork
     worker.say(*analysed(GAMMAS))
     window.merge.start()
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
-    place = window.header.place
-    place.refresh()  # progress is shown now and then only
-    assert place.said.text() == "Looking at the whole model"
-    assert place.main.text() == "3 of 7"
+    index = window.header.primary
+    index.refresh()  # progress is shown now and then only
+    assert index.said.text() == "Looking at the whole model"
+    assert index.main.text() == "3 of 7"
     worker.say(started())
-    place.refresh()
-    assert not place.said.text()
-    assert place.main.text().startswith("0 of")
+    index.refresh()
+    assert not index.said.text()
+    assert index.main.text().startswith("0 of")

@@ -162,15 +162,16 @@ def test_the_list_is_drawn_with_a_bar_as_long_as_the_way_from_base_to_experts(
         index = next(
             child
             for row in range(model.rowCount())
-            for place in range(model.rowCount(model.index(row, 0)))
-            if (child := model.index(place, 0, model.index(row, 0))).data() == METHODS[name].title
+            for position in range(model.rowCount(model.index(row, 0)))
+            if (child := model.index(position, 0, model.index(row, 0))).data()
+            == METHODS[name].title
         )
         dialog.tree.scrollTo(index)
-        place = dialog.tree.visualRect(index)
-        middle = place.center().y()
+        position = dialog.tree.visualRect(index)
+        middle = position.center().y()
         image = dialog.tree.viewport().grab().toImage()
         axis = QColor(current_theme().axis)
-        return sum(image.pixelColor(x, middle) == axis for x in range(place.right()))
+        return sum(image.pixelColor(x, middle) == axis for x in range(position.right()))
 
     assert ink("model_stock") < ink("linear") < ink("tsv_m")
 

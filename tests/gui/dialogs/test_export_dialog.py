@@ -41,7 +41,7 @@ def test_what_will_not_do_is_said(tmp_path: Path) -> None:
 
 
 def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)  # root may anything
+    monkeypatch.setattr(os, "access", lambda index, mode: index != tmp_path)  # root may anything
     assert "permission" in check_folder(str(tmp_path / "new")).sentence.lower()
 
 

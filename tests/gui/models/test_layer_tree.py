@@ -37,8 +37,8 @@ def tree(session: Session) -> Iterator[LayerTree]:
 def shown(tree: LayerTree) -> dict[str, list[str]]:
     """Titles of the groups, with the names below each."""
     found = {}
-    for place in range(tree.rowCount()):
-        above = tree.index(place, 0)
+    for position in range(tree.rowCount()):
+        above = tree.index(position, 0)
         below = [tree.index(row, 0, above) for row in range(tree.rowCount(above))]
         found[above.data()] = [tree.rows.name_at(tree.position(index)) for index in below]
     return found

@@ -204,8 +204,8 @@ def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths
         assert model.rowCount() == MANY
     model.sort(Column.GAMMA, Descending)
     gammas = [
-        model.index(place, Column.GAMMA).data(Qt.ItemDataRole.UserRole).gamma
-        for place in range(MANY)
+        model.index(position, Column.GAMMA).data(Qt.ItemDataRole.UserRole).gamma
+        for position in range(MANY)
     ]
     assert gammas == sorted(gammas, reverse=True)
     model.set_filter("layers.7", "role 1")

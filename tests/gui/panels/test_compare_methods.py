@@ -43,18 +43,18 @@ def dialog(opened: MainWindow) -> CompareMethodsPanel:
     return opened.workspace.comparison.methods
 
 
-def result(variant: Variant, place: int, **changes: object) -> MethodCompared:
+def result(variant: Variant, index: int, **changes: object) -> MethodCompared:
     values = {
-        "title": f"merge {place}",
-        "seconds": 1.0 + place,
+        "title": f"merge {index}",
+        "seconds": 1.0 + index,
         "peak_bytes": 10**8,
-        "norm": 2.0 + place,
+        "norm": 2.0 + index,
         "expert_norms": {"cola": 1.0, "sst2": 3.0},
-        "distances": {"cola": 0.5, "sst2": 1.5 - place},
+        "distances": {"cola": 0.5, "sst2": 1.5 - index},
         "cosines": {"cola": 0.5, "sst2": float("nan")},
         "reports": (LayerReport(name="layer.0.q", delta_norm=1.0),),
     }
-    return MethodCompared(variant=variant, place=place, **{**values, **changes})  # type: ignore[arg-type]
+    return MethodCompared(variant=variant, index=index, **{**values, **changes})  # type: ignore[arg-type]
 
 
 def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) -> CompareJob:
@@ -63,7 +63,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)
-    rows = [result(variant, place, **changes) for place, variant in enumerate(job.variants)]
+    rows = [result(variant, index, **changes) for index, variant in enumerate(job.variants)]
     for variant in job.variants:
         make_store(variant.store)
     worker.say(*rows, JobDone(), job=worker.newest(CompareJob))
@@ -85,7 +85,7 @@ def test_a_queue_of_the_methods_ticked(
     assert job.cluster == "local:2"
     assert window.session.activity.is_running(State.MERGING)
     assert not dialog.start.isEnabled()
-    worker.say(CompareProgress(title="ACE", place=0, of=2, done=3, total=9), job=number)
+    worker.say(CompareProgress(title="ACE", index=0, of=2, done=3, total=9), job=number)
     assert dialog.status.text() == "Merging 1 of 2: ACE, 3 of 9 tensors …"
     dialog.stop.click()
     assert worker.cancelled == [number]
@@ -149,7 +149,7 @@ def test_rows_appear_and_a_failed_one_says_why(
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)
-    failed = MethodCompared(title="SLERP", variant=job.variants[1], place=1, error="Two experts.")
+    failed = MethodCompared(title="SLERP", variant=job.variants[1], index=1, error="Two experts.")
     worker.say(result(job.variants[0], 0), failed, JobDone(), job=worker.newest(CompareJob))
     assert dialog.model.rowCount() == 2
     assert dialog.status.text() == "SLERP: Two experts."
@@ -212,7 +212,7 @@ def test_the_same_recipe_once_more_takes_the_place_of_its_row(
     assert isinstance(again, CompareJob)
     row = result(again.variants[0], 0, title="once more")
     worker.say(row, JobDone(), job=worker.newest(CompareJob))
-    titles = [dialog.model.row_at(place).title for place in range(dialog.model.rowCount())]
+    titles = [dialog.model.row_at(index).title for index in range(dialog.model.rowCount())]
     assert sorted(titles) == ["merge 1", "once more"]
 
 
@@ -231,18 +231,18 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     qtbot: QtBot, qtmodeltester: ModelTester
 ) -> None:
     model = ComparedModel()
-    failed = MethodCompared(title="failed", variant=variant("slerp"), place=2, error="No.")
+    failed = MethodCompared(title="failed", variant=variant("slerp"), index=2, error="No.")
     first = result(variant("ace"), 0, scores=scores(cola=0.5, sst2=0.7))
     second = result(variant("linear"), 1, scores=scores(cola=0.9, sst2=0.9))
     model.show_rows((failed, first, second))
     headings = [
-        model.headerData(place, Qt.Orientation.Horizontal) for place in range(model.columnCount())
+        model.headerData(index, Qt.Orientation.Horizontal) for index in range(model.columnCount())
     ]
     assert headings[:5] == ["Method", "cola ↑", "sst2 ↑", "Mean ↑", "Of experts ↑"]
     model.sort(3, Qt.SortOrder.DescendingOrder)
-    assert [model.row_at(place) for place in range(3)] == [second, first, failed]
+    assert [model.row_at(index) for index in range(3)] == [second, first, failed]
     model.sort(3, Qt.SortOrder.AscendingOrder)
-    assert [model.row_at(place) for place in range(3)] == [first, second, failed]
+    assert [model.row_at(index) for index in range(3)] == [first, second, failed]
     assert model.index(0, 3).data() == "0.600"
     assert model.index(2, 3).data() == "–"
     qtmodeltester.check(model)

@@ -16,10 +16,10 @@ from ace_gui.engine.contract.figures.covariance_match import (
 )
 from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, Look
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, CovarianceView
 from ace_gui.gui.panels.layer_views import AgreementView
 from ace_gui.gui.panels.scores.scores_page import TASKS
-from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.plots.along_model.agreement_plot import Agreement, AgreementPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.shell.main_window import MainWindow
@@ -64,11 +64,11 @@ def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCov
 @pytest.fixture
 def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[CovariancesPanel]:
     tabs = loaded.workspace.inspector.tabs
-    places = range(tabs.count())
-    place = next(n for n in places if isinstance(tabs.content(n), CovariancesPanel))
+    indices = range(tabs.count())
+    index = next(n for n in indices if isinstance(tabs.content(n), CovariancesPanel))
     loaded.session.select(QUERY)
-    tabs.setCurrentIndex(place)
-    found = tabs.content(place)
+    tabs.setCurrentIndex(index)
+    found = tabs.content(index)
     assert isinstance(found, CovariancesPanel)
     yield found
     qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
@@ -88,21 +88,21 @@ def test_without_data_it_offers_to_choose_them(
     assert "calibration inputs" in panel.empty._said.text()
     panel.button.click()
     page = loaded.workspace.scores
-    assert isinstance(page.tabs.current, TasksPlace)
+    assert isinstance(page.tabs.current, TasksTab)
     assert page.tabs.currentIndex() == TASKS
     assert not asked(worker, CovariancesJob)
 
 
 def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWindow) -> None:
     loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
-    place = loaded.workspace.show_scores().show_place(TASKS)
-    assert isinstance(place, TasksPlace)
-    assert place.editor.calibration.whole == "none"
-    place.editor._calibrate([Path("/data/other.csv")])
+    index = loaded.workspace.show_scores().show_tab(TASKS)
+    assert isinstance(index, TasksTab)
+    assert index.editor.calibration.whole == "none"
+    index.editor._calibrate([Path("/data/other.csv")])
     (first, _) = loaded.session.draft.inputs.tasks
     assert first.calibration == Path("/data/other.csv")
-    assert place.editor.calibration.whole == "/data/other.csv"
-    place.editor._without.trigger()
+    assert index.editor.calibration.whole == "/data/other.csv"
+    index.editor._without.trigger()
     assert loaded.session.draft.inputs.tasks[0].calibration is None
 
 
@@ -186,7 +186,7 @@ def test_eigenvalues_of_one_expert_and_the_figures_of_all(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     known(panel, loaded, worker)
-    panel.look.choose(Look.EIGENVALUES)
+    panel.view_choice.choose(CovarianceView.EIGENVALUES)
     assert panel.expert.isVisible()
     plot, found = panel.eigenvalues, covariances(QUERY)
     assert plot.caption.whole.startswith(
@@ -216,12 +216,12 @@ def test_the_agreement_of_all_layers_has_a_view_of_its_own(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     tabs = loaded.workspace.heterogeneity.tabs
-    place = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Inputs")
-    assert not tabs.isTabVisible(place)
+    index = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Inputs")
+    assert not tabs.isTabVisible(index)
     known(panel, loaded, worker)
-    assert tabs.isTabVisible(place)
-    tabs.setCurrentIndex(place)
-    view = tabs.content(place)
+    assert tabs.isTabVisible(index)
+    tabs.setCurrentIndex(index)
+    view = tabs.content(index)
     assert isinstance(view, AgreementView)
     plot = view.plot
     assert isinstance(plot, AgreementPlot)
@@ -237,4 +237,4 @@ def test_the_agreement_of_all_layers_has_a_view_of_its_own(
     view.row_chosen.emit(1)
     assert loaded.session.selection == KEY
     loaded.session.draft.set_tasks(())
-    assert not tabs.isTabVisible(place)
+    assert not tabs.isTabVisible(index)

@@ -109,7 +109,7 @@ def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session:
 
 def test_the_worst_come_first_and_the_unknown_last(model: LayersModel) -> None:
     model.sort(Column.HEALTH, Qt.SortOrder.AscendingOrder)
-    names = [model.name_at(place) for place in range(model.rowCount())]
+    names = [model.name_at(index) for index in range(model.rowCount())]
     assert set(names[:2]) == {SICK, POLE}
     assert names[2] == FINE
 
@@ -138,7 +138,7 @@ def test_the_tab_counts_the_layers_with_a_warning(loaded: MainWindow, qtbot: QtB
     tabs = loaded.workspace.heterogeneity.tabs
 
     def titles() -> list[str]:
-        return [tabs.tabText(place) for place in range(tabs.count())]
+        return [tabs.tabText(index) for index in range(tabs.count())]
 
     assert "Health" in titles()
     session = loaded.session

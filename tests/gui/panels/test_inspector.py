@@ -33,7 +33,7 @@ from ace_gui.errors import EngineError
 from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
-from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
+from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.layer_results import FINDINGS_KEPT, Findings
@@ -210,8 +210,8 @@ def test_a_lost_engine_ends_the_waiting(
 
 def test_findings_are_remembered_up_to_a_bound(qapp: object) -> None:
     findings = Findings()
-    for place in range(FINDINGS_KEPT + 1):
-        findings.record((place,), subspaces(QUERY))
+    for index in range(FINDINGS_KEPT + 1):
+        findings.record((index,), subspaces(QUERY))
     assert findings.get(LayerSubspaces, QUERY, (0,)) is None
     assert findings.get(LayerSubspaces, QUERY, (1,)) is not None
     assert findings.get(LayerDistribution, QUERY, (1,)) is None
@@ -297,12 +297,12 @@ def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot
     job = select(loaded, worker, qtbot, SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=job)
     assert "1 kept their place" in panel.alignment.caption.whole
-    panel.look.choose(Look.OVERLAP)
+    panel.view_choice.choose(SubspaceView.OVERLAP)
     assert "cola and sst2: 0.25." in panel.overlap.caption.whole
     assert "would share 0.25" in panel.overlap.caption.whole  # 1 of 4 outputs
-    panel.look.choose(Look.COSINES)
+    panel.view_choice.choose(SubspaceView.COSINES)
     assert panel.cosines.message()  # not known yet
-    panel.look.choose(Look.MODEL)
+    panel.view_choice.choose(SubspaceView.MODEL)
     assert panel.cosines.message()
 
 
@@ -317,11 +317,11 @@ def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> Non
             )
         )
     panel = turn_to(loaded, SubspacesPanel)
-    panel.look.choose(Look.MODEL)
+    panel.view_choice.choose(SubspaceView.MODEL)
     expected = (0.5 * 1 * 2 - 0.1 * 3 * 1) / np.sqrt((1 + 9) * (4 + 1))
     assert panel.cosines.columns()[2].values[0] == pytest.approx(expected)
     session.select(QUERY)
-    panel.look.choose(Look.COSINES)
+    panel.view_choice.choose(SubspaceView.COSINES)
     assert panel.cosines.columns()[2].values[0] == 0.5
 
 

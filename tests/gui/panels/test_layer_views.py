@@ -105,13 +105,13 @@ def test_all_layers_and_one_layer_have_one_rule() -> None:
 
 
 def test_a_strip_a_role_from_input_to_output_over_its_quartiles(by_role: RolePlot) -> None:
-    for place, role in enumerate(PARTS):
+    for index, role in enumerate(PARTS):
         chosen = [i for i, other in enumerate(ROLES) if other == role]
         x = by_role._x[chosen]
         assert list(x) == sorted(x)
-        assert np.all(np.abs(x - place) <= STRIP / 2)
+        assert np.all(np.abs(x - index) <= STRIP / 2)
         expected = np.percentile(GAMMA[chosen], (25, 50, 75))
-        np.testing.assert_allclose(by_role.quartiles()[place], expected)
+        np.testing.assert_allclose(by_role.quartiles()[index], expected)
 
 
 def test_roles_of_which_nothing_is_known_have_no_box(by_role: RolePlot) -> None:
@@ -156,9 +156,9 @@ def test_arrow_keys_move_from_cell_to_cell(role_map: RoleMapPlot, qtbot: QtBot) 
 
 def test_clicking_a_cell_selects_its_layer(role_map: RoleMapPlot, qtbot: QtBot) -> None:
     view = role_map.canvas.getViewBox()
-    place = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
+    index = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
     with qtbot.waitSignal(role_map.layer_selected) as chosen:
-        qtbot.mouseClick(role_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseClick(role_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=index)
     assert chosen.args == ["layers.2.key.weight"]
 
 

@@ -58,8 +58,8 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel) -> None:
         filled.out_dtype,
     ]
     filled.grab()
-    places = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
-    assert len(places) == 1
+    rects = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
+    assert len(rects) == 1
 
 
 def test_a_seed_is_offered_where_numbers_are_drawn(

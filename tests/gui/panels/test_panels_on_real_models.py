@@ -20,7 +20,7 @@ from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service.runner import Runner
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
-from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
+from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
@@ -99,11 +99,11 @@ def test_cosines_of_the_layer_and_of_the_model(
     opened.finish_analysis()
     panel = shown(qtbot, SubspacesPanel(opened))
     assert isinstance(panel, SubspacesPanel)
-    panel.look.choose(Look.COSINES)
+    panel.view_choice.choose(SubspaceView.COSINES)
     layer = [delta.ravel() for delta in deltas_of(prepared, row).values()]
     shown_TT = np.array([column.values for column in panel.cosines.columns()[1:]])
     np.testing.assert_allclose(shown_TT, cosines(layer), atol=PLOTTED)
-    panel.look.choose(Look.MODEL)
+    panel.view_choice.choose(SubspaceView.MODEL)
     rows = [other for other in prepared.plan.rows if other.name in opened.layers.statistics]
     whole = [deltas_of(prepared, other) for other in rows]
     flat = [np.concatenate([found[name].ravel() for found in whole]) for name in whole[0]]
@@ -124,7 +124,7 @@ def test_overlaps_of_the_experts(
     opened.results.findings.record(opened.draft.recipe_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, SubspacesPanel(opened))
     assert isinstance(panel, SubspacesPanel)
-    panel.look.choose(Look.OVERLAP)
+    panel.view_choice.choose(SubspaceView.OVERLAP)
     k = int(np.ceil(0.05 * min(row.shape)))
     bases = [np.linalg.svd(delta)[0][:, :k] for delta in deltas_of(prepared, row).values()]
     expected = [[np.linalg.norm(a.T @ b) ** 2 / k for b in bases] for a in bases]

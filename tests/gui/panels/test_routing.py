@@ -11,7 +11,7 @@ from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, Job
 from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.routing_place import LIMIT, RoutingPlace
+from ace_gui.gui.panels.scores.routing_tab import LIMIT, RoutingTab
 from ace_gui.gui.panels.scores.scores_page import ROUTING, ScoresPage
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
@@ -48,10 +48,10 @@ def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Score
             worker.say(JobDone(), job=number)
 
 
-def place_of(page: ScoresPage) -> RoutingPlace:
-    place = page.show_place(ROUTING)
-    assert isinstance(place, RoutingPlace)
-    return place
+def place_of(page: ScoresPage) -> RoutingTab:
+    index = page.show_tab(ROUTING)
+    assert isinstance(index, RoutingTab)
+    return index
 
 
 def merged(window: MainWindow, worker: FakeWorker) -> Path:
@@ -63,55 +63,55 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
 
 
 def test_before_there_is_a_merge_it_says_what_is_missing(page: ScoresPage) -> None:
-    place = place_of(page)
-    assert not place.button.isEnabled()
-    assert "No merge here sends examples to experts." in place.said.text()
-    assert place.button.toolTip().split() == place.said.text().split()  # in lines
-    assert not place.tasks.isVisibleTo(place)
+    index = place_of(page)
+    assert not index.button.isEnabled()
+    assert "No merge here sends examples to experts." in index.said.text()
+    assert index.button.toolTip().split() == index.said.text().split()  # in lines
+    assert not index.tasks.isVisibleTo(index)
 
 
 def test_shares_by_task_and_by_layer(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    store, place = merged(loaded, worker), place_of(page)
-    place.button.click()
+    store, index = merged(loaded, worker), place_of(page)
+    index.button.click()
     number = worker.newest(RoutesJob)
     job = worker.jobs[number]
     assert (job.store, job.limit) == (store, LIMIT)
     worker.say(EvaluationProgress(model="m", task="cola", done=3, total=20), job=number)
-    assert place.button.text() == "Stop"
+    assert index.button.text() == "Stop"
     found = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
     worker.say(found, JobDone(), job=number)
-    assert place.said.text() == "1 of 2 tasks go most of all to their own expert."
-    assert "3.0 MB" in place.cost.text()
-    assert "20.0 ms instead of 5.0 ms" in place.cost.text()
-    assert place.tasks.model().rowCount() == 2
-    assert place.tasks.model().index(0, 0).data() == "75.0 %"
-    assert place.layers.model().rowCount() == len(LAYERS)
-    place.task.choose("sst2")
-    assert place.layers.model().index(0, 1).data() == "37.5 %"
-    place.recolour()
-    assert place.task.current == "sst2"
+    assert index.said.text() == "1 of 2 tasks go most of all to their own expert."
+    assert "3.0 MB" in index.cost.text()
+    assert "20.0 ms instead of 5.0 ms" in index.cost.text()
+    assert index.tasks.model().rowCount() == 2
+    assert index.tasks.model().index(0, 0).data() == "75.0 %"
+    assert index.layers.model().rowCount() == len(LAYERS)
+    index.task.choose("sst2")
+    assert index.layers.model().index(0, 1).data() == "37.5 %"
+    index.recolour()
+    assert index.task.current == "sst2"
 
 
 def test_a_merge_without_a_router_an_error_and_a_stop(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     merged(loaded, worker)
-    place = place_of(page)
-    place.button.click()
+    index = place_of(page)
+    index.button.click()
     worker.say(RoutesFound(routes=()), JobDone(), job=worker.newest(RoutesJob))
-    assert place.said.text() == "This merge has no router."
-    assert not place.tasks.isVisibleTo(place)
-    place.button.click()
+    assert index.said.text() == "This merge has no router."
+    assert not index.tasks.isVisibleTo(index)
+    index.button.click()
     worker.say(JobFailed(error=TaskError("No data.")), job=worker.newest(RoutesJob))
-    assert place.said.text() == "No data."
-    place.button.click()
-    place.button.click()
+    assert index.said.text() == "No data."
+    index.button.click()
+    index.button.click()
     number = worker.newest(RoutesJob)
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert place.button.text() == "Look"
+    assert index.button.text() == "Look"
 
 
 def test_only_merges_with_a_router_are_looked_at(
@@ -121,9 +121,9 @@ def test_only_merges_with_a_router_are_looked_at(
     methods = loaded.session.draft.methods
     loaded.session.draft.set_methods([replace(m, routes=m.name != "ace") for m in methods])
     merged(loaded, worker)
-    place = place_of(page)
-    assert not place.button.isEnabled()
-    assert place.said.isVisibleTo(place)
+    index = place_of(page)
+    assert not index.button.isEnabled()
+    assert index.said.isVisibleTo(index)
     others = [method.title for method in methods if method.name != "ace"]
-    assert place.said.text().endswith(f"methods: {', '.join(others)}.")
-    assert place.merge.current == ""
+    assert index.said.text().endswith(f"methods: {', '.join(others)}.")
+    assert index.merge.current == ""

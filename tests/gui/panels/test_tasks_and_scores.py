@@ -25,11 +25,11 @@ from ace_gui.engine.contract.scored.shown_examples import (
 )
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
-from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.score_cells import FigureCell
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, ScoresPage
-from ace_gui.gui.panels.scores.scores_place import REFRESH, ScoresPlace
-from ace_gui.gui.panels.scores.tasks_place import TasksPlace
+from ace_gui.gui.panels.scores.scores_tab import REFRESH, ScoresTab
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.gui.state.found.score_figures import figures_of
@@ -50,17 +50,17 @@ def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Score
             worker.say(JobDone(), job=number)
 
 
-def tasks_place(page: ScoresPage) -> TasksPlace:
-    place = page.show_place(TASKS)
-    assert isinstance(place, TasksPlace)
-    return place
+def tasks_place(page: ScoresPage) -> TasksTab:
+    index = page.show_tab(TASKS)
+    assert isinstance(index, TasksTab)
+    return index
 
 
-def scores_place(page: ScoresPage) -> ScoresPlace:
-    place = page.show_place(SCORES)
-    assert isinstance(place, ScoresPlace)
-    place.refresh()
-    return place
+def scores_place(page: ScoresPage) -> ScoresTab:
+    index = page.show_tab(SCORES)
+    assert isinstance(index, ScoresTab)
+    index.refresh()
+    return index
 
 
 def described(task: Task, **changes: object) -> TaskDescribed:
@@ -81,7 +81,7 @@ def described(task: Task, **changes: object) -> TaskDescribed:
     return replace(known, **changes)
 
 
-def drop(place: TasksPlace, *paths: Path) -> QDropEvent:
+def drop(index: TasksTab, *paths: Path) -> QDropEvent:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     event = QDropEvent(
@@ -91,17 +91,17 @@ def drop(place: TasksPlace, *paths: Path) -> QDropEvent:
         Qt.MouseButton.LeftButton,
         Qt.KeyboardModifier.NoModifier,
     )
-    place.dropEvent(event)
+    index.dropEvent(event)
     return event
 
 
 def test_data_that_are_dropped_are_tasks_of_the_recipe(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    place, draft = tasks_place(page), loaded.session.draft
-    assert not place.list.isVisible()  # one sentence and an action stand there
+    index, draft = tasks_place(page), loaded.session.draft
+    assert not index.list.isVisible()  # one sentence and an action stand there
     plan = draft.plan
-    assert drop(place, *DATA, DATA[0]).isAccepted()
+    assert drop(index, *DATA, DATA[0]).isAccepted()
     assert [task.title for task in draft.inputs.tasks] == ["cola", "sst2", "cola-2"]
     assert [task.expert for task in draft.inputs.tasks] == ["cola", "sst2", "cola"]
     assert draft.plan is plan  # nothing of the merge is another
@@ -111,7 +111,7 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(
     assert worker.jobs[asked].tasks == draft.inputs.tasks
     found = [described(task) for task in draft.inputs.tasks]
     worker.say(found[0], replace(found[1], fault="data/sst2.csv, row 3: It is empty."), job=asked)
-    texts = [place.list.item(row).text() for row in range(3)]
+    texts = [index.list.item(row).text() for row in range(3)]
     assert texts[0] == "cola\ntext-classification · 40 examples"
     assert texts[1] == "sst2\ndata/sst2.csv, row 3: It is empty."
     assert texts[2] == "cola-2\nreading the data …"
@@ -126,11 +126,11 @@ def test_models_and_recipes_are_no_data(page: ScoresPage, tmp_path: Path) -> Non
 def test_what_is_guessed_of_a_task_can_be_said_otherwise(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    place, draft = tasks_place(page), loaded.session.draft
+    index, draft = tasks_place(page), loaded.session.draft
     loaded.scoring.add(DATA[:1])
     qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
     worker.say(described(draft.inputs.tasks[0]), job=worker.newest(DescribeTasksJob))
-    editor = place.editor
+    editor = index.editor
     assert editor.kind.currentText() == "text-classification"
     assert {role: box.currentText() for role, box in editor.columns.items()} == {
         "text": "sentence",
@@ -176,25 +176,25 @@ def test_tasks_follow_the_name_of_their_expert(loaded: MainWindow) -> None:
 def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    place = scores_place(page)
-    assert not place.no_scores.isVisible()
-    place.no_tasks.button.click()
+    index = scores_place(page)
+    assert not index.no_scores.isVisible()
+    index.no_tasks.button.click()
     assert page.tabs.currentIndex() == TASKS
     loaded.session.draft.set_tasks(TASK_DATA)
-    place = scores_place(page)
+    index = scores_place(page)
     loaded.actions_.merge.trigger()
     store = worker.jobs[worker.newest(MergeJob)].store
     worker.say(started(), finished_merge(store), JobDone(), job=worker.newest(MergeJob))
-    place.no_scores.button.click()
+    index.no_scores.button.click()
     number = worker.newest(EvaluateJob)
     assert worker.jobs[number].stores == (store,)
     assert worker.jobs[number].recipe.tasks == TASK_DATA
     worker.say(EvaluationProgress(model=str(store), task="cola", done=3, total=4), job=number)
-    assert place.evaluate.text() == "75 % · press to stop"
-    place.evaluate.click()
+    assert index.evaluate.text() == "75 % · press to stop"
+    index.evaluate.click()
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert place.evaluate.text() == "Evaluate"
+    assert index.evaluate.text() == "Evaluate"
 
 
 def record_scores(window: MainWindow, worker: FakeWorker) -> str:
@@ -251,14 +251,14 @@ def test_a_model_that_is_being_tried_is_not_called_untried(
     loaded.session.results.scores._scores = {
         key: each for key, each in loaded.session.results.scores._scores.items() if key[0] != store
     }
-    place = scores_place(page)
-    assert "not been tried" in place.title.text()
+    index = scores_place(page)
+    assert "not been tried" in index.title.text()
     loaded.scoring.evaluate()
-    place.refresh()
-    assert "being tried" in place.title.text()
+    index.refresh()
+    assert "being tried" in index.title.text()
     worker.say(JobCancelled(), job=worker.newest(EvaluateJob))
-    place.refresh()
-    assert "not been tried" in place.title.text()
+    index.refresh()
+    assert "not been tried" in index.title.text()
 
 
 def test_a_run_has_a_mean_once_all_tasks_are_known(
@@ -296,18 +296,18 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     record_scores(loaded, worker)
-    place = scores_place(page)
-    assert place.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
-    assert place.note.text() == "2 tasks × 4 examples; a mean is good to ± 0.071"
-    assert place.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
-    model = place.figures.model
+    index = scores_place(page)
+    assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
+    assert index.note.text() == "2 tasks × 4 examples; a mean is good to ± 0.071"
+    assert index.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
+    model = index.figures.model
     titles = [row.title for row in model.rows]
     assert titles == ["mean", "cola", "sst2"]
     texts = [[model.index(row, c).data() for c in (MERGE, KEPT, LOST, GAINED)] for row in (0, 1)]
     assert texts == [["0.875 ± 0.071", "88 %", "1", "0"], ["0.750 ± 0.100", "75 %", "1", "0"]]
-    columns = {column.title: column.values for column in place.bars.columns()}
+    columns = {column.title: column.values for column in index.bars.columns()}
     assert np.asarray(columns["ACE-Merging"]).tolist() == [0.875, 0.75, 1.0]
-    assert "cola: base 0.250 ± 0.100" in place.bars.accessibleDescription()
+    assert "cola: base 0.250 ± 0.100" in index.bars.accessibleDescription()
     run = loaded.session.results.runs.all[0]
     assert run.accuracies == {"cola": 0.75, "sst2": 1.0}
 
@@ -315,13 +315,13 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
 def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    place = scores_place(page)
+    index = scores_place(page)
     loaded.workspace.show_space(0)
     record_scores(loaded, worker)
     qtbot.wait(3 * REFRESH)
-    assert not place.title.text(), "drawn for nobody"
+    assert not index.title.text(), "drawn for nobody"
     loaded.workspace.show_scores()
-    assert place.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
+    assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
 
 
 def test_figures_stand_below_their_titles(
@@ -383,8 +383,8 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(
             task_score("sst2", "sst2", 15.0, own=True, metric="perplexity"),
         ]
     )
-    place = scores_place(page)
-    assert place.bars.title.whole == "Share of the expert's score by task"
+    index = scores_place(page)
+    assert index.bars.title.whole == "Share of the expert's score by task"
     rows = figures_of(known, "base")
     assert rows[0].kept == 0.5
     assert math.isnan(rows[0].base.value)  # no mean of more and of less is better
@@ -420,19 +420,19 @@ def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
     )
 
 
-def examples_place(page: ScoresPage, qtbot: QtBot) -> ExamplesPlace:
-    place = page.show_place(EXAMPLES)
-    assert isinstance(place, ExamplesPlace)
-    qtbot.waitUntil(place.isVisible)
-    return place
+def examples_place(page: ScoresPage, qtbot: QtBot) -> ExamplesTab:
+    index = page.show_tab(EXAMPLES)
+    assert isinstance(index, ExamplesTab)
+    qtbot.waitUntil(index.isVisible)
+    return index
 
 
 def test_examples_lost_and_gained_are_listed_and_filtered(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     store = record_scores(loaded, worker)
-    place = examples_place(page, qtbot)
-    place.refresh()
+    index = examples_place(page, qtbot)
+    index.refresh()
     number = worker.newest(CompareExamplesJob)  # answers are remembered: asked for at once
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
     worker.say(
@@ -441,25 +441,25 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
         JobDone(),
         job=number,
     )
-    titles = [button.text() for button in place.verdict.findChildren(QPushButton)]
+    titles = [button.text() for button in index.verdict.findChildren(QPushButton)]
     assert titles == ["Lost 6", "Gained 1", "Both wrong 2"]
-    assert place.note.text().startswith("The first 4 of 6 are shown.")
-    first = place.model.index(0)
+    assert index.note.text().startswith("The first 4 of 6 are shown.")
+    first = index.model.index(0)
     assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "cola, row 0: LOST 0 of cola. should be yes; the merge says no, cola yes"
     )
-    assert place.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
-    place.task.choose("sst2")
-    assert [each.task for each in place.model.examples] == ["sst2"]
-    place.verdict.findChildren(QPushButton)[1].click()
-    assert place.model.rowCount() == 0
-    place.task.choose("")
-    assert [each.found.answer for each in place.model.examples] == ["yes"]
-    place.against.findChildren(QPushButton)[1].click()
+    assert index.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
+    index.task.choose("sst2")
+    assert [each.task for each in index.model.examples] == ["sst2"]
+    index.verdict.findChildren(QPushButton)[1].click()
+    assert index.model.rowCount() == 0
+    index.task.choose("")
+    assert [each.found.answer for each in index.model.examples] == ["yes"]
+    index.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
     worker.say(compared("cola", other="base", gained=2), JobDone(), job=against_base)
-    assert "base no" in place.model.index(0).data()
+    assert "base no" in index.model.index(0).data()
     assert number != against_base
 
 
@@ -492,19 +492,19 @@ def test_some_examples_of_each_task_stand_below_the_scores(
 def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    place = examples_place(page, qtbot)
-    assert not place.compare_button.isEnabled()
-    assert "Add a task first." in place.compare_button.toolTip()
+    index = examples_place(page, qtbot)
+    assert not index.compare_button.isEnabled()
+    assert "Add a task first." in index.compare_button.toolTip()
     loaded.session.draft.set_tasks(TASK_DATA)
     loaded.actions_.merge.trigger()
     number = worker.newest(MergeJob)
     store = worker.jobs[number].store
     worker.say(started(), finished_merge(store), JobDone(), job=number)
     assert not any(isinstance(job, CompareExamplesJob) for job in worker.jobs.values())
-    place.compare_button.click()
+    index.compare_button.click()
     asked = worker.newest(CompareExamplesJob)
     assert worker.jobs[asked].store == store
     worker.say(compared("cola", other="cola", lost=1), JobDone(), job=asked)
-    assert place.model.rowCount() == 1
+    assert index.model.rowCount() == 1
     loaded.scoring.remove(0)  # answers to other tasks are no longer these
     assert not loaded.session.results.scores.examples(store, with_base=False)

@@ -23,8 +23,8 @@ from ace_gui.engine.contract.scored.shown_examples import (
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.scores_page import TRY, TUNE, ScoresPage
-from ace_gui.gui.panels.scores.try_place import TryPlace
-from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
 from tests.gui.fakes import FakeWorker, finished_merge, plan, started, task_score
@@ -49,21 +49,21 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
     return store
 
 
-def try_place(page: ScoresPage) -> TryPlace:
-    place = page.show_place(TRY)
-    assert isinstance(place, TryPlace)
-    return place
+def try_place(page: ScoresPage) -> TryTab:
+    index = page.show_tab(TRY)
+    assert isinstance(index, TryTab)
+    return index
 
 
-def tune_place(page: ScoresPage) -> TunePlace:
-    place = page.show_place(TUNE)
-    assert isinstance(place, TunePlace)
-    return place
+def tune_place(page: ScoresPage) -> TuneTab:
+    index = page.show_tab(TUNE)
+    assert isinstance(index, TuneTab)
+    return index
 
 
-def texts(place: TryPlace) -> list[str]:
-    place._show_answers()
-    return [card.text.toPlainText() for card in place.cards]
+def texts(index: TryTab) -> list[str]:
+    index._show_answers()
+    return [card.text.toPlainText() for card in index.cards]
 
 
 # Trying
@@ -72,46 +72,46 @@ def texts(place: TryPlace) -> list[str]:
 def test_what_models_write_streams_side_by_side_and_can_be_stopped(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    store, place = merged(loaded, worker), try_place(page)
-    assert not place.button.isEnabled()
-    assert place.button.toolTip() == "Type a text first."
-    place.text.setPlainText("the cat")
-    place.button.click()
+    store, index = merged(loaded, worker), try_place(page)
+    assert not index.button.isEnabled()
+    assert index.button.toolTip() == "Type a text first."
+    index.text.setPlainText("the cat")
+    index.button.click()
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task.expert, asked.text, asked.stores) == ("cola", "the cat", (store,))
     worker.say(TriedBegun(model="base"), TriedText(model="base", piece="sat "), job=number)
     worker.say(TriedText(model="base", piece="down"), Tried(model="base"), job=number)
     worker.say(TriedBegun(model="cola"), TriedText(model="cola", piece="ran"), job=number)
-    assert texts(place) == ["sat down", "ran", ""]
-    assert [card.state.isVisibleTo(card) for card in place.cards] == [False, True, False]
-    assert place.button.text() == "Stop"
-    place.button.click()
+    assert texts(index) == ["sat down", "ran", ""]
+    assert [card.state.isVisibleTo(card) for card in index.cards] == [False, True, False]
+    assert index.button.text() == "Stop"
+    index.button.click()
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert texts(place) == ["sat down", "ran", ""]
-    assert place.button.text() == "Try"
-    assert not any(card.state.isVisibleTo(card) for card in place.cards)
+    assert texts(index) == ["sat down", "ran", ""]
+    assert index.button.text() == "Try"
+    assert not any(card.state.isVisibleTo(card) for card in index.cards)
 
 
 def test_the_merge_that_is_restored_is_the_one_that_is_tried(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    place = try_place(page)
+    index = try_place(page)
     stores = []
     for tau in (None, 0.7, 0.8):
         loaded.conductor.set_parameter("tau", tau)
         stores.append(merged(loaded, worker))
-        assert place.merge.current == str(stores[-1])
+        assert index.merge.current == str(stores[-1])
     for store in (stores[0], stores[1], stores[0], stores[2]):
         (run,) = (run for run in loaded.session.results.runs.all if run.store == store)
         loaded.runs.restore(run)
         worker.say(PlanReady(plan=plan(run.recipe)), JobDone(), job=worker.newest(PlanJob))
         assert loaded.session.results.merge is run
-        assert place.merge.current == str(store)
-    place.merge.choose(str(stores[0]))
-    place.refresh()
-    assert place.merge.current == str(stores[0]), "what the person chose stays"
+        assert index.merge.current == str(store)
+    index.merge.choose(str(stores[0]))
+    index.refresh()
+    assert index.merge.current == str(stores[0]), "what the person chose stays"
 
 
 CLASSES = {
@@ -133,19 +133,19 @@ def test_only_what_the_model_takes_is_asked_for(
     assert planned is not None
     experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
     loaded.session.draft.plan = replace(planned, experts=experts)
-    place = try_place(page)
-    place.refresh()
+    index = try_place(page)
+    index.refresh()
     offered = {
-        name for name in ("text", "choose", "length") if getattr(place, name).isVisibleTo(place)
+        name for name in ("text", "choose", "length") if getattr(index, name).isVisibleTo(index)
     }
     assert offered == set(CLASSES[architecture])
 
 
 def test_the_length_is_handed_on(page: ScoresPage, loaded: MainWindow, worker: FakeWorker) -> None:
-    place = try_place(page)
-    place.text.setPlainText("the cat")
-    place.length.setValue(7)
-    place.button.click()
+    index = try_place(page)
+    index.text.setPlainText("the cat")
+    index.length.setValue(7)
+    index.button.click()
     number = worker.newest(TryJob)
     assert worker.jobs[number].most_tokens == 7
     worker.say(JobDone(), job=number)
@@ -155,23 +155,23 @@ def test_a_picture_is_tried_at_once_and_shares_are_shown(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    place = try_place(page)
+    index = try_place(page)
     found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
     loaded.session.results.scores.describe(found)
-    assert place.choose.isVisibleTo(place)
-    assert not place.text.isVisibleTo(place)
-    assert place.button.toolTip() == "Drop or choose a picture first."
+    assert index.choose.isVisibleTo(index)
+    assert not index.text.isVisibleTo(index)
+    assert index.button.toolTip() == "Drop or choose a picture first."
     file = tmp_path / "a.png"
     QImage(20, 10, QImage.Format.Format_RGB888).save(str(file))
-    place._take_picture(file)
+    index._take_picture(file)
     number = worker.newest(TryJob)
     assert worker.jobs[number].picture == file
     shares = (("seven", 0.75), ("one", 0.25))
     worker.say(TriedBegun(model="cola"), Tried(model="cola", shares=shares), job=number)
     worker.say(JobDone(), job=number)
-    place._show_answers()
-    assert [(bar.title, bar.share) for bar in place.cards[1].bars.bars] == list(shares)
-    assert place.cards[1].bars.accessibleName() == "seven 75.0 %, one 25.0 %"
+    index._show_answers()
+    assert [(bar.title, bar.share) for bar in index.cards[1].bars.bars] == list(shares)
+    assert index.cards[1].bars.accessibleName() == "seven 75.0 %, one 25.0 %"
 
 
 def test_an_example_is_tried_as_it_is_in_the_data(
@@ -183,13 +183,13 @@ def test_an_example_is_tried_as_it_is_in_the_data(
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task, asked.row) == (TASKS[1], "row 7")
-    place = try_place(page)
-    assert place.task.current == "sst2"
+    index = try_place(page)
+    assert index.task.current == "sst2"
     worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
-    place._show_answers()
-    assert place.problem.text() == "There is no such row."
-    place.text.setPlainText("something else")
-    place.button.click()
+    index._show_answers()
+    assert index.problem.text() == "There is no such row."
+    index.text.setPlainText("something else")
+    index.button.click()
     assert worker.jobs[worker.newest(TryJob)].row == ""
     worker.say(JobDone())
 
@@ -197,90 +197,90 @@ def test_an_example_is_tried_as_it_is_in_the_data(
 # Tuning
 
 
-def point(value: float, score: float | None, place: int) -> TunePoint:
-    return TunePoint(parameters={"tau": value}, place=place, of=2, score=score, seconds=2.0)
+def point(value: float, score: float | None, index: int) -> TunePoint:
+    return TunePoint(parameters={"tau": value}, index=index, of=2, score=score, seconds=2.0)
 
 
 def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    place = tune_place(page)
-    assert not place.button.isEnabled()
-    assert place.button.toolTip() == "Add a task first."
+    index = tune_place(page)
+    assert not index.button.isEnabled()
+    assert index.button.toolTip() == "Add a task first."
     loaded.session.draft.set_tasks(TASKS)
-    for name, (tick, low, high) in place.ranges.rows.items():
+    for name, (tick, low, high) in index.ranges.rows.items():
         tick.setChecked(name == "tau")
         if name == "tau":
             low.set_value(0.1)
             high.set_value(0.9)
-    place.merges.setValue(2)
-    place.button.click()
+    index.merges.setValue(2)
+    index.button.click()
     number = worker.newest(TuneJob)
     asked = worker.jobs[number]
     assert asked.ranges == (ParameterRange(name="tau", low=0.1, high=0.9),)
     assert (asked.merges, asked.limit) == (2, None)
     points = point(0.1, 0.5, 0), point(0.9, 0.75, 1)
     worker.say(points[0], job=number)
-    assert place.cost.text() == "1 of 2 merges are tried, about 0:06 left."
+    assert index.cost.text() == "1 of 2 merges are tried, about 0:06 left."
     before = tuple(task_score("merged", t, 0.5, normalised=0.5) for t in ("cola", "sst2"))
     after = tuple(task_score("merged", t, 0.75, normalised=0.75) for t in ("cola", "sst2"))
     tuned = Tuned(points=points, best=points[1], scores=after, before=before, seconds=8.0)
     worker.say(points[1], tuned, JobDone(), job=number)
-    assert place.said.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
-    assert place.curve.message() is None
-    assert "tau 0.9: 0.7500, chosen" in place.curve.accessibleDescription()
-    assert [column.values[1].item() for column in place.curve.columns()] == [0.9, 0.75, 2.0]
-    figures = place.figures.model()
+    assert index.said.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
+    assert index.curve.message() is None
+    assert "tau 0.9: 0.7500, chosen" in index.curve.accessibleDescription()
+    assert [column.values[1].item() for column in index.curve.columns()] == [0.9, 0.75, 2.0]
+    figures = index.figures.model()
     assert [figures.index(row, 0).data() for row in (0, 1)] == ["0.500", "0.750"]
-    place.take.click()
+    index.take.click()
     draft = loaded.session.draft
     assert draft.inputs.touched == {"tau": 0.9}
-    assert not place.take.isEnabled()
+    assert not index.take.isEnabled()
     text = loaded.opener._recipe_text(Path("/x"), mergekit=False)
     assert text.startswith("# Tuned by ACE workbench: tau 0.9, the best of 2 merges on half of")
     loaded.conductor.set_parameter("tau", 0.4)
     assert not loaded.opener._recipe_text(Path("/x"), mergekit=False).startswith("#")
-    assert place.take.isEnabled()
+    assert index.take.isEnabled()
 
 
 def test_tuning_can_be_stopped_and_says_why_it_failed(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    place = tune_place(page)
-    place.button.click()
+    index = tune_place(page)
+    index.button.click()
     number = worker.newest(TuneJob)
-    place.button.click()
+    index.button.click()
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    place.button.click()
+    index.button.click()
     error = JobFailed(error=TaskError("There are too few examples."))
     worker.say(error, job=worker.newest(TuneJob))
-    assert place.problem.text() == "There are too few examples."
-    empty = next(iter(place.ranges.rows.values()))
+    assert index.problem.text() == "There are too few examples."
+    empty = next(iter(index.ranges.rows.values()))
     empty[1].set_value(5.0)
     empty[2].set_value(1.0)
-    place.refresh()
-    assert "is empty" in place.button.toolTip()
+    index.refresh()
+    assert "is empty" in index.button.toolTip()
 
 
 def test_points_of_several_parameters_stand_along_one_of_them(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    place = tune_place(page)
-    for tick, _low, _high in place.ranges.rows.values():
+    index = tune_place(page)
+    for tick, _low, _high in index.ranges.rows.values():
         tick.setChecked(True)
-    place.button.click()
+    index.button.click()
     number = worker.newest(TuneJob)
     both = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
-    worker.say(both, replace(both, place=1, score=None, error="no"), job=number)
-    assert [place.axis.itemText(n) for n in range(place.axis.count())] == [
+    worker.say(both, replace(both, index=1, score=None, error="no"), job=number)
+    assert [index.axis.itemText(n) for n in range(index.axis.count())] == [
         "epsilon",
         "tau",
         "k_frac",
     ]
-    assert place.curve.title.whole == "Score by epsilon"
-    place.axis.choose("tau")
-    assert place.curve.title.whole == "Score by tau"
+    assert index.curve.title.whole == "Score by epsilon"
+    index.axis.choose("tau")
+    assert index.curve.title.whole == "Score by tau"
     worker.say(JobDone(), job=number)

@@ -378,15 +378,15 @@ def plots(qtbot: QtBot) -> list[Plot]:
 
 
 def test_every_kind_of_picture_is_well_formed(qtbot: QtBot, tmp_path: Path) -> None:
-    for place, plot in enumerate(plots(qtbot)):
+    for index, plot in enumerate(plots(qtbot)):
         for ending in ("png", "svg", "pdf"):
-            grab_plot(plot, tmp_path / f"{place}.{ending}")
-        assert not QImage(str(tmp_path / f"{place}.png")).isNull()
-        drawing = ElementTree.parse(tmp_path / f"{place}.svg").getroot()
+            grab_plot(plot, tmp_path / f"{index}.{ending}")
+        assert not QImage(str(tmp_path / f"{index}.png")).isNull()
+        drawing = ElementTree.parse(tmp_path / f"{index}.svg").getroot()
         assert drawing.tag.endswith("svg")
         assert not list(drawing.iter("{http://www.w3.org/2000/svg}image"))
-        assert QSvgRenderer(str(tmp_path / f"{place}.svg")).isValid()
-        document = (tmp_path / f"{place}.pdf").read_bytes()
+        assert QSvgRenderer(str(tmp_path / f"{index}.svg")).isValid()
+        document = (tmp_path / f"{index}.pdf").read_bytes()
         assert document.startswith(b"%PDF-1.")
         assert document.rstrip().endswith(b"%%EOF")
         assert document.count(b"/Type /Page\n") + document.count(b"/Type /Page ") == 1

@@ -81,17 +81,17 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     load(worker, COLA, SST2)
     worker.say(*analysed(GAMMAS))
     tabs = window.workspace.heterogeneity.tabs
-    place = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Learning")
-    assert not tabs.isTabVisible(place)
+    index = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Learning")
+    assert not tabs.isTabVisible(index)
     window.merge.start()
     worker.say(told(0, LOSSES, LAMBDAS))
-    assert tabs.isTabVisible(place)
-    header = window.header.place
+    assert tabs.isTabVisible(index)
+    header = window.header.primary
     header.refresh()
     assert header.said.text() == "Learning with AdaMerging"
     assert header.main.text() == "3 of 1000"
-    tabs.setCurrentIndex(place)
-    view = tabs.content(place)
+    tabs.setCurrentIndex(index)
+    view = tabs.content(index)
     view.refresh()
     assert view.plot.message() is None
     worker.say(told(3, {"sst2": [0.1], "cola": [0.1]}, {"sst2": [0.4], "cola": [0.2]}, done=4))
@@ -99,4 +99,4 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     view.setFocus()
     qtbot.keyClick(view.plot, Qt.Key.Key_Tab)
     worker.say(started())
-    assert tabs.isTabVisible(place)  # what was learned stays to be looked at
+    assert tabs.isTabVisible(index)  # what was learned stays to be looked at

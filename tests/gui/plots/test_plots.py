@@ -93,8 +93,8 @@ def drawn(plot: HeterogeneityPlot) -> dict[int, tuple[str, bool, float]]:
 def at(plot: HeterogeneityPlot, index: int, gamma: float) -> QPoint:
     """The pixel of the canvas where ``gamma`` of layer ``index`` stands."""
     view = plot.canvas.getViewBox()
-    place = view.mapViewToScene(QPointF(index, plot._position(gamma)))
-    return plot.canvas.mapFromScene(place)
+    position = view.mapViewToScene(QPointF(index, plot._position(gamma)))
+    return plot.canvas.mapFromScene(position)
 
 
 def spectrum(*, refined: bool = True, **changes) -> LayerSpectrum:
@@ -272,20 +272,20 @@ def drag_tau(plot: HeterogeneityPlot, to: float, qtbot, *, release: bool = True)
     qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
     for step in range(1, 6):
         # mouse moves with the button held: qtbot sends them without
-        place = start + (end - start) * step / 5
-        _move_held(viewport, place)
+        index = start + (end - start) * step / 5
+        _move_held(viewport, index)
         qtbot.wait(15)  # the scene passes over moves that come faster than a screen shows them
     if release:
         qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=end)
 
 
-def _move_held(viewport, place: QPoint) -> None:
+def _move_held(viewport, point: QPoint) -> None:
     button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    where = QPointF(place)
+    where = QPointF(point)
     event = QMouseEvent(
         QEvent.Type.MouseMove,
         where,
-        QPointF(viewport.mapToGlobal(place)),
+        QPointF(viewport.mapToGlobal(point)),
         Qt.MouseButton.NoButton,
         button,
         none,
@@ -316,9 +316,9 @@ def test_setting_tau_is_not_told(qtbot, plot):
 
 
 def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
-    place = at(plot, 4, GAMMAS[NAMES[4]])
+    index = at(plot, 4, GAMMAS[NAMES[4]])
     with qtbot.waitSignal(plot.layer_selected) as chosen:
-        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=index)
     assert chosen.args == [NAMES[4]]
     assert plot.selected == NAMES[4]
     assert "γ = 3.00 · heterogeneous · query" in plot.caption.whole
@@ -544,8 +544,8 @@ def test_a_cleared_spectrum_gives_its_reason(spectra):
 def test_the_nearest_curve_is_found(spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     height = float(np.log10(spectrum().experts["c"][9]))
-    place = spectra.canvas.getViewBox().mapViewToScene(QPointF(10, height))
-    assert spectra.nearest(place) == ("expert c", 10)
+    index = spectra.canvas.getViewBox().mapViewToScene(QPointF(10, height))
+    assert spectra.nearest(index) == ("expert c", 10)
 
 
 # Energies

@@ -24,8 +24,8 @@ SHOWN = {  # in the report → in the window
 
 
 @pytest.mark.parametrize(("place", "theme"), [(0, LIGHT), (1, DARK)])
-def test_the_report_has_the_windows_colours(place: int, theme: Tokens) -> None:
-    colours = dict(re.findall(r"--(\w+): (#\w+);", BLOCKS[place]))
+def test_the_report_has_the_windows_colours(index: int, theme: Tokens) -> None:
+    colours = dict(re.findall(r"--(\w+): (#\w+);", BLOCKS[index]))
     experts = {name: value for name, value in colours.items() if re.fullmatch(r"e\d", name)}
     assert tuple(experts.values()) == theme.expert_colours
     for name, token in SHOWN.items():

@@ -32,7 +32,7 @@ def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(
     sizes = cards.top.sizes(), cards.rows.sizes()
     layers = loaded.workspace.layers
     focus(loaded, layers.table)
-    loaded.actions_.apart.trigger()
+    loaded.actions_.detach.trigger()
     window = layers.window()
     assert window is not loaded
     assert window.windowTitle() == "Layers"
@@ -46,12 +46,12 @@ def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(
 
 
 def test_the_last_panel_stays(loaded: MainWindow, cards: Cards) -> None:
-    for place in (LAYERS, INSPECTOR, VIEWS):
-        cards.bring(place)
-        cards._current = place
+    for index in (LAYERS, INSPECTOR, VIEWS):
+        cards.bring(index)
+        cards._current = index
         focus(loaded, loaded)
-        cards.toggle_apart()
-    assert len(cards._apart) == 2
+        cards.toggle_detached()
+    assert len(cards._detached) == 2
     cards.put_back()
     assert all(panel.window() is loaded for panel in cards._panels)
     assert cards.top.indexOf(cards._cards[LAYERS]) == 0
@@ -65,7 +65,7 @@ def test_another_start_finds_panels_where_they_were(
     cards._toggle(INSPECTOR)
     loaded.workspace.left.fold(True)
     loaded.close()
-    assert not cards._apart, "no window stays behind"
+    assert not cards._detached, "no window stays behind"
     other = again.workspace
     again._pages.setCurrentWidget(other)
     again.show()

@@ -5,7 +5,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, PlanReady
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
-from ace_gui.gui.panels.scores.scores_place import ScoresPlace
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.sample_tour import SIMPLER, Demo
 from ace_gui.paths import Sample
@@ -42,8 +42,8 @@ def test_the_demo_does_what_a_person_would(
     comparing = worker.newest(CompareJob)
     variants = worker.jobs[comparing].variants
     assert tuple(each.recipe.merge_method for each in variants) == SIMPLER
-    for place, variant in enumerate(variants):
-        row = MethodCompared(title=SIMPLER[place], variant=variant, place=place)
+    for index, variant in enumerate(variants):
+        row = MethodCompared(title=SIMPLER[index], variant=variant, index=index)
         worker.say(row, job=comparing)
     worker.say(JobDone(), job=comparing)
 
@@ -62,10 +62,10 @@ def test_the_demo_does_what_a_person_would(
         task_score(str(store), "sst2", 1.0, normalised=1.0),
     ]
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=evaluating)
-    place = window.workspace.scores.tabs.current
-    assert isinstance(place, ScoresPlace)
-    place.refresh()
-    assert place.title.text() == "ACE-Merging keeps 75 % of what the experts reach"
+    index = window.workspace.scores.tabs.current
+    assert isinstance(index, ScoresTab)
+    index.refresh()
+    assert index.title.text() == "ACE-Merging keeps 75 % of what the experts reach"
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(EvaluateJob) == 1
     assert worker.newest(MergeJob) == merge  # once is enough

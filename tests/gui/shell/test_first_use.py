@@ -90,9 +90,9 @@ def test_a_name_without_room_keeps_its_blocks_number(
     written: list[tuple[str, float]] = []
     write = layer_cells.write
 
-    def note(painter, place, text, *rest, **more):
-        written.append((text, place.width()))
-        return write(painter, place, text, *rest, **more)
+    def note(painter, index, text, *rest, **more):
+        written.append((text, index.width()))
+        return write(painter, index, text, *rest, **more)
 
     monkeypatch.setattr(layer_cells, "write", note)
     table = loaded.workspace.layers.table
@@ -115,7 +115,7 @@ def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> 
 @pytest.mark.parametrize("by_menu", [False, True])
 def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu: bool) -> None:
     loaded.actions_.merge.trigger()
-    button = loaded.header.place.cancel
+    button = loaded.header.index.cancel
     assert button.text() == "Cancel"
     (loaded.actions_.cancel.trigger if by_menu else button.click)()
     assert button.text() == "Stopping…"
@@ -201,8 +201,8 @@ def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) 
     right = scatter.canvas.getViewBox().sceneBoundingRect().right()
     for name in scatter._names:
         if name.isVisible():
-            place = name.mapRectToScene(name.boundingRect())
-            assert place.right() <= right + 1, name.toPlainText()
+            index = name.mapRectToScene(name.boundingRect())
+            assert index.right() <= right + 1, name.toPlainText()
 
 
 def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
@@ -221,7 +221,7 @@ def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
 def test_merges_differ_in_one_number_or_not() -> None:
     def row(method: str, **parameters: object) -> MethodCompared:
         variant = Variant(recipe=recipe(merge_method=method), store=Path("/store"))
-        return MethodCompared(title="", variant=variant, place=0, parameters=parameters)
+        return MethodCompared(title="", variant=variant, index=0, parameters=parameters)
 
     assert swept([row("ace", epsilon=0.1, tau=1.0), row("ace", epsilon=0.2, tau=1.0)]) == "epsilon"
     assert swept([row("ace", epsilon=0.1, tau=1.0), row("ace", epsilon=0.2, tau=2.0)]) == ""

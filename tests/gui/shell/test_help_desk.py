@@ -25,8 +25,8 @@ from ace_gui.gui.state.log import KEPT, Level, Log, Source
 from tests.gui.fakes import BASE, COLA, ENGINE, FakeWorker, started
 
 
-def command(title: str, place: str = "", **more: str) -> Command:
-    return Command(title=title, place=place, run=lambda: None, **more)
+def command(title: str, where: str = "", **more: str) -> Command:
+    return Command(title=title, menu=where, run=lambda: None, **more)
 
 
 COMMANDS = [

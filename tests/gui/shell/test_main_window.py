@@ -118,7 +118,7 @@ def test_the_window_fits_the_screen_whatever_was_remembered(
 
 MODELS = {
     "together": ("/models/glue/base", ("/models/glue/cola", "/models/glue/more/sst2"), "glue"),
-    "apart": ("/models/bert", ("/elsewhere/cola",), "bert"),
+    "detach": ("/models/bert", ("/elsewhere/cola",), "bert"),
     "alone": ("/models/glue/base", (), "glue"),
     "at the root": ("/base", ("/cola",), "base"),
     "cached": (
@@ -160,10 +160,10 @@ def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: Fa
     watch = Watch()
     worker.say(started(), finished_tensor("layer.0.q"))
     loaded.grab()
-    place = loaded.header.place
-    place.main.installEventFilter(watch)
-    place.refresh()
-    assert place.main.share == 0.5
+    index = loaded.header.primary
+    index.main.installEventFilter(watch)
+    index.refresh()
+    assert index.main.share == 0.5
     assert QEvent.Type.Paint not in painted
 
 
@@ -188,16 +188,16 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(
     assert a.cancel.isEnabled()
     assert not a.merge.isEnabled()
     assert not a.add_experts.isEnabled()
-    place = loaded.header.place
-    place.refresh()  # progress is shown now and then only
-    assert place.main.text().startswith("1 of 2")
+    index = loaded.header.primary
+    index.refresh()  # progress is shown now and then only
+    assert index.main.text().startswith("1 of 2")
     worker.say(finished_merge(), JobDone())
     assert a.export.isEnabled()
-    assert place.said.text() == "Merged in 0:01"
-    assert place.main.text() == "Export…"
+    assert index.said.text() == "Merged in 0:01"
+    assert index.main.text() == "Export…"
     loaded.conductor.set_parameter("tau", 0.7)
-    assert place.outdated.isVisible()
-    assert place.main.text() == "Merge again"
+    assert index.outdated.isVisible()
+    assert index.main.text() == "Merge again"
 
 
 def test_a_cancelled_merge_is_offered_to_be_continued(

@@ -196,11 +196,11 @@ def test_the_pictures_are_those_of_the_held_out_data(qtbot: QtBot) -> None:
     qtbot.addWidget(pictures)
     strip, tasks = pictures.strip, sample_figures().tasks
     with np.load(resource_path("sample/heldout.npz")) as held_out:
-        for place, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             image = held_out[f"{task}_images"][0]
             side = len(image)
             shown = [
-                [strip.pixelColor(place * side + x, y).red() for x in range(side)]
+                [strip.pixelColor(index * side + x, y).red() for x in range(side)]
                 for y in range(side)
             ]
             assert shown == image.tolist(), task

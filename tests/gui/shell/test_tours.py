@@ -49,28 +49,28 @@ def test_the_tutorial_goes_on_by_what_is_done(
     window.opener.open_paths([Sample.IMAGES.recipe])
     load(worker, COLA, SST2)
     worker.say(*analysed(GAMMAS))
-    assert tour.place == 1
+    assert tour.step_index == 1
     assert ring_of(window).geometry().contains(place_of(window.workspace.layers.table).center())
     window.session.select("layer.2.q")
-    assert tour.place == 2
+    assert tour.step_index == 2
     window.conductor.set_parameter("tau", 0.2)
-    assert tour.place == 3
-    assert ring_of(window).geometry().contains(place_of(window.header.place.main))
+    assert tour.step_index == 3
+    assert ring_of(window).geometry().contains(place_of(window.header.primary.main))
     load(worker, COLA, SST2)
     window.actions_.merge.trigger()
     store = worker.jobs[worker.newest(MergeJob)].store
     worker.say(started(), finished_tensor("layer.0.q"), finished_merge(store), JobDone())
-    assert tour.place == 4
+    assert tour.step_index == 4
     assert tour.mark.next.text() == "Next"
     tour.mark.next.click()
-    assert tour.place == 5
+    assert tour.step_index == 5
     scores = window.header.workspaces.findChildren(QPushButton)[1]
     qtbot.mouseClick(scores, Qt.MouseButton.LeftButton)
-    assert tour.place == 6
+    assert tour.step_index == 6
     assert window.session.results.merge is not None
     window.session.results.merge.accuracies = {"cola": 0.5}
     window.session.results.scores.changed.emit()
-    assert tour.place == 7
+    assert tour.step_index == 7
     assert tour.mark.next.text() == "Done"
     tour.mark.next.click()
     assert not tour.is_running

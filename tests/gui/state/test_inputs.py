@@ -37,7 +37,7 @@ def test_without_a_base_there_is_no_recipe() -> None:
 
 def test_many_experts_cost_time_in_proportion_to_their_number() -> None:
     """With time for each pair, these would take minutes."""
-    paths = [Path(f"/models/{place % 3}/model.safetensors") for place in range(20_000)]
+    paths = [Path(f"/models/{index % 3}/model.safetensors") for index in range(20_000)]
     started = time.process_time()
     many = Inputs(base=Path("/models/base")).with_experts(paths)
     assert len(set(many.names)) == len({each.colour for each in many.experts}) == 20_000

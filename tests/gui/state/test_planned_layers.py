@@ -24,14 +24,14 @@ def parts(whole: PlanRow, labels: list[str]) -> list[PlanRow]:
             part=MatrixPart(
                 tensor=whole.name,
                 tensor_shape=(2 * len(labels), 2),
-                start=4 * place,
-                stop=4 * place + 4,
+                start=4 * index,
+                stop=4 * index + 4,
                 period=4,
                 first=0,
                 last=4,
             ),
         )
-        for place, label in enumerate(labels)
+        for index, label in enumerate(labels)
     ]
 
 

@@ -18,7 +18,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import _IN_ROWS, Look
+from ace_gui.engine.inspecting.layer_context import _IN_ROWS, InspectionContext
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
@@ -174,6 +174,8 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
     for change in changes:
         recipe = replace(prepared.plan.recipe, **change)
         of_this = replace(prepared, plan=replace(prepared.plan, recipe=recipe))
-        look = Look(of_this, row, torch.device("cpu"), InspectionCache(tmp_path / "cache"))
-        keys.add(look.merge_key("spectrum"))
+        context = InspectionContext(
+            of_this, row, torch.device("cpu"), InspectionCache(tmp_path / "cache")
+        )
+        keys.add(context.merge_key("spectrum"))
     assert len(keys) == len(changes) >= 2

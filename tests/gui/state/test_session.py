@@ -213,9 +213,9 @@ def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded: Session
 
     for part in (loaded, loaded.draft, loaded.layers, loaded.checks, loaded.results):
         meta = part.metaObject()
-        for place in range(meta.methodOffset(), meta.methodCount()):
-            if meta.method(place).methodType() is QMetaMethod.MethodType.Signal:
-                getattr(part, meta.method(place).name().data().decode()).connect(look)
+        for index in range(meta.methodOffset(), meta.methodCount()):
+            if meta.method(index).methodType() is QMetaMethod.MethodType.Signal:
+                getattr(part, meta.method(index).name().data().decode()).connect(look)
     warned = (
         Check(subject=EVERYTHING, title="Disk", verdict=Verdict.WARNING, sentence="It is full."),
     )

@@ -40,11 +40,11 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
     """Of all panels, the list of experts and every dialog, while it is open."""
     window.session.draft.set_tasks((Task(data=BASE, expert="cola"),))
     page = window.workspace.show_scores()
-    for place in (TRY, TUNE):
-        page.show_place(place)
+    for index in (TRY, TUNE):
+        page.show_tab(index)
     for tabs in window.findChildren(LazyTabs):
-        for place in range(tabs.bar.count()):
-            tabs.content(place)
+        for index in range(tabs.bar.count()):
+            tabs.content(index)
     yield from numeric_fields(window)
     for kind in KINDS:
         for logarithmic in (False, True):
@@ -63,7 +63,7 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
 def double_click(line: QLineEdit, at: int) -> None:
     """As a hand does it: the mouse moves a little before the button is let go."""
     line.setCursorPosition(at)
-    place = QPointF(line.cursorRect().center())
+    index = QPointF(line.cursorRect().center())
     left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
     kinds = QEvent.Type
     for kind, button, held, by in (
@@ -73,7 +73,7 @@ def double_click(line: QLineEdit, at: int) -> None:
         (kinds.MouseMove, none, left, 3),
         (kinds.MouseButtonRelease, left, none, 3),
     ):
-        where = place + QPointF(by, 0)
+        where = index + QPointF(by, 0)
         event = QMouseEvent(
             kind, where, line.mapToGlobal(where), button, held, Qt.KeyboardModifier.NoModifier
         )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import AceParameters, ace, ace_batch
-from ace_gui.methods.method import Layer
+from ace_gui.methods.method import MethodInput
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, decaying_deltas, low_rank_deltas, random_deltas, spread
 
@@ -151,7 +151,7 @@ def test_a_batch_is_each_layer_alone() -> None:
         deltas = random_deltas(4, 12, 20, spread(4, 10), seed)
         tensors = [torch.from_numpy(delta).float() for delta in deltas]
         base = torch.from_numpy(base_of(deltas)).float()
-        layers.append(Layer(tensors, [1.0] * 4, base))
+        layers.append(MethodInput(tensors, [1.0] * 4, base))
     parameters = AceParameters(variant="automatic")
     for found, (tensors, weights, base, *_) in zip(
         ace_batch(layers, parameters), layers, strict=True

@@ -8,7 +8,7 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import ACE, AceParameters, ace, ace_batch
-from ace_gui.methods.method import Layer, Merged
+from ace_gui.methods.method import Merged, MethodInput
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
 
@@ -18,9 +18,9 @@ LARGEST_ERROR = 1e-5
 by_shape = pytest.mark.parametrize(("m", "n"), SHAPES)
 
 
-def layer(deltas: Array, weights: Sequence[float] | None = None) -> Layer:
+def layer(deltas: Array, weights: Sequence[float] | None = None) -> MethodInput:
     tensors = [torch.from_numpy(delta).float() for delta in deltas]
-    return Layer(tensors, list(weights or [1.0] * len(tensors)))
+    return MethodInput(tensors, list(weights or [1.0] * len(tensors)))
 
 
 def assert_same(found: Merged, alone: Merged) -> None:
@@ -34,7 +34,7 @@ def assert_same(found: Merged, alone: Merged) -> None:
         assert mine == (None if other is None else pytest.approx(other, rel=1e-6))
 
 
-def assert_each_as_alone(layers: Sequence[Layer], parameters: AceParameters) -> list[Merged]:
+def assert_each_as_alone(layers: Sequence[MethodInput], parameters: AceParameters) -> list[Merged]:
     together = ace_batch(layers, parameters)
     for found, (deltas, weights, *_) in zip(together, layers, strict=True):
         assert_same(found, ace(deltas, weights, parameters))
@@ -116,7 +116,7 @@ def near_rank_one(T: int, m: int, n: int, epsilon: float, condition: float) -> A
 def test_sums_in_float32_that_only_one_layer_has_to_take_again() -> None:
     epsilon, sound = 1e-2, random_deltas(8, 48, 64, 0.3, 5)
     given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
-    layers = [Layer(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]
+    layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]
     parameters = AceParameters(epsilon=epsilon, tau=100.0)
     ace_batch(layers, parameters)
     assert [set(deltas.reads.values()) for deltas, *_ in layers] == [{2}, {3}, {2}]
@@ -126,7 +126,7 @@ def test_sums_in_float32_that_only_one_layer_has_to_take_again() -> None:
 def test_of_experts_left_out_nothing_is_read_again() -> None:
     layers = [layer(random_deltas(4, 12, 10, spread(4, 10), seed)) for seed in range(2)]
     layers[1][0][2].zero_()
-    counted = [Layer(Counted(deltas), weights) for deltas, weights, *_ in layers]
+    counted = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in layers]
     ace_batch(counted, AceParameters(tau=0.0))
     assert dict(counted[0][0].reads) == dict.fromkeys(range(4), 2)
     assert dict(counted[1][0].reads) == {0: 2, 1: 2, 2: 1, 3: 2}
@@ -136,7 +136,7 @@ def test_of_experts_left_out_nothing_is_read_again() -> None:
 def test_a_batch_of_one_is_the_layer_itself(tau: float) -> None:
     deltas, weights, *_ = layer(random_deltas(4, 24, 30, spread(4, 10), 1))
     parameters = AceParameters(tau=tau)
-    (found,) = ace_batch([Layer(deltas, weights)], parameters)
+    (found,) = ace_batch([MethodInput(deltas, weights)], parameters)
     alone = ace(deltas, weights, parameters)
     assert torch.equal(found.delta, alone.delta)
     assert found.diagnostics == alone.diagnostics
@@ -151,7 +151,7 @@ def test_without_directions_to_refine() -> None:
 def test_float64_for_one_layer_only() -> None:
     given = [random_deltas(3, 8, 6, 0.1, seed) for seed in range(2)]
     exact = [torch.from_numpy(delta) for delta in given[1]]
-    layers = [layer(given[0]), Layer(exact, [1.0] * 3)]
+    layers = [layer(given[0]), MethodInput(exact, [1.0] * 3)]
     assert_each_as_alone(layers, AceParameters(epsilon=1.0, tau=100.0))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, Look
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, CovarianceView
 from ace_gui.gui.panels.layer_views import AgreementView
 from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.picture import Studio
@@ -36,10 +36,10 @@ def covariances(studio: Studio) -> Iterator[Step]:
     studio.wait(lambda: not measuring.is_running, measuring.changed)
     view = turn_to(window.workspace.heterogeneity.tabs, AgreementView)
     assert isinstance(view, AgreementView)
-    for look, agreement in zip(Look, Agreement, strict=True):
-        panel.look.choose(look)
+    for view_choice, agreement in zip(CovarianceView, Agreement, strict=True):
+        panel.view_choice.choose(view_choice)
         view.plot.shown.choose(agreement)  # type: ignore[attr-defined]
-        yield f"covariances: {look.name.lower()}", window
+        yield f"covariances: {view_choice.name.lower()}", window
     window.workspace.heterogeneity.tabs.setCurrentIndex(0)
     window.workspace.inspector.tabs.setCurrentIndex(0)
 

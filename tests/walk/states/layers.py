@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QScrollArea
 from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
-from ace_gui.gui.panels.layer.subspaces_panel import Look, SubspacesPanel
+from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
@@ -79,9 +79,9 @@ def looks_at_a_layer(studio: Studio) -> Iterator[Step]:
     subspaces, key = turn_to(tabs, SubspacesPanel), session.draft.recipe_key()
     assert isinstance(subspaces, SubspacesPanel)
     studio.wait(lambda: known.get(LayerSubspaces, name, key) is not None, known.changed)
-    for look in Look:
-        subspaces.look.choose(look)
-        yield f"subspaces: {look.name.lower()}", window
+    for view_choice in SubspaceView:
+        subspaces.view_choice.choose(view_choice)
+        yield f"subspaces: {view_choice.name.lower()}", window
     turn_to(tabs, DistributionPanel)
     models = session.draft.models_key()
     studio.wait(lambda: known.get(LayerDistribution, name, models) is not None, known.changed)

@@ -127,10 +127,10 @@ def _tutorial(studio: Studio, recipe: Path, during: Callable[[Step], None]) -> I
     """Each step shown, then done as a person would."""
     tour = studio.window.help.begin_tutorial()
     while tour.is_running:
-        number = tour.place + 1
+        number = tour.step_index + 1
         yield f"tutorial, step {number}", studio.window
         _do(studio, tour, number, recipe, during)
-        if tour.is_running and tour.place + 1 == number:  # a step to read
+        if tour.is_running and tour.step_index + 1 == number:  # a step to read
             tour.mark.next.click()
 
 
@@ -154,7 +154,7 @@ def _do(
             window.header.workspaces.chosen.emit(1)
         case 7:
             window.scoring.evaluate()
-            studio.wait(lambda: tour.place + 1 > number, window.scoring.changed)
+            studio.wait(lambda: tour.step_index + 1 > number, window.scoring.changed)
 
 
 def _merge(studio: Studio, during: Callable[[Step], None]) -> None:

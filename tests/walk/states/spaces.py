@@ -8,10 +8,10 @@ from typing import Final
 
 from PySide6.QtCore import Qt
 
-from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
+from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, ROUTING, SCORES, TASKS, TRY, TUNE
-from ace_gui.gui.panels.scores.try_place import TryPlace
-from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.shell.tours.sample_tour import marks
@@ -34,12 +34,12 @@ def scores(studio: Studio) -> Iterator[Step]:
         return
     session.draft.set_tasks(tuple(replace(task, limit=EXAMPLES_USED) for task in before))
     page, known, scoring = window.workspace.show_scores(), session.results.scores, window.scoring
-    page.show_place(TASKS)
+    page.show_tab(TASKS)
     studio.wait(lambda: all(map(known.described, known.tasks)), known.changed)
     yield "scores: tasks", window
     scoring.evaluate()
     studio.wait(lambda: not scoring.is_running, scoring.changed)
-    page.show_place(SCORES)
+    page.show_tab(SCORES)
     yield "scores: scores", window
     yield from _marks(studio)
     yield from _examples(studio)
@@ -53,29 +53,29 @@ def _marks(studio: Studio) -> Iterator[Step]:
     """What the demo points at when it is done."""
     tour = Tour(studio.window, marks(studio.window))
     while tour.is_running:
-        yield f"the demo's mark {tour.place + 1}", studio.window
+        yield f"the demo's mark {tour.step_index + 1}", studio.window
         tour.mark.next.click()
 
 
 def _examples(studio: Studio) -> Iterator[Step]:
     window, page = studio.window, studio.window.workspace.show_scores()
-    place, scoring = page.show_place(EXAMPLES), studio.window.scoring
-    assert isinstance(place, ExamplesPlace)
-    place.compare_button.click()
+    index, scoring = page.show_tab(EXAMPLES), studio.window.scoring
+    assert isinstance(index, ExamplesTab)
+    index.compare_button.click()
     studio.wait(lambda: not scoring.is_running, scoring.changed)
     yield "scores: examples", window
-    place.detail.try_button.click()
-    assert isinstance(page.show_place(TRY), TryPlace)
+    index.detail.try_button.click()
+    assert isinstance(page.show_tab(TRY), TryTab)
     studio.wait(lambda: not scoring.trying.is_running, scoring.trying.changed)
     yield "scores: tried", window
 
 
 def _tune(studio: Studio) -> Iterator[Step]:
-    window, place = studio.window, studio.window.workspace.show_scores().show_place(TUNE)
-    assert isinstance(place, TunePlace)
-    place.merges.setValue(3)
-    place.limit.setValue(EXAMPLES_USED)
-    place.button.click()
+    window, index = studio.window, studio.window.workspace.show_scores().show_tab(TUNE)
+    assert isinstance(index, TuneTab)
+    index.merges.setValue(3)
+    index.limit.setValue(EXAMPLES_USED)
+    index.button.click()
     tuning = window.scoring.tuning
     yield "scores: tuning", window
     studio.wait(lambda: not tuning.is_running, tuning.changed)
@@ -94,9 +94,9 @@ def comparison(studio: Studio) -> Iterator[Step]:
     yield "methods are compared", window
     studio.wait(lambda: not window.comparison.is_running, window.comparison.changed)
     model = methods.model
-    for place in range(model.columnCount()):
-        if model.headerData(place, Qt.Orientation.Horizontal) == "Mean ↑":
-            methods.table.sortByColumn(place, Qt.SortOrder.DescendingOrder)
+    for index in range(model.columnCount()):
+        if model.headerData(index, Qt.Orientation.Horizontal) == "Mean ↑":
+            methods.table.sortByColumn(index, Qt.SortOrder.DescendingOrder)
     methods.table.selectRow(0)
     yield "methods compared", window
     yield from _two_merges(studio)
@@ -133,9 +133,9 @@ def routing(studio: Studio) -> Iterator[Step]:
         return
     choose_method(studio, "smile")
     studio.merge()
-    place, routing = window.workspace.show_scores().show_place(ROUTING), window.scoring.routing
+    index, routing = window.workspace.show_scores().show_tab(ROUTING), window.scoring.routing
     yield "routing: nothing looked at", window
-    place.button.click()  # type: ignore[attr-defined]
+    index.button.click()  # type: ignore[attr-defined]
     studio.wait(lambda: not routing.is_running, routing.changed)
     yield "routing", window
     window.workspace.show_space(0)

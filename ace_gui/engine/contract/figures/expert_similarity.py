@@ -28,12 +28,12 @@ def model_cosines(layers: Iterable[LayerStatistics], experts: Sequence[str]) -> 
     Inner products and energies are summed over the layers that both experts have. NaN for two that
     share no layer, for one without change, and for one whose weight in the recipe is 0.
     """
-    place = {name: t for t, name in enumerate(experts)}
+    index = {name: t for t, name in enumerate(experts)}
     products_TT, squares_TT = np.zeros((2, len(experts), len(experts)))
     for layer in layers:
         if layer.cosines is None:
             continue
-        chosen = [place[name] for name in layer.energies]
+        chosen = [index[name] for name in layer.energies]
         energy_T = np.fromiter(layer.energies.values(), np.float64, len(chosen))
         norms_T = np.sqrt(energy_T)
         cell = np.ix_(chosen, chosen)

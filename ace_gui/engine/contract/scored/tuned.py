@@ -21,7 +21,7 @@ class ParameterRange:
 
 @dataclass(frozen=True, kw_only=True)
 class TunePoint:
-    """One merge that was tried, the one at ``place`` (from 0) ``of`` so many.
+    """One merge that was tried, the one at ``index`` (from 0) ``of`` so many.
 
     ``score``: what is made large, on the half of the data that is searched with: the mean share of
     the experts' scores, or the mean score; None where this merge failed, for the reason ``error``.
@@ -29,7 +29,7 @@ class TunePoint:
     """
 
     parameters: Mapping[str, ParameterValue]
-    place: int
+    index: int
     of: int
     score: float | None
     seconds: float

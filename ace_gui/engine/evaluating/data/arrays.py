@@ -31,8 +31,8 @@ def array_table(path: Path) -> Table:
         columns_at(path, columns, wanted)
         arrays = [_array(path, name) for name in wanted]
         if len({len(array) for array in arrays}) > 1:
-            told = ", ".join(f"{n!r} {len(a)}" for n, a in zip(wanted, arrays, strict=True))
-            raise refused(path, f"The arrays have different numbers of rows: {told}.")
+            row_counts = ", ".join(f"{n!r} {len(a)}" for n, a in zip(wanted, arrays, strict=True))
+            raise refused(path, f"The arrays have different numbers of rows: {row_counts}.")
         for number, values in enumerate(zip(*arrays, strict=True), 1):
             yield f"row {number}", tuple(map(_value, values))
 

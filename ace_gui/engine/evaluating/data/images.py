@@ -145,10 +145,10 @@ def folder_table(path: Path) -> Table:
     pairs = [(file, name) for name, files in found.items() for file in files]
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        places = columns_at(path, (IMAGE, LABEL), wanted)
+        indices = columns_at(path, (IMAGE, LABEL), wanted)
         for file, name in pairs:
             values = (file, name)
-            yield f"{name}/{file.name}", tuple(values[at] for at in places)
+            yield f"{name}/{file.name}", tuple(values[at] for at in indices)
 
     everything = tuple(file for file, _ in pairs)
     return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)

@@ -88,8 +88,8 @@ def _opened(path: Path) -> Table:
         if stat.S_ISDIR(mode):
             return _folder(path)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise refused(path, f"The data cannot be read: {told}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise refused(path, f"The data cannot be read: {reason}.") from None
     if path.suffix == ".py":
         raise refused(path, _PROGRAM)
     if not stat.S_ISREG(mode) or path.suffix.lower() not in _READERS:

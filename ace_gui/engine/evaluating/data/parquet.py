@@ -70,9 +70,9 @@ def _values(column: Any) -> list[Any]:
     if not isinstance(column, pa.DictionaryArray):
         found: list[Any] = column.to_pylist()
         return found
-    places = column.indices.to_pylist()
-    made = {at: None if at is None else column.dictionary[at].as_py() for at in set(places)}
-    return [made[at] for at in places]
+    indices = column.indices.to_pylist()
+    made = {at: None if at is None else column.dictionary[at].as_py() for at in set(indices)}
+    return [made[at] for at in indices]
 
 
 def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
@@ -94,8 +94,8 @@ def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
     metadata = file.metadata
     if metadata.num_rows > _MOST_ROWS:
         raise refused(path, "It says that it has more than a billion rows; choose a part of it.")
-    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
-        columns = (group.column(place) for place in range(group.num_columns))
+    for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
+        columns = (group.column(index) for index in range(group.num_columns))
         chosen = [
             each
             for each in columns
@@ -113,10 +113,10 @@ def _require_bytes(path: Path, size: int, row: str) -> None:
 def _names(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Sequence[str]]:
     """What numbers of a column are called, as the library ``datasets`` writes it."""
     try:
-        told = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+        declared_features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         return {
             column: [str(name) for name in feature["names"]]
-            for column, feature in told.items()
+            for column, feature in declared_features.items()
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):

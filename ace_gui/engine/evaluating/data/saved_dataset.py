@@ -20,8 +20,8 @@ def saved_table(path: Path) -> Table:
     if (path / SPLITS).is_file():
         splits = sorted(each.parent.name for each in path.glob(f"*/{STATE}"))
         if len(splits) != 1:
-            told = ", ".join(splits)
-            raise refused(path, f"Name the folder of one of the splits in it: {told}.")
+            split_names = ", ".join(splits)
+            raise refused(path, f"Name the folder of one of the splits in it: {split_names}.")
         path = path / splits[0]
     files = _files(path)
     dataset = _loaded(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.errors import TaskError
-from ace_gui.formatting import place
+from ace_gui.formatting import short_path
 
 ROW_BYTES: Final = 4_000_000
 """Most that one row of text takes; an encyclopedia's longest article has two million characters."""
@@ -37,7 +37,7 @@ class Table:
 
 def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
     """The error that says ``sentence`` of a file, or of a row in it."""
-    at = f"{place(path)}, {row}" if row else place(path)
+    at = f"{short_path(path)}, {row}" if row else short_path(path)
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 

@@ -36,7 +36,7 @@ def csv_table(path: Path) -> Table:
         raise refused(path, "Each column needs a name of its own in the first row.", "row 1")
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        places, records = columns_at(path, columns, wanted), _records(path, separator)
+        indices, records = columns_at(path, columns, wanted), _records(path, separator)
         next(records)
         for number, record in enumerate(records, 2):
             row = f"row {number}"
@@ -45,7 +45,7 @@ def csv_table(path: Path) -> Table:
             if len(record) != len(columns):
                 sentence = f"It has {len(record)} cells where the first row has {len(columns)}."
                 raise refused(path, sentence, row)
-            yield row, tuple(record[at] for at in places)
+            yield row, tuple(record[at] for at in indices)
 
     return Table(path=path, columns=columns, rows=rows, files=(path,))
 

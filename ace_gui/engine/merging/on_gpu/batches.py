@@ -37,9 +37,9 @@ def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
         alike: dict[Any, list[PlanRow]] = {}
         for row in window:
             alike.setdefault(_what_must_agree(row, prepared), []).append(row)
-        places = {row.name: place for place, row in enumerate(window)}
+        indices = {row.name: index for index, row in enumerate(window)}
         together = [batch for group in alike.values() for batch in _even(group)]
-        found += sorted(together, key=lambda batch: places[batch[0].name])
+        found += sorted(together, key=lambda batch: indices[batch[0].name])
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import torch
 
 from ace_gui.engine.merging.one_tensor.tensor_merge import (
-    Piece,
+    OutputChunk,
     TensorMerge,
     in_the_end,
     pieces_together,
@@ -27,15 +27,15 @@ GPU_AHEAD: Final = 4
 
 
 @dataclass(eq=False)
-class Stay:
+class Reservation:
     """A batch in a room. ``room``: how much there was when it came.
 
-    ``company``: whether others were there meanwhile; ``most``: bytes of all together at most.
+    ``contended``: whether others were there meanwhile; ``most``: bytes of all together at most.
     """
 
     need: int
     room: float
-    company: bool = False
+    contended: bool = False
     most: int = 0
 
 
@@ -50,18 +50,18 @@ class Room:
         self.largest = room
         self.too_large = math.inf
         self._room = room
-        self._stays: list[Stay] = []
+        self._stays: list[Reservation] = []
         self._changed = threading.Condition()
 
     @contextmanager
-    def place(self, need: int) -> Iterator[Stay]:
+    def reserve(self, need: int) -> Iterator[Reservation]:
         """Wait for so much room, or till nobody is there, and hold it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._stays or self._held + need <= self._room)
-            stay = Stay(need=need, room=self._room)
+            stay = Reservation(need=need, room=self._room)
             self._stays.append(stay)
             for each in self._stays:
-                each.company |= len(self._stays) > 1
+                each.contended |= len(self._stays) > 1
                 each.most = max(each.most, self._held)
         try:
             yield stay
@@ -70,16 +70,16 @@ class Room:
                 self._stays.remove(stay)
                 self._changed.notify_all()
 
-    def shrink(self, stay: Stay, matrices: int) -> None:
+    def shrink(self, stay: Reservation, matrices: int) -> None:
         """There was too little room. Of several who say so at once, the first is heard.
 
         Of those that had company there will be fewer at a time; a batch of several without company
         will be smaller; one matrix will not come again, nor any as large.
         """
         with self._changed:
-            if not stay.company and matrices == 1:
+            if not stay.contended and matrices == 1:
                 self.too_large = min(self.too_large, stay.need)
-            elif not stay.company:
+            elif not stay.contended:
                 self.largest = min(self.largest, stay.need / 2)
             elif self._room == stay.room:
                 self._room = stay.most / 2
@@ -128,7 +128,7 @@ def bytes_free(device: torch.device) -> float:
 
 def merged_with_room(
     works: Sequence[TensorMerge], pool: ThreadPoolExecutor, rooms: Rooms
-) -> list[list[Piece]]:
+) -> list[list[OutputChunk]]:
     """The pieces of matrices that are merged together, beside as few others as it takes.
 
     With no room even for all of them alone, each half of them by itself; with none for a single
@@ -142,7 +142,7 @@ def merged_with_room(
     while room.admits(need, len(works)):
         for work in works:
             work.keeps_experts = keep
-        with room.place(need) as stay:
+        with room.reserve(need) as stay:
             try:
                 found = _tried(works, pool)
             except (MethodError, NonFiniteError):
@@ -155,12 +155,12 @@ def merged_with_room(
             torch.cuda.empty_cache()
         room.shrink(stay, len(works))
         need, keep = least, False
-        if stay.company:
+        if stay.contended:
             for work in works:
                 work.begin_again()
     if alone:
         works[0].fall_back()
-        with rooms.host.place(need):
+        with rooms.host.reserve(need):
             return [in_the_end(works[0].pieces(pool))]
     for work in works:
         work.divide()
@@ -169,13 +169,15 @@ def merged_with_room(
 
 def _halves(
     works: Sequence[TensorMerge], pool: ThreadPoolExecutor, rooms: Rooms
-) -> list[list[Piece]]:
+) -> list[list[OutputChunk]]:
     middle = len(works) // 2
     first = merged_with_room(works[:middle], pool, rooms)
     return first + merged_with_room(works[middle:], pool, rooms)
 
 
-def _tried(works: Sequence[TensorMerge], pool: ThreadPoolExecutor) -> list[list[Piece]] | None:
+def _tried(
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor
+) -> list[list[OutputChunk]] | None:
     """None where the GPU has no room; no longer within the error, which keeps tensors alive."""
     try:
         if len(works) == 1:

@@ -25,7 +25,7 @@ CHOICE: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class ResolvedRow:
     """How to continue. ``row``: with the experts that take part, none to keep the base's.
 
     ``found``: what each of the others has there, by name ("3 NaN values (first at [0, 3])").
@@ -37,13 +37,15 @@ class Settled:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what was done, for the report on the tensor."""
-        told = [f"`{name}` has {what} here" for name, what in self.found.items()]
+        sentences = [f"`{name}` has {what} here" for name, what in self.found.items()]
         if not self.row.experts:
-            return (f"The base's tensor is kept: {', and '.join(told)}.",)
-        return tuple(f"{each}: left out of this tensor." for each in told)
+            return (f"The base's tensor is kept: {', and '.join(sentences)}.",)
+        return tuple(f"{each}: left out of this tensor." for each in sentences)
 
 
-def settle(error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Readers) -> Settled:
+def resolve_non_finite(
+    error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Readers
+) -> ResolvedRow:
     """The recipe's choice for the row at which ``error`` occurred.
 
     Raises ``error`` where it chooses to stop, and where the base itself is at fault.
@@ -65,7 +67,7 @@ def settle(error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Rea
     if not found:  # the file is not what it was a moment ago
         raise error
     kept = tuple(t for t in row.experts if t not in found)
-    return Settled(
+    return ResolvedRow(
         row=replace(row, experts=() if choice is NonFinite.KEEP_BASE else kept),
         found={readers.experts[t].model.name: what for t, what in found.items()},
     )

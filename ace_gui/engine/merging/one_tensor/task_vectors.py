@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints import (
     ExpandedReader,
-    Witness,
+    ReadChecksums,
     non_finite_error,
     non_finite_values,
     reader_of,
@@ -36,14 +36,17 @@ class ModelReader:
     """Reads a model's tensors under the base's names, checked to be finite."""
 
     def __init__(
-        self, model: OpenedModel, base: ModelReader | None = None, witness: Witness | None = None
+        self,
+        model: OpenedModel,
+        base: ModelReader | None = None,
+        checksums: ReadChecksums | None = None,
     ) -> None:
         """``base``: what an expert's reader takes the rows of tokens from that it lacks.
-        ``witness``: takes note of what is read.
+        ``checksums``: takes note of what is read.
         """
         self.model = model
         self._base = base
-        self.reader = reader_of(model.checkpoint, witness)
+        self.reader = reader_of(model.checkpoint, checksums)
 
     def read(self, base_name: str, part: Part | None = None, *, checked: bool = True) -> Tensor:
         """The tensor as stored, or a part of it, flat.
@@ -69,10 +72,10 @@ class ModelReader:
         start, stop = part or (0, math.prod(shape))
         first, last = start // width, -(-stop // width)
         known = self._base.read(base_name, (first * width, last * width))
-        for place, row, count in runs(rows[first:last]):
+        for index, row, count in runs(rows[first:last]):
             read = self.reader.read_part(own, row * width, (row + count) * width)
             known = known.to(torch.promote_types(known.dtype, read.dtype))
-            known[place * width : (place + count) * width] = read
+            known[index * width : (index + count) * width] = read
         flat = known[start - first * width : stop - first * width]
         return flat.reshape(shape) if part is None else flat
 
@@ -124,15 +127,15 @@ class ModelReader:
 class Readers:
     """Readers of the base and of every expert of a plan. Nothing stays open between reads.
 
-    ``witness``: of all that they read.
+    ``checksums``: of all that they read.
     """
 
     def __init__(self, prepared: Prepared) -> None:
         self._files = prepared.files
-        self.witness = Witness()
-        self.base = ModelReader(prepared.base, witness=self.witness)
+        self.checksums = ReadChecksums()
+        self.base = ModelReader(prepared.base, checksums=self.checksums)
         self.experts = tuple(
-            ModelReader(expert, self.base, self.witness) for expert in prepared.experts
+            ModelReader(expert, self.base, self.checksums) for expert in prepared.experts
         )
 
     def will_read(self, row: PlanRow) -> None:
@@ -146,7 +149,7 @@ class Readers:
         """Raises FileChangedError where a file is no longer the one that was opened and read."""
         for model in (self.base, *self.experts):
             model.reader.check_unchanged()
-        self.witness.require_unchanged(self._files)
+        self.checksums.require_unchanged(self._files)
 
 
 Stored = tuple[Tensor, bool]

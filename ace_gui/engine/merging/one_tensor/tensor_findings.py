@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.merging.one_tensor.drawing_place import place_of
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.random_keys import random_key_of
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part, ordered
@@ -40,7 +40,7 @@ def tensor_findings(
     if row.disposition is not Disposition.MERGED or not surveys:
         return known
     experts = range(len(row.experts))
-    place = place_of(row, prepared, names, parts[0])
+    random_key = random_key_of(row, prepared, names, parts[0])
 
     def measure(survey: Survey, part: Part) -> Tensor:
         return survey.measure(experts, vectors(part), part[0])
@@ -57,4 +57,4 @@ def tensor_findings(
 
     each = prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts)
     with merging_of(row.name, names):
-        return found_by(surveys, each, prepared.weights_of(row), known, place, carry_out)
+        return found_by(surveys, each, prepared.weights_of(row), known, random_key, carry_out)

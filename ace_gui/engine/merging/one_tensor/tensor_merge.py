@@ -18,10 +18,10 @@ from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
-from ace_gui.engine.merging.one_tensor.drawing_place import place_of
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
-from ace_gui.engine.merging.one_tensor.non_finite import Settled, settle
+from ace_gui.engine.merging.one_tensor.non_finite import ResolvedRow, resolve_non_finite
+from ace_gui.engine.merging.one_tensor.random_keys import random_key_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Kept, Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_findings import tensor_findings
 from ace_gui.engine.planning.matrix_parts import of_row
@@ -32,7 +32,7 @@ from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Layer, Merged, Vote
+from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Merged, MethodInput, Vote
 from ace_gui.methods.shared.after import changed_after
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.tolerance import STRICT
@@ -54,7 +54,7 @@ HARMLESS_NORM: Final = 1e30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class OutputChunk:
     """Some elements of an output tensor, flat, as stored."""
 
     start: int
@@ -90,7 +90,7 @@ class TensorMerge:
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
         self._hindrances: tuple[str, ...] = ()
-        self._settled: Settled | None = None
+        self._settled: ResolvedRow | None = None
         self._kept: dict[Part, Kept] = {}
         self.keeps_experts = False
 
@@ -105,7 +105,7 @@ class TensorMerge:
         entries = len(self._row.experts) * math.prod(self._row.shape)
         return entries * max(FORMATS[self._row.dtype].bits // 8, FLOAT32)
 
-    def pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+    def pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         """The output tensor, piece by piece in order; a matrix method gives it whole.
 
         It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
@@ -116,11 +116,11 @@ class TensorMerge:
             yield from self._pieces(pool)
             return
         except NonFiniteError as error:
-            self._settled = settle(error, self._row, self._prepared, self._readers)
+            self._settled = resolve_non_finite(error, self._row, self._prepared, self._readers)
         self._row, self._squared_norm = self._settled.row, 0.0
         yield from self._pieces(pool)
 
-    def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+    def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         elements, width = math.prod(self._row.shape), self._prepared.row_width(self._row)
         # A part of a tensor comes in one piece, as it may have to be fitted in between others.
         parts = list(parts_of(elements, width)) if self._row.part is None else [(0, elements)]
@@ -141,7 +141,7 @@ class TensorMerge:
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
-    ) -> Iterator[Piece]:
+    ) -> Iterator[OutputChunk]:
         """Piece by piece; all of them once more where their votes come out otherwise than taken."""
         given, experts = findings, len(self._row.experts)
         if self._prepared.method_of(self._row).votes and len(parts) > 1:
@@ -167,22 +167,22 @@ class TensorMerge:
             report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
         return replace(report, notes=(*report.notes, *self._hindrances))
 
-    def took(self, piece: Piece) -> Piece:
+    def took(self, piece: OutputChunk) -> OutputChunk:
         """What ``merge_whole`` gave for this tensor, noted, completed and rounded."""
         self._note(piece)
         return self._rounded(self._with_new_rows(piece))
 
-    def _note(self, piece: Piece) -> None:
+    def _note(self, piece: OutputChunk) -> None:
         """Remember for the report what a piece says."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
 
-    def _rounded(self, piece: Piece) -> Piece:
+    def _rounded(self, piece: OutputChunk) -> OutputChunk:
         if self._dtype is None:
             return piece
         return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
 
-    def _with_new_rows(self, piece: Piece) -> Piece:
+    def _with_new_rows(self, piece: OutputChunk) -> OutputChunk:
         """Rows of new tokens are the experts' mean, whatever a method makes of the others."""
         row, stop = self._row, piece.start + piece.values.numel()
         if row.part is None and row.disposition is Disposition.MERGED:
@@ -230,24 +230,24 @@ class TensorMerge:
     def _names(self) -> tuple[str, ...]:
         return tuple(self._readers.experts[t].model.name for t in self._row.experts)
 
-    def _copied(self, part: Part) -> Piece:
+    def _copied(self, part: Part) -> OutputChunk:
         read = partial(self._readers.base.read, self._row.tensor)
-        return self._rounded(Piece(start=part[0], values=of_row(self._row, part, read)))
+        return self._rounded(OutputChunk(start=part[0], values=of_row(self._row, part, read)))
 
     def _vectors(self, part: Part) -> TaskVectors:
         width = self._prepared.row_width(self._row)
         kept = self._kept.get(part)
         return TaskVectors(self._row, self._readers, CPU, part, width, kept)
 
-    def _merged(self, part: Part, findings: Findings | None) -> Piece:
+    def _merged(self, part: Part, findings: Findings | None) -> OutputChunk:
         piece = _merged_piece(self, self._vectors(part), part[0], findings)
         return self._rounded(self._with_new_rows(piece))
 
 
-def in_the_end(pieces: Iterable[Piece]) -> list[Piece]:
+def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
     """All pieces of a row; of one that begins anew (``TensorMerge.pieces``) only the last ones, so
     that no two results of it are held."""
-    found: list[Piece] = []
+    found: list[OutputChunk] = []
     for piece in pieces:
         if piece.start == 0:
             found.clear()
@@ -255,7 +255,7 @@ def in_the_end(pieces: Iterable[Piece]) -> list[Piece]:
     return found
 
 
-def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
+def pieces_together(works: Sequence[TensorMerge]) -> list[list[OutputChunk]]:
     """The pieces of several matrices that are merged together (``batches``), one of each.
 
     Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
@@ -265,7 +265,7 @@ def pieces_together(works: Sequence[TensorMerge]) -> list[list[Piece]]:
     return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
 
 
-def merge_whole(works: Sequence[TensorMerge]) -> list[Piece]:
+def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     """Merge a tensor that comes in one piece, or several that can be merged together."""
     deltas = [work._task_vectors() for work in works]
     try:
@@ -276,7 +276,9 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[Piece]:
         raise
 
 
-def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Piece]:
+def _merged_pieces(
+    works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]
+) -> list[OutputChunk]:
     (row, *others), prepared = [work._row for work in works], works[0]._prepared
     if not others:
         return [_merged_piece(works[0], deltas[0], 0)]
@@ -284,7 +286,7 @@ def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) 
     weights = [prepared.weights_of(each) for each in (row, *others)]
     with merging_of(row.name, deltas[0].names):
         layers = [
-            Layer(own, weight, own.base, own.tolerance(weight, work._dtype))
+            MethodInput(own, weight, own.base, own.tolerance(weight, work._dtype))
             for work, own, weight in zip(works, deltas, weights, strict=True)
         ]
         found = merged_together(method, layers, bases, prepared.parameters_of(row))
@@ -297,14 +299,14 @@ def _merged_pieces(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) 
 
 def _merged_piece(
     work: TensorMerge, deltas: TaskVectors, start: int, findings: Findings | None = None
-) -> Piece:
+) -> OutputChunk:
     row, prepared = work._row, work._prepared
     with merging_of(row.name, deltas.names):
         merged = merge_deltas(row, prepared, deltas, output=work._dtype, findings=findings)
         return _piece(deltas, merged, start)
 
 
-def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
+def _piece(deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
     exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
     values, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
     if not math.isfinite(norm) or (norm > HARMLESS_NORM and not is_finite(values)):
@@ -312,7 +314,7 @@ def _piece(deltas: TaskVectors, merged: Merged, start: int) -> Piece:
             "The merged task vector leaves the range of its numbers; lower the experts' weights or "
             "the method's scale, or average this tensor."
         )
-    return Piece(
+    return OutputChunk(
         start=start,
         values=values.reshape(-1),
         squared_norm=norm * norm,
@@ -338,11 +340,11 @@ def merge_deltas(
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         return linear(deltas, weights, LinearParameters())
-    place = place_of(row, prepared, deltas.names, deltas.part)
+    random_key = random_key_of(row, prepared, deltas.names, deltas.part)
     parameters = prepared.parameters_of(row)
     context = Context(
         keep_preliminary=keep_preliminary,
-        place=place,
+        random_key=random_key,
         findings=prepared.findings_of(row) if findings is None else findings,
         own=prepared.own_of(row),
         base=deltas.base,

@@ -17,7 +17,7 @@ from torch import Tensor
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
-from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
 from ace_gui.engine.planning.prepare import Prepared
@@ -60,10 +60,10 @@ def chosen_entries(
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
         for group in groups.values():
             least = yield from _least(prepared, readers, group, chosen, pool)
-            for place, row in enumerate(group):
+            for index, row in enumerate(group):
                 chosen.least[row.name] = {t: least[t] for t in row.experts}
                 chosen.counts[row.name] = _counted(row, prepared, readers, chosen, pool)
-                yield PassProgress(title=TITLE, done=place + 1, total=len(group))
+                yield PassProgress(title=TITLE, done=index + 1, total=len(group))
     return chosen
 
 
@@ -104,7 +104,7 @@ def _least(
     survey = trim_survey([density] * len(prepared.experts))
     unfinished = True
     while unfinished:
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if row.tied_to is None:  # what is there twice counts once
 
                 def measured(row: PlanRow, part: Part) -> Tensor:
@@ -114,7 +114,7 @@ def _least(
                 counts = _summed(row, prepared, readers, chosen, pool, measured)
                 if counts is not None:
                     survey.add(counts)
-            yield PassProgress(title=TITLE, done=place + 1, total=len(rows))
+            yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
         unfinished = survey.finish_pass()
     return survey.findings[THRESHOLD]
 
@@ -139,14 +139,14 @@ def _summed(
     readers: Readers,
     chosen: Chosen,
     pool: ThreadPoolExecutor,
-    look: Callable[[PlanRow, Part], _Found],
+    scan: Callable[[PlanRow, Part], _Found],
 ) -> _Found | None:
     """The sum of what comes of every part, None without any; again without experts that turn out
     not to be finite."""
 
     def found(settled: PlanRow) -> _Found | None:
         total: _Found | None = None
-        for each in ordered(pool, partial(look, settled), parts_of_pass(prod(row.shape))):
+        for each in ordered(pool, partial(scan, settled), parts_of_pass(prod(row.shape))):
             total = each if total is None else total + each
         return total
 
@@ -154,6 +154,6 @@ def _summed(
     try:
         return found(settled)
     except NonFiniteError as error:
-        settled = settle(error, settled, prepared, readers).row
+        settled = resolve_non_finite(error, settled, prepared, readers).row
     chosen.settled[row.name] = settled
     return found(settled)

@@ -50,7 +50,7 @@ from ace_gui.engine.evaluating.examples import TaskData
 from ace_gui.engine.evaluating.model_with_head import load
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.targets import targets_of
-from ace_gui.engine.merging.how_read import how_read
+from ace_gui.engine.merging.layout_digest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.whole_model.learned_rows import (
     LearnedRow,
@@ -121,7 +121,7 @@ def _folder(
         prepared.method.name,
         repr(prepared.parameters),
         [source.terms() for source in sources],
-        how_read(prepared),
+        layout_digest(prepared),
         [(each.path, each.size, each.mtime_ns, each.ctime_ns) for each in prepared.files],
         repr([(row, prepared.weights_of(row)) for row in shared_rows(prepared)]),
         recipe.seed,
@@ -221,7 +221,9 @@ class _Work:
         self._kept = Kept(kept_bytes(self._parameters.bytes))
         names = self._prepared.plan.recipe.expert_names
         stages = (
-            [[t] for t in range(len(names))] if self._learning.apart else [list(range(len(names)))]
+            [[t] for t in range(len(names))]
+            if self._learning.per_expert
+            else [list(range(len(names)))]
         )
         for number, experts in enumerate(stages):
             yield from self._stage(number, experts, models)
@@ -254,7 +256,7 @@ class _Work:
         """The tasks of a stage, those left out that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
         found = []
-        for place, (t, data, loading, model) in enumerate(models):
+        for index, (t, data, loading, model) in enumerate(models):
             if t not in experts:
                 continue
             if not labelled and not has_entropy(data.kind):
@@ -264,7 +266,7 @@ class _Work:
                 )
                 continue
             targets = targets_of(data, loading.config) if labelled else None
-            seed = (self._prepared.plan.recipe.seed, place)
+            seed = (self._prepared.plan.recipe.seed, index)
             asked = asker(data, loading, model)
             found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))
         if not found:
@@ -307,7 +309,7 @@ class _Work:
             distance=distance if watched else None,
         )
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
-        title = _title(self._prepared) + (f", {plain(owners[0])}" if learning.apart else "")
+        title = _title(self._prepared) + (f", {plain(owners[0])}" if learning.per_expert else "")
         yield from trained(
             loop, self._folder, number, title=title, experts=owners, curve=learning.curve
         )
@@ -319,7 +321,7 @@ class _Work:
     def _learned_rows(self, experts: Sequence[int]) -> list[LearnedRow]:
         found = []
         for row in self._rows:
-            only = [place for place, t in enumerate(row.experts) if t in experts]
+            only = [index for index, t in enumerate(row.experts) if t in experts]
             if not only:
                 continue
             found.append(
@@ -331,7 +333,7 @@ class _Work:
                     self._kept,
                     self._folder,
                     self._device,
-                    only if self._learning.apart else None,
+                    only if self._learning.per_expert else None,
                 )
             )
         return found
@@ -353,8 +355,8 @@ class _Work:
 
     def _remember(self, state: State, owners: Sequence[str]) -> None:
         self._losses |= {task: tuple(own) for task, own in state.losses.items()}
-        for place, name in enumerate(owners):
-            self._figures[name] = tuple(own[place] for own in state.figures)
+        for index, name in enumerate(owners):
+            self._figures[name] = tuple(own[index] for own in state.figures)
         for sentence in collapse(state):
             self._warn(sentence)
 

@@ -72,9 +72,9 @@ class LearnedRow:
     ) -> None:
         self.name = row.name
         self._places = list(range(len(row.experts)) if only is None else only)
-        self.experts = [row.experts[place] for place in self._places]
+        self.experts = [row.experts[index] for index in self._places]
         weights = prepared.weights_of(row)
-        self.weights = [1.0] if only is not None else [weights[place] for place in self._places]
+        self.weights = [1.0] if only is not None else [weights[index] for index in self._places]
         self._row, self._prepared, self._readers = row, prepared, readers
         self._parameters, self._kept, self._device = parameters, kept, device
         self._open: TaskVectors | None = None
@@ -120,16 +120,16 @@ class LearnedRow:
 
     def factors(self, t: int) -> Values:
         """What the part of its t-th expert is made of."""
-        place = self._places[t]
-        found = self._kept.get((self.name, place), lambda: self._read(place))
+        index = self._places[t]
+        found = self._kept.get((self.name, index), lambda: self._read(index))
         if t + 1 == len(self._places):
             self.close()
         return found
 
-    def _read(self, place: int) -> Values:
+    def _read(self, index: int) -> Values:
         if self._stored is None:
-            return {"delta": self.vectors[place]}
-        return {name: each.to(self._device) for name, each in self._stored(place).items()}
+            return {"delta": self.vectors[index]}
+        return {name: each.to(self._device) for name, each in self._stored(index).items()}
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""
@@ -149,13 +149,13 @@ class LearnedRow:
 @dataclass(frozen=True)
 class _Chosen(Sequence[Tensor]):
     row: LearnedRow
-    places: Sequence[int]
+    indices: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.row.vectors[self.places[index]]
+        return self.row.vectors[self.indices[index]]
 
 
 def _part(whole: Tensor, part: tuple[int, int] | None) -> Tensor:
@@ -171,8 +171,8 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
     whole = parameters.read(row.tensor, row.tensor_shape)
     part = row.part
     stretch = whole.view(-1)[part.start : part.stop].view(-1, part.period)
-    place = stretch[:, part.first : part.last]
-    place.copy_(stored.reshape(place.shape))
+    index = stretch[:, part.first : part.last]
+    index.copy_(stored.reshape(index.shape))
     parameters.write(row.tensor, whole)
 
 

@@ -26,11 +26,11 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, say_anew
 from ace_gui.engine.merging.one_tensor.error_place import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
-from ace_gui.engine.merging.one_tensor.non_finite import settle
+from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.store import SURVEY
-from ace_gui.engine.merging.units import Look, Workers
+from ace_gui.engine.merging.units import Scan, Workers
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
 from ace_gui.errors import CheckpointError, NonFiniteError
@@ -69,7 +69,7 @@ def surveyed(
     """
     kept = _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
-    look = partial(_looked, prepared=prepared, readers=readers, workers=workers)
+    scan = partial(_looked, prepared=prepared, readers=readers, workers=workers)
     for group in groups(prepared):
         if only is not None and group.parameters != wanted:
             continue
@@ -78,11 +78,11 @@ def surveyed(
             prepared.findings[key] = kept[_label(group)]
         if key not in prepared.findings:
             if _wants_norms(group.method, group.parameters):
-                prepared.findings[key] = yield from _norms(group, len(prepared.experts), look)
+                prepared.findings[key] = yield from _norms(group, len(prepared.experts), scan)
             else:
                 survey = survey_of(group, len(prepared.experts))
                 assert survey is not None
-                yield from _passes(survey, group, look)
+                yield from _passes(survey, group, scan)
                 prepared.findings[key] = survey.findings
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
@@ -124,13 +124,13 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
     return method.layer_norms is not None and method.layer_norms(parameters)
 
 
-_Looking = Callable[[Look, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
+_Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
 """From what is looked for, and rows, to what is found in some after the others, in their order;
 None: nothing yet."""
 
 
 def _looked(
-    look: Look,
+    scan: Scan,
     rows: Sequence[PlanRow],
     *,
     prepared: Prepared,
@@ -140,20 +140,20 @@ def _looked(
     if workers is None:
         with single_threads() as pool:
             for row in rows:
-                yield (look(row, prepared, readers, pool),)
+                yield (scan(row, prepared, readers, pool),)
         return
-    for looked in workers.looked(look, rows):
-        if looked is not None:
-            readers.witness.adopt(looked.readings)
-        yield None if looked is None else looked.found
+    for scanned in workers.scanned(scan, rows):
+        if scanned is not None:
+            readers.checksums.merge(scanned.readings)
+        yield None if scanned is None else scanned.found
 
 
 def _norms(
-    group: Group, experts: int, look: _Looking
+    group: Group, experts: int, scan: _Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """By role the mean norm of what the method makes of a tensor without findings."""
     norms: list[float | None] = []
-    for found in look(_norm, group.rows):
+    for found in scan(_norm, group.rows):
         norms += found or ()
         yield _progress(len(norms), group) if found else None
     by_role: dict[str, list[float]] = {}
@@ -190,7 +190,7 @@ def _settled(
         try:
             return find(row)
         except NonFiniteError as error:
-            return find(settle(error, row, prepared, readers).row)
+            return find(resolve_non_finite(error, row, prepared, readers).row)
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:
@@ -199,11 +199,11 @@ def parts_of_pass(elements: int) -> Iterator[Part]:
         yield start, min(start + PASS_ELEMENTS, elements)
 
 
-def _passes(survey: Survey, group: Group, look: _Looking) -> Iterator[PassProgress | None]:
+def _passes(survey: Survey, group: Group, scan: _Scanning) -> Iterator[PassProgress | None]:
     unfinished = True
     while unfinished:
         done = 0
-        for found in look(partial(look_for, survey=survey), group.rows):
+        for found in scan(partial(look_for, survey=survey), group.rows):
             for measured in found or ():
                 if measured is not None:
                     survey.add(measured)

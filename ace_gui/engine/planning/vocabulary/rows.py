@@ -133,14 +133,14 @@ def _match(
 ) -> TokenMatch:
     theirs, ours = tokens_of(before), tokens_of(after)
     ids = {token: index for index, token in ours.items() if index < expert_rows}
-    place = np.full(rows, NOWHERE, dtype=np.int64)
+    position = np.full(rows, NOWHERE, dtype=np.int64)
     for index, token in theirs.items():
         if index < rows:
             same = index < expert_rows and ours.get(index) == token
-            place[index] = index if same else ids.get(token, NOWHERE)
+            position[index] = index if same else ids.get(token, NOWHERE)
     wanted = {token for index, token in theirs.items() if index < rows}
     return TokenMatch(
-        rows=place, lacking=len(wanted - ids.keys()), extra=frozenset(ids.keys() - wanted)
+        rows=position, lacking=len(wanted - ids.keys()), extra=frozenset(ids.keys() - wanted)
     )
 
 

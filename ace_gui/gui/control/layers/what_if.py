@@ -142,14 +142,14 @@ class WhatIf(QObject):
         return str(self._own("variant")), other
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
-        inputs, place = replace(self._session.draft.inputs, scope=self.scope), self.override
-        if place is not None:
+        inputs, index = replace(self._session.draft.inputs, scope=self.scope), self.override
+        if index is not None:
             rules = list(inputs.overrides)
             plain = {name: v for name, v in parameters.items() if name not in _AFTER}
-            rules[place] = replace(
-                rules[place],
-                parameters={**rules[place].parameters, **plain},
-                after=_with_tried(rules[place].after, parameters),
+            rules[index] = replace(
+                rules[index],
+                parameters={**rules[index].parameters, **plain},
+                after=_with_tried(rules[index].after, parameters),
             )
             return replace(inputs, overrides=tuple(rules))
         for name, value in parameters.items():
@@ -169,18 +169,18 @@ class WhatIf(QObject):
 
     def _own(self, name: str) -> ParameterValue | None:
         """The value that the selected layer has of a parameter while nothing is tried."""
-        place, row = self.override, self._row
+        index, row = self.override, self._row
         if name in _AFTER:
-            return self._own_after(name, place)
-        if place is None or row is None or row.override is None:
+            return self._own_after(name, index)
+        if index is None or row is None or row.override is None:
             return self._session.draft.parameter(name)
         planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
-        return self._session.draft.inputs.overrides[place].parameters.get(name, planned)
+        return self._session.draft.inputs.overrides[index].parameters.get(name, planned)
 
-    def _own_after(self, name: str, place: int | None) -> float:
+    def _own_after(self, name: str, index: int | None) -> float:
         """The value of one of ``AFTER_FIELDS`` under the recipe, or under one of its rules."""
         inputs = self._session.draft.inputs
-        own = inputs.after if place is None else inputs.overrides[place].after.over(inputs.after)
+        own = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
         known = value_of(own, name)
         return float(_AFTER[name].default) if known is None else known
 

@@ -75,16 +75,16 @@ class Scoring(QObject):
             tasks = (*tasks, Task(data=path, name=name, expert=own))
         self._session.draft.set_tasks(tasks)
 
-    def change(self, place: int, task: Task) -> None:
+    def change(self, index: int, task: Task) -> None:
         """Another task in the place of one."""
         tasks = list(self._session.draft.inputs.tasks)
-        tasks[place] = task
+        tasks[index] = task
         self._session.draft.set_tasks(tuple(tasks))
 
-    def remove(self, place: int) -> None:
+    def remove(self, index: int) -> None:
         """One task less."""
         tasks = self._session.draft.inputs.tasks
-        self._session.draft.set_tasks((*tasks[:place], *tasks[place + 1 :]))
+        self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
 
     def _follow(self) -> None:
         if self._looked_at and self._undescribed:

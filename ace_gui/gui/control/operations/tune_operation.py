@@ -60,10 +60,10 @@ class TuneOperation(OneOperation):
     def take(self, event: Event) -> None:
         """A merge that was tried, or the end of all."""
         match event:
-            case TunePoint(place=place, of=of):
+            case TunePoint(index=index, of=of):
                 self.points = (*self.points, event)
                 progress = Progress(
-                    state=State.TUNING, done=place + 1, total=of + REPORTED, title="tuning"
+                    state=State.TUNING, done=index + 1, total=of + REPORTED, title="tuning"
                 )
                 self._session.activity.set_progress(progress)
             case Tuned():

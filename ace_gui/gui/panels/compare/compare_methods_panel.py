@@ -30,7 +30,7 @@ from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, FlowLayout, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 
 _TABLE, _PLOT = 6, 12  # lines of text that they are high at least
@@ -79,7 +79,7 @@ class CompareMethodsPanel(QWidget):
     def selected(self) -> list[MethodCompared]:
         """The selected rows, from top to bottom."""
         rows = self.table.selectionModel().selectedRows()
-        return [self.model.row_at(place) for place in sorted(index.row() for index in rows)]
+        return [self.model.row_at(position) for position in sorted(index.row() for index in rows)]
 
     def refresh(self) -> None:
         """Show the rows there are, and how far the merges are."""
@@ -94,7 +94,7 @@ class CompareMethodsPanel(QWidget):
         progress = self._comparison.progress
         if progress is not None:
             share = f"{progress.done} of {progress.total} tensors"
-            title = f"Merging {progress.place + 1} of {progress.of}: {progress.title}"
+            title = f"Merging {progress.index + 1} of {progress.of}: {progress.title}"
             self.status.setText(f"{title}, {share} …" if progress.total else f"{title} …")
         else:
             failed = [row for row in self._shown if row.error]
@@ -111,13 +111,13 @@ class CompareMethodsPanel(QWidget):
         model, run_of = self.model, self._comparison.run_of
         current = self._session.results.merge
         good = [row for row in model.rows if not row.error]
-        now = {row.place for row in good if current is not None and run_of(row) is current}
+        now = {row.index for row in good if current is not None and run_of(row) is current}
         shown, main = model.sorted_figure, model.main_figure
         self._barred = [row for row in good if model.figure_of(row, shown) is not None]
         self.bars.show_merges(
             shown.title,
             [
-                MergePoint(row.title, model.figure_of(row, shown) or 0.0, 0.0, row.place in now)
+                MergePoint(row.title, model.figure_of(row, shown) or 0.0, 0.0, row.index in now)
                 for row in self._barred
             ],
         )
@@ -128,7 +128,7 @@ class CompareMethodsPanel(QWidget):
                 row.title,
                 float(row.parameters[name]) if name else row.relative_norm,
                 model.figure_of(row, main) or 0.0,
-                row.place in now,
+                row.index in now,
             )
             for row in self._spotted
         ]
@@ -183,7 +183,7 @@ class CompareMethodsPanel(QWidget):
         both.setChildrenCollapsible(False)
         both.setSizes([300, 320])
         both.setStretchFactor(1, 1)
-        by_letters(self, self._measure)
+        on_font_change(self, self._measure)
         area = scroll_area("Results", self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(both)
@@ -205,9 +205,9 @@ class CompareMethodsPanel(QWidget):
         layout = QVBoxLayout(self)
         layout.addWidget(splitter)
 
-    def _measure(self, letters: QFontMetrics) -> None:
+    def _measure(self, metrics: QFontMetrics) -> None:
         for part, lines in ((self.table, _TABLE), (self.bars, _PLOT), (self.scatter, _PLOT)):
-            part.setMinimumHeight(lines * letters.height())
+            part.setMinimumHeight(lines * metrics.height())
 
     def _connect(self) -> None:
         self.choices.changed.connect(self._allow)
@@ -217,21 +217,21 @@ class CompareMethodsPanel(QWidget):
         self.pair.clicked.connect(lambda _=False: self.pair_wanted.emit(*self._pair()))
         self.save.clicked.connect(lambda _=False: self._ask_for_file())
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
-        for told in (self._comparison.changed, self._session.checks.changed):
-            told.connect(self.refresh)
+        for signal in (self._comparison.changed, self._session.checks.changed):
+            signal.connect(self.refresh)
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
-        self.bars.merge_chosen.connect(lambda place: self._select_only(self._barred[place]))
-        self.scatter.merge_chosen.connect(lambda place: self._select_only(self._spotted[place]))
+        self.bars.merge_chosen.connect(lambda index: self._select_only(self._barred[index]))
+        self.scatter.merge_chosen.connect(lambda index: self._select_only(self._spotted[index]))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
 
     def _select(self, rows: list[MethodCompared]) -> None:
         flags = QItemSelectionModel.SelectionFlag
         for row in rows:
-            place = self.model.position(row)
-            if place >= 0:
-                index = self.model.index(place, 0)
+            position = self.model.position(row)
+            if position >= 0:
+                index = self.model.index(position, 0)
                 self.table.selectionModel().select(index, flags.Select | flags.Rows)
 
     def _pair(self) -> list[object]:

@@ -63,10 +63,10 @@ class ComparePage(QWidget):
             self._pages.addWidget(self._panel)
         return self._panel
 
-    def show_look(self, place: int) -> None:
+    def show_look(self, index: int) -> None:
         """Show the methods, or two merges."""
-        self.looks.choose(place)
-        self._pages.setCurrentWidget(self.panel if place == TWO_MERGES else self.methods)
+        self.looks.choose(index)
+        self._pages.setCurrentWidget(self.panel if index == TWO_MERGES else self.methods)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         """Show these two."""

@@ -21,7 +21,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _BESIDE: Final = 40  # lines of text, in less width one plot is below the other
 _PLOT: Final = 10  # lines of text that a plot is high at least
@@ -77,12 +77,12 @@ class ComparePanel(LayerPanel):
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
         if len(chosen) < 2:
             chosen = list(runs[-2:])
-        for place, box in enumerate((self.first, self.second)):
+        for index, box in enumerate((self.first, self.second)):
             box.blockSignals(True)
             box.clear()
             for title in titles:
                 box.addItem(plain(title))
-            box.setCurrentIndex(runs.index(chosen[place]) if place < len(chosen) else -1)
+            box.setCurrentIndex(runs.index(chosen[index]) if index < len(chosen) else -1)
             box.setEnabled(len(runs) > 1)
             box.setToolTip(tooltip(box.currentText()))
             box.blockSignals(False)
@@ -161,11 +161,11 @@ class ComparePanel(LayerPanel):
         for view in views:
             splitter.addWidget(view)
 
-        def measure(letters: QFontMetrics) -> None:
+        def measure(metrics: QFontMetrics) -> None:
             for view in views:
-                view.setMinimumHeight(_PLOT * letters.height())
+                view.setMinimumHeight(_PLOT * metrics.height())
 
-        by_letters(self, measure)
+        on_font_change(self, measure)
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
         layout = QVBoxLayout(self)

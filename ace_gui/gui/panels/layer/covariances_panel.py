@@ -51,7 +51,7 @@ _UNSEEN: Final = (
 _NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
-class Look(Enum):
+class CovarianceView(Enum):
     """What is looked at of both covariances."""
 
     EXPERTS = auto()
@@ -59,11 +59,11 @@ class Look(Enum):
 
 
 _LOOKS: Final = {
-    Look.EXPERTS: (
+    CovarianceView.EXPERTS: (
         "Whose inputs",
         "Centred cosine of each expert's estimate (row) with each expert's inputs (column)",
     ),
-    Look.EIGENVALUES: (
+    CovarianceView.EIGENVALUES: (
         "Eigenvalues",
         "How steeply both fall, and what the estimate gives to the inputs' directions",
     ),
@@ -92,7 +92,9 @@ class CovariancesPanel(LayerPanel):
         self.button.setFont(face(Face.BUTTON))
         self.button.clicked.connect(lambda _=False: self._press())
         self.empty = EmptyState(_CHOOSE, self.button)
-        self.look = Choice("What is compared", {key: (t, tip) for key, (t, tip) in _LOOKS.items()})
+        self.view_choice = Choice(
+            "What is compared", {key: (t, tip) for key, (t, tip) in _LOOKS.items()}
+        )
         self.expert = Choice("Expert whose eigenvalues are shown", {"": ("–", "")})
         self.matrix = ExpertMatrixPlot("Whose inputs ACE's covariances show")
         self.eigenvalues = EigenvaluePlot()
@@ -109,7 +111,7 @@ class CovariancesPanel(LayerPanel):
         for button in (self.all, self.use):
             button.setFont(face(Face.BUTTON))
         self._lay_out()
-        for chosen in (self.look.chosen, self.expert.chosen):
+        for chosen in (self.view_choice.chosen, self.expert.chosen):
             chosen.connect(self.refresh)
         measuring.changed.connect(self._follow_work)
         session.activity.progressed.connect(self._show_progress)
@@ -129,7 +131,7 @@ class CovariancesPanel(LayerPanel):
         head = QHBoxLayout()
         head.setContentsMargins(8, 6, 8, 0)
         head.setSpacing(8)
-        head.addWidget(self.look)
+        head.addWidget(self.view_choice)
         head.addWidget(self.expert)
         head.addStretch(1)
         head.addWidget(self.use)
@@ -165,9 +167,9 @@ class CovariancesPanel(LayerPanel):
             self._show_why()
             return
         self.expert.offer({name: (name, "") for name in found.experts})
-        self.expert.setVisible(self.look.current is Look.EIGENVALUES)
-        self._plots.setCurrentIndex(0 if self.look.current is Look.EXPERTS else 1)
-        if self.look.current is Look.EXPERTS:
+        self.expert.setVisible(self.view_choice.current is CovarianceView.EIGENVALUES)
+        self._plots.setCurrentIndex(0 if self.view_choice.current is CovarianceView.EXPERTS else 1)
+        if self.view_choice.current is CovarianceView.EXPERTS:
             self.matrix.show_matrix(
                 found.name,
                 found.experts,
@@ -192,9 +194,9 @@ class CovariancesPanel(LayerPanel):
         return None if row is None else findings.get(LayerCovariances, row.name, key)
 
     def _show_eigenvalues(self, found: LayerCovariances) -> None:
-        place = found.experts.index(self.expert.current)
+        index = found.experts.index(self.expert.current)
         colour = expert_colours(self.session).get(self.expert.current, "#808080")
-        self.eigenvalues.show_covariances(found, place, colour, directions_found(found, place))
+        self.eigenvalues.show_covariances(found, index, colour, directions_found(found, index))
 
     def _show_why(self) -> None:
         """What is missing, with the one thing to do about it."""
@@ -271,9 +273,9 @@ def whose_inputs(found: LayerCovariances) -> str:
     return f"{knows} {said}"
 
 
-def directions_found(found: LayerCovariances, place: int) -> str:
+def directions_found(found: LayerCovariances, index: int) -> str:
     """How much of the inputs' leading directions the estimate of an expert finds."""
-    match, count = found.matches[place], found.measured_TI.shape[1]
+    match, count = found.matches[index], found.measured_TI.shape[1]
     leading = round(match.chance * count)
     return (
         f"The estimate finds {100 * match.overlap:.0f} % of the inputs' {leading} leading "

@@ -159,8 +159,8 @@ class _Name(QWidget):
         return QSize(120, round(QFontMetricsF(face(Face.MONO_STRONG)).height()) + 4)
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        painter, theme, place = QPainter(self), current_theme(), QRectF(self.rect())
-        used = write(painter, place, self._number, face(Face.MONO), theme.text3)
-        rest = place.adjusted(used, 0, 0, 0)
+        painter, theme, rect = QPainter(self), current_theme(), QRectF(self.rect())
+        used = write(painter, rect, self._number, face(Face.MONO), theme.text3)
+        rest = rect.adjusted(used, 0, 0, 0)
         write(painter, rest, self._rest, face(Face.MONO_STRONG), theme.text)
         painter.end()

@@ -111,7 +111,7 @@ def _directions(figures: Sequence[SpectralFigures]) -> list[FigureRow]:
         _row(
             f"directions for {share * 100:.0f} %",
             f"The fewest leading directions that hold {share * 100:.0f} % of the energy Σσ².",
-            [float(f.directions[place]) for f in figures],
+            [float(f.directions[index]) for f in figures],
         )
-        for place, share in enumerate(MARKS)
+        for index, share in enumerate(MARKS)
     ]

@@ -25,7 +25,7 @@ from ace_gui.gui.widgets.labels.terms import explain
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
 
-class Look(StrEnum):
+class SubspaceView(StrEnum):
     """What is compared; the value is what people choose."""
 
     REFINEMENT = "before and after refinement"
@@ -35,16 +35,16 @@ class Look(StrEnum):
 
 
 _TIPS: Final = {
-    Look.REFINEMENT: "|cosine| of the singular vectors of W_pre and of the merged change",
-    Look.OVERLAP: (
+    SubspaceView.REFINEMENT: "|cosine| of the singular vectors of W_pre and of the merged change",
+    SubspaceView.OVERLAP: (
         "‖U₁ᵀU₂‖² / K: share of one expert's K leading left directions that lie in "
         "the other's; 0: none, 1: the same"
     ),
-    Look.COSINES: (
+    SubspaceView.COSINES: (
         "Cosine of the experts' task vectors in this layer; 1: the same direction, 0: "
         "nothing in common, −1: opposite"
     ),
-    Look.MODEL: "Cosine of the experts' task vectors over every layer that two of them have",
+    SubspaceView.MODEL: "Cosine of the experts' task vectors over all layers that both have",
 }
 
 
@@ -57,20 +57,23 @@ class SubspacesPanel(LayerPanel):
         super().__init__(session, parent)
         explain(self, "Subspace")
         looks: dict[Hashable, tuple[str, str]]
-        looks = {look: (sentence_case(look.value), _TIPS[look]) for look in Look}
-        self.look = Choice("What is compared", looks, self)
-        self.look.chosen.connect(self.refresh)
+        looks = {
+            view_choice: (sentence_case(view_choice.value), _TIPS[view_choice])
+            for view_choice in SubspaceView
+        }
+        self.view_choice = Choice("What is compared", looks, self)
+        self.view_choice.chosen.connect(self.refresh)
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
         self.alignment = AlignmentPlot()
         self._add(self.alignment)
         label = QLabel("&Compare", self)
-        label.setBuddy(self.look)
+        label.setBuddy(self.view_choice)
         head = QHBoxLayout()
         head.setContentsMargins(8, 6, 8, 0)
         head.setSpacing(8)
         head.addWidget(label)
-        head.addWidget(self.look, 1)
+        head.addWidget(self.view_choice, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -92,21 +95,21 @@ class SubspacesPanel(LayerPanel):
     @property
     def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
         """The one for the present look."""
-        match self.look.current:
-            case Look.REFINEMENT:
+        match self.view_choice.current:
+            case SubspaceView.REFINEMENT:
                 return self.alignment
-            case Look.OVERLAP:
+            case SubspaceView.OVERLAP:
                 return self.overlap
         return self.cosines
 
     def refresh(self) -> None:
         self._stack.setCurrentWidget(self._views[self.plot])
         row = self.row
-        if self.look.current is Look.MODEL:
+        if self.view_choice.current is SubspaceView.MODEL:
             self._show_model()
         elif row is None:
             self.plot.clear("Select a layer to compare directions.")
-        elif self.look.current is Look.COSINES:
+        elif self.view_choice.current is SubspaceView.COSINES:
             self._show_cosines(row)
         else:
             self._show_subspaces(row)

@@ -81,8 +81,8 @@ class AnswerCard(QWidget):
 def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
     """The likeliest labels, the first of them in strong."""
     return [
-        Bar(label, share, f"{100 * share:.1f} %", strong=place == 0)
-        for place, (label, share) in enumerate(shares[:MOST])
+        Bar(label, share, f"{100 * share:.1f} %", strong=index == 0)
+        for index, (label, share) in enumerate(shares[:MOST])
     ]
 
 

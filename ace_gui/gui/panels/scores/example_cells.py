@@ -48,37 +48,37 @@ class ExampleCell(QStyledItemDelegate):
         listed: ListedExample = index.data(EXAMPLE)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        place = QRectF(option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
+        rect = QRectF(option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
         if listed.found.example.picture is not None:
-            self._draw_tile(painter, place, listed, image_of(listed.found.example.picture))
+            self._draw_tile(painter, rect, listed, image_of(listed.found.example.picture))
         else:
-            self._draw_row(painter, place, listed)
+            self._draw_row(painter, rect, listed)
         painter.restore()
 
     def _draw_tile(
-        self, painter: QPainter, place: QRectF, listed: ListedExample, image: QImage
+        self, painter: QPainter, rect: QRectF, listed: ListedExample, image: QImage
     ) -> None:
         theme = current_theme()
-        paint_picture(painter, QRectF(place.left(), place.top(), place.width(), _PICTURE), image)
+        paint_picture(painter, QRectF(rect.left(), rect.top(), rect.width(), _PICTURE), image)
         first = QRectF(
-            place.left(), place.top() + _PICTURE + 4, place.width(), _height(Face.CAPTION_STRONG)
+            rect.left(), rect.top() + _PICTURE + 4, rect.width(), _height(Face.CAPTION_STRONG)
         )
-        second = QRectF(place.left(), first.bottom(), place.width(), _height(Face.CAPTION))
+        second = QRectF(rect.left(), first.bottom(), rect.width(), _height(Face.CAPTION))
         font, label = face(Face.CAPTION_STRONG), listed.found.example.label
         write(painter, first, label, font, theme.text, align=_MIDDLE)
         ink = theme.bad if self.merge_is_wrong else theme.text2
         write(painter, second, self._answer(listed), face(Face.CAPTION), ink, align=_MIDDLE)
 
-    def _draw_row(self, painter: QPainter, place: QRectF, listed: ListedExample) -> None:
+    def _draw_row(self, painter: QPainter, rect: QRectF, listed: ListedExample) -> None:
         theme, example = current_theme(), listed.found.example
         if listed.colour:
-            square = QRectF(place.left(), place.top(), SWATCH, _height(Face.BODY))
+            square = QRectF(rect.left(), rect.top(), SWATCH, _height(Face.BODY))
             paint_swatch(painter, square, listed.colour)
-        place = place.adjusted(SWATCH + 8, 0, 0, 0)
-        top = QRectF(place.left(), place.top(), place.width(), _height(Face.BODY))
+        rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
+        top = QRectF(rect.left(), rect.top(), rect.width(), _height(Face.BODY))
         text = " · ".join(text.replace("\n", " ") for _, text in example.texts)
         write(painter, top, text, face(Face.BODY), theme.text)
-        low = QRectF(place.left(), top.bottom() + 3, place.width(), _height(Face.CAPTION_STRONG))
+        low = QRectF(rect.left(), top.bottom() + 3, rect.width(), _height(Face.CAPTION_STRONG))
         used = 0.0
         if example.label:
             used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text) + 12

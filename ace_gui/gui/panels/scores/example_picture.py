@@ -16,15 +16,15 @@ def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:
     return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
 
 
-def paint_picture(painter: QPainter, place: QRectF, image: QImage) -> QRectF:
-    """In the middle of ``place``; where it is."""
+def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
+    """In the middle of ``rect``; where it is."""
     width, height = image.width(), image.height()
-    factor: float = min(place.width() / width, place.height() / height)
+    factor: float = min(rect.width() / width, rect.height() / height)
     if factor >= 1:
         factor = int(factor)
     painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, factor < 1)
     target = QRectF(0, 0, width * factor, height * factor)
-    target.moveCenter(place.center())
+    target.moveCenter(rect.center())
     painter.drawImage(target, image)
     return target
 

@@ -78,10 +78,10 @@ class ExamplesStrip(QWidget):
             self.ask.setToolTip(why or "Ask both models where their answers are not known yet")
             self.note.setText("What the merge gets wrong that the experts had right.")
             return
-        for place, verdict in enumerate(_VERDICTS):
+        for index, verdict in enumerate(_VERDICTS):
             count = sum(each.counts[verdict] for each in found.values())
             title = "Lost" if verdict is Verdict.LOST else "Gained"
-            self.verdict.set_title(place, f"{title} {count}")
+            self.verdict.set_title(index, f"{title} {count}")
         verdict = _VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is Verdict.LOST
         lost = "The truth, and below it what the merge says."

@@ -18,7 +18,7 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
 
 NOTE: Final = (
@@ -72,9 +72,9 @@ class FiguresCard(QWidget):
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
-        by_letters(
+        on_font_change(
             self,
-            lambda letters: header.setMinimumSectionSize(letters.horizontalAdvance("100 %") + 16),
+            lambda metrics: header.setMinimumSectionSize(metrics.horizontalAdvance("100 %") + 16),
         )
         header.setSectionsMovable(False)
         copy = QAction("Copy table", table)

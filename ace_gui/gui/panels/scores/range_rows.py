@@ -15,7 +15,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import clear_layout
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -47,13 +47,13 @@ class RangeRows(QWidget):
         self._fields = numbers
         clear_layout(self._grid)
         self.rows = {}
-        for place, field in enumerate(numbers):
-            self._add(place, field, value_of(field.name))
+        for index, field in enumerate(numbers):
+            self._add(index, field, value_of(field.name))
         if numbers:
             preferred = next((f.name for f in numbers if f.name == "scaling"), numbers[0].name)
             self.rows[preferred][0].setChecked(True)
 
-    def _add(self, place: int, field: FieldInfo, value: ParameterValue | None) -> None:
+    def _add(self, index: int, field: FieldInfo, value: ParameterValue | None) -> None:
         tick = QCheckBox(field.label, self)
         tick.setAccessibleName(f"Search {field.label}")
         tick.setToolTip(tooltip(field.help))
@@ -63,16 +63,16 @@ class RangeRows(QWidget):
             box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
             box.setAccessibleName(f"{field.label}, {end}")
             box.set_value(number)
-            by_letters(box, partial(_give_room, box))
+            on_font_change(box, partial(_give_room, box))
             box.setEnabled(False)
             box.value_changed.connect(lambda _: self.changed.emit())
             tick.toggled.connect(box.setEnabled)
             boxes.append(box)
         tick.toggled.connect(lambda _: self.changed.emit())
-        self._grid.addWidget(tick, place, 0)
-        self._grid.addWidget(boxes[0], place, 1)
-        self._grid.addWidget(muted_label("to", self), place, 2)
-        self._grid.addWidget(boxes[1], place, 3)
+        self._grid.addWidget(tick, index, 0)
+        self._grid.addWidget(boxes[0], index, 1)
+        self._grid.addWidget(muted_label("to", self), index, 2)
+        self._grid.addWidget(boxes[1], index, 3)
         self.rows[field.name] = tick, boxes[0], boxes[1]
 
     @property
@@ -107,5 +107,5 @@ def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]
     return (float(round(low)), float(round(high))) if field.kind == "int" else (low, high)
 
 
-def _give_room(box: QWidget, letters: QFontMetrics) -> None:
-    box.setMinimumWidth(letters.horizontalAdvance("0.00000") + 24)
+def _give_room(box: QWidget, metrics: QFontMetrics) -> None:
+    box.setMinimumWidth(metrics.horizontalAdvance("0.00000") + 24)

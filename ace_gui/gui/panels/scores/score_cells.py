@@ -29,8 +29,8 @@ def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
     """The colour of an expert by its name, "" where there is none; whether it is a repeated one."""
     if owner is None or owner not in inputs.names:
         return "", False
-    place, theme = inputs.experts[inputs.names.index(owner)].colour, current_theme()
-    return theme.expert_colour(place), place >= len(theme.expert_colours)
+    index, theme = inputs.experts[inputs.names.index(owner)].colour, current_theme()
+    return theme.expert_colour(index), index >= len(theme.expert_colours)
 
 
 class FigureCell(Cell):
@@ -53,7 +53,7 @@ class FigureCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,
         index: _Index,
         *,
@@ -64,17 +64,17 @@ class FigureCell(Cell):
         colour, hollow = expert_colour(self._session.draft.inputs, row.owner)
         if column == TASK:
             if colour:
-                square = QRectF(place.left(), place.top(), SWATCH, place.height())
+                square = QRectF(rect.left(), rect.top(), SWATCH, rect.height())
                 paint_swatch(painter, square, colour, hollow=hollow)
-                place = place.adjusted(SWATCH + 8, 0, 0, 0)
+                rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
             font = face(Face.STRONG if row.is_mean else Face.BODY)
-            write(painter, place, option.text, font, theme.text)
+            write(painter, rect, option.text, font, theme.text)
             return
         words = option.fontMetrics.horizontalAdvance(_LONGEST)
-        room = min(_BAR[0], place.width() - words - 4)
+        room = min(_BAR[0], rect.width() - words - 4)
         if column == KEPT and isfinite(row.kept) and room >= _LEAST:
             bar = QRectF(0, 0, room, _BAR[1])
-            bar.moveLeft(place.left())
-            bar.moveTop(place.center().y() - _BAR[1] / 2)
+            bar.moveLeft(rect.left())
+            bar.moveTop(rect.center().y() - _BAR[1] / 2)
             paint_share(painter, bar, row.kept, colour or theme.merged, theme.sunk)
-        super().draw(painter, place, option, index, chosen=chosen)
+        super().draw(painter, rect, option, index, chosen=chosen)

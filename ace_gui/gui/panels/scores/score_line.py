@@ -41,9 +41,9 @@ class ScoreLine(QWidget):
     def show_marks(self, marks: Sequence[Mark]) -> None:
         """Show these."""
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
-        told = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
-        self.setAccessibleDescription(told)
-        self.setToolTip(told)
+        marks_text = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
+        self.setAccessibleDescription(marks_text)
+        self.setToolTip(marks_text)
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -64,15 +64,15 @@ class ScoreLine(QWidget):
         theme, painter = current_theme(), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle = 1.1 * self._line + 11
-        places = self._places()
+        indices = self._places()
         painter.setPen(QPen(QColor(theme.edge), 1.5))
         painter.drawLine(QPointF(8, middle), QPointF(self.width() - 8, middle))
         chosen = next((n for n, mark in enumerate(self._marks) if mark.is_chosen), None)
         if chosen is not None:
             painter.setPen(QPen(QColor(theme.text), 1.8))
-            painter.drawLine(QPointF(places[0], middle), QPointF(places[chosen], middle))
-        labels, widths = self._labels(places)
-        for mark, at, label, width in zip(self._marks, places, labels, widths, strict=True):
+            painter.drawLine(QPointF(indices[0], middle), QPointF(indices[chosen], middle))
+        labels, widths = self._labels(indices)
+        for mark, at, label, width in zip(self._marks, indices, labels, widths, strict=True):
             radius = _RADIUS + 2 * mark.is_chosen
             painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
             painter.setBrush(QColor(theme.text if mark.is_chosen else theme.card))
@@ -93,15 +93,15 @@ class ScoreLine(QWidget):
             return [self.width() / 2] * len(values)
         return [80.0 + room * (value - low) / span for value in values]
 
-    def _labels(self, places: Sequence[float]) -> tuple[list[float], list[float]]:
+    def _labels(self, indices: Sequence[float]) -> tuple[list[float], list[float]]:
         """Where each label's middle is, and how wide it may be."""
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
-        widest = min(_WIDEST, self.width() / len(places) - _GAP)
+        widest = min(_WIDEST, self.width() / len(indices) - _GAP)
         widths = [
             min(max(metrics.horizontalAdvance(mark.title) + 4, 3.5 * self._line), widest)
             for mark in self._marks
         ]
-        found = list(places)
+        found = list(indices)
         for n in range(1, len(found)):  # to the right as far as needed
             least = found[n - 1] + (widths[n - 1] + widths[n]) / 2 + _GAP
             found[n] = max(found[n], least)

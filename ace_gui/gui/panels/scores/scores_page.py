@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.panels.scores.examples_place import ExamplesPlace
-from ace_gui.gui.panels.scores.routing_place import RoutingPlace
-from ace_gui.gui.panels.scores.scores_place import ScoresPlace
-from ace_gui.gui.panels.scores.tasks_place import TasksPlace
-from ace_gui.gui.panels.scores.try_place import TryPlace
-from ace_gui.gui.panels.scores.tune_place import TunePlace
+from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
+from ace_gui.gui.panels.scores.routing_tab import RoutingTab
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
@@ -52,17 +52,17 @@ class ScoresPage(QWidget):
         self._scoring = scoring
         self.tabs = LazyTabs("Places of the scores", self)
         makers: tuple[Callable[[], QWidget], ...] = (
-            lambda: TasksPlace(session, scoring),
-            lambda: ScoresPlace(
+            lambda: TasksTab(session, scoring),
+            lambda: ScoresTab(
                 session,
                 scoring,
-                lambda: self.show_place(TASKS),
-                lambda: self.show_place(EXAMPLES),
+                lambda: self.show_tab(TASKS),
+                lambda: self.show_tab(EXAMPLES),
             ),
             lambda: self._make_examples(session, scoring),
-            lambda: TryPlace(session, scoring.trying),
-            lambda: TunePlace(session, scoring.tuning, self.value_chosen.emit),
-            lambda: RoutingPlace(session, scoring.routing),
+            lambda: TryTab(session, scoring.trying),
+            lambda: TuneTab(session, scoring.tuning, self.value_chosen.emit),
+            lambda: RoutingTab(session, scoring.routing),
         )
         for (title, tip), make in zip(PLACES, makers, strict=True):
             self.tabs.add(title, tip, make)
@@ -70,29 +70,29 @@ class ScoresPage(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tabs)
         if session.draft.inputs.tasks:
-            self.show_place(SCORES)
+            self.show_tab(SCORES)
 
-    def _make_examples(self, session: Session, scoring: Scoring) -> ExamplesPlace:
-        place = ExamplesPlace(session, scoring)
-        place.try_wanted.connect(self._try)
-        return place
+    def _make_examples(self, session: Session, scoring: Scoring) -> ExamplesTab:
+        index = ExamplesTab(session, scoring)
+        index.try_wanted.connect(self._try)
+        return index
 
     def _try(self, example: ShownExample, task: str) -> None:
-        place = self.show_place(TRY)
-        assert isinstance(place, TryPlace)
-        place.try_example(example, task)
+        index = self.show_tab(TRY)
+        assert isinstance(index, TryTab)
+        index.try_example(example, task)
 
-    def show_place(self, place: int) -> QWidget:
+    def show_tab(self, index: int) -> QWidget:
         """Turn to a place; it."""
-        self.tabs.setCurrentIndex(place)
+        self.tabs.setCurrentIndex(index)
         return self.tabs.current
 
     def changeEvent(self, event: QEvent) -> None:
         """Colours of experts stand in icons and bars."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
-            for place in self.tabs.contents():
-                place.recolour()  # type: ignore[attr-defined]
+            for index in self.tabs.contents():
+                index.recolour()  # type: ignore[attr-defined]
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -194,10 +194,10 @@ class TaskEditor(QWidget):
             for box in self.columns.values():
                 self._form.removeRow(box)
             self.columns = {}
-            for place, role in enumerate(roles):
+            for index, role in enumerate(roles):
                 box = self.columns[role] = _box(f"Column: {role}")
                 box.activated.connect(lambda _, r=role: self._say_column(r))
-                self._form.insertRow(6 + place, sentence_case(role), box)
+                self._form.insertRow(6 + index, sentence_case(role), box)
         if found is None:
             return
         for role, box in self.columns.items():

@@ -30,7 +30,7 @@ class TwoLineCell(Cell):
     def draw(
         self,
         painter: QPainter,
-        place: QRectF,
+        rect: QRectF,
         option: QStyleOptionViewItem,  # noqa: ARG002  (as every cell)
         index: _Index,
         *,
@@ -40,11 +40,11 @@ class TwoLineCell(Cell):
         first, _, second = str(index.data()).partition("\n")
         icon = index.data(Qt.ItemDataRole.DecorationRole)
         if isinstance(icon, QIcon) and not icon.isNull():
-            square = QRectF(place.left(), place.top() + _PADDING, _ICON, self._height(Face.BUTTON))
+            square = QRectF(rect.left(), rect.top() + _PADDING, _ICON, self._height(Face.BUTTON))
             icon.paint(painter, square.toRect())
-        place = place.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
-        upper = QRectF(place.left(), place.top(), place.width(), self._height(Face.BUTTON))
-        lower = QRectF(place.left(), upper.bottom() + 2, place.width(), self._height(Face.CAPTION))
+        rect = rect.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
+        upper = QRectF(rect.left(), rect.top(), rect.width(), self._height(Face.BUTTON))
+        lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), self._height(Face.CAPTION))
         write(painter, upper, first, face(Face.BUTTON), theme.text)
         quiet = theme.bad if index.data(BAD) else theme.text2 if chosen else theme.text3
         write(painter, lower, second, face(Face.CAPTION), quiet)

@@ -64,8 +64,8 @@ class RecentColumn(QWidget):
         """Offer these, the latest first."""
         clear_layout(self._rows)
         self._heads.setVisible(bool(projects))
-        for place, project in enumerate(projects[:SHOWN]):
-            row = RecentRow(project, first=place == 0)
+        for index, project in enumerate(projects[:SHOWN]):
+            row = RecentRow(project, first=index == 0)
             answer = self.lost if row.is_lost else self.chosen
             path = project.path
             row.clicked.connect(lambda _=False, answer=answer, path=path: answer.emit(path))
@@ -165,8 +165,8 @@ class Swatches(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         theme, painter = current_theme(), QPainter(self)
-        for place, colour in enumerate(self._colours):
-            square = QRectF(place * _STEP, 0, SWATCH, self.height())
+        for index, colour in enumerate(self._colours):
+            square = QRectF(index * _STEP, 0, SWATCH, self.height())
             again = colour >= len(theme.expert_colours)
             paint_swatch(painter, square, theme.expert_colour(colour), hollow=again)
         rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)

@@ -82,8 +82,8 @@ class SamplePictures(QWidget):
         super().__init__(parent)
         self.strip = QImage(str(PICTURES))
         self._tasks = sample_figures().tasks
-        told = ", ".join(self._tasks)
-        self.setAccessibleName(f"An image of each task: {told}")
+        names = ", ".join(self._tasks)
+        self.setAccessibleName(f"An image of each task: {names}")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._fit()
 
@@ -103,13 +103,13 @@ class SamplePictures(QWidget):
         theme, painter = current_theme(), QPainter(self)
         side, pixels = self._picture(self.width()), self.strip.height()
         step = (self.width() + _GAP) / len(self._tasks)
-        for place, task in enumerate(self._tasks):
-            left = round(place * step)
-            image = QRect(place * pixels, 0, pixels, pixels)
+        for index, task in enumerate(self._tasks):
+            left = round(index * step)
+            image = QRect(index * pixels, 0, pixels, pixels)
             painter.drawImage(QRect(left, 0, side, side), self.strip, image)
             below = QRectF(left, side + 0.6 * self._line, step - _GAP, self._line)
             square = QRectF(below.left(), below.top(), SWATCH, below.height())
-            paint_swatch(painter, square, theme.expert_colour(place))
+            paint_swatch(painter, square, theme.expert_colour(index))
             name = below.adjusted(SWATCH + 5, 0, 0, 0)
             write(painter, name, task, face(Face.CAPTION), theme.text2)
 

@@ -32,7 +32,7 @@ class StartColumn(QWidget):
     def __init__(self, starts: Sequence[Start], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._buttons = {
-            start.action: StartButton(start, first=place == 0) for place, start in enumerate(starts)
+            start.action: StartButton(start, first=index == 0) for index, start in enumerate(starts)
         }
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -94,10 +94,10 @@ class WelcomePanel(QWidget):
         parts: tuple[QWidget, ...] = (self.starts, self.recent, self.sample)
         for part in parts:
             self._columns.removeWidget(part)
-        for place, part in enumerate(parts):
-            if place < columns:
-                self._columns.addWidget(part, 0, place)
+        for index, part in enumerate(parts):
+            if index < columns:
+                self._columns.addWidget(part, 0, index)
             else:
-                self._columns.addWidget(part, place - columns + 1, 0, 1, columns)
-        for place, stretch in enumerate((5, 10, 7)):
-            self._columns.setColumnStretch(place, stretch if place < columns else 0)
+                self._columns.addWidget(part, index - columns + 1, 0, 1, columns)
+        for index, stretch in enumerate((5, 10, 7)):
+            self._columns.setColumnStretch(index, stretch if index < columns else 0)

@@ -172,10 +172,10 @@ class AgreementPlot(LayersPlot):
 
     def _heights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Places of the layers that are compared, their figures, and what these must beat."""
-        places = [self._index[name] for name in self._compared()]
+        indices = [self._index[name] for name in self._compared()]
         pairs = np.array([self._pair(self._means[name]) for name in self._compared()])
         figure_L, reference_L = pairs.reshape(-1, 2).T.astype(np.float64)
-        return np.array(places, dtype=np.float64), figure_L, reference_L
+        return np.array(indices, dtype=np.float64), figure_L, reference_L
 
     def _pair(self, mean: CovarianceMatch) -> tuple[float, float]:
         if self.shown.current is Agreement.DIRECTIONS:

@@ -148,8 +148,8 @@ class EnergiesAlongPlot(LayersPlot):
         for expert, colour in self._colours.items():
             for palette in (LIGHT.expert_colours, DARK.expert_colours):
                 if colour in palette:
-                    place = palette.index(colour)
-                    self._colours[expert] = self.theme.expert_colours[place]
+                    index = palette.index(colour)
+                    self._colours[expert] = self.theme.expert_colours[index]
                     break
         self._draw()
 
@@ -244,10 +244,10 @@ class EnergiesAlongPlot(LayersPlot):
         )
 
     def _draw_selection(self) -> None:
-        place = self.row_of(self.selected)
-        self._mark.setVisible(place is not None)
-        if place is not None:
-            self._mark.setValue(place)
+        position = self.row_of(self.selected)
+        self._mark.setVisible(position is not None)
+        if position is not None:
+            self._mark.setValue(position)
         index = self._selected
         self.caption.set_whole(_HINT if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)

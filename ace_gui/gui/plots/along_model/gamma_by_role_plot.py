@@ -48,11 +48,11 @@ class RolePlot(GammaPlot):
 
     def _place(self) -> None:
         self._role_names = tuple(dict.fromkeys(self._roles))
-        places = {role: place for place, role in enumerate(self._role_names)}
-        self._role = np.array([places[role] for role in self._roles], dtype=np.intp)
+        indices = {role: index for index, role in enumerate(self._role_names)}
+        self._role = np.array([indices[role] for role in self._roles], dtype=np.intp)
         self._x = self._role.astype(np.float64)
-        for place in range(len(self._role_names)):
-            chosen = np.flatnonzero(self._role == place)
+        for index in range(len(self._role_names)):
+            chosen = np.flatnonzero(self._role == index)
             depth = (np.arange(chosen.size) + 0.5) / chosen.size - 0.5
             self._x[chosen] += STRIP * depth
         self._bottom.set_names([*self._role_names], self.width())
@@ -67,32 +67,32 @@ class RolePlot(GammaPlot):
     def quartiles(self) -> NDArray[np.float64]:
         """Roles × 3: the quartiles of γ of every role, NaN where none is known."""
         found = np.full((len(self._role_names), 3), np.nan)
-        for place in range(len(self._role_names)):
-            gamma = self._gamma[self._role == place]
+        for index in range(len(self._role_names)):
+            gamma = self._gamma[self._role == index]
             if not np.isnan(gamma).all():
-                found[place] = np.nanpercentile(gamma, (25, 50, 75))
+                found[index] = np.nanpercentile(gamma, (25, 50, 75))
         return found
 
     def _draw_boxes(self) -> None:
         for item in self._boxes:
             self.canvas.removeItem(item)
         drawn = [
-            (place, [self._position(float(value)) for value in row])
-            for place, row in enumerate(self.quartiles())
+            (index, [self._position(float(value)) for value in row])
+            for index, row in enumerate(self.quartiles())
             if not np.isnan(row).any()
         ]
         tint = QColor(self.theme.text2)
         tint.setAlpha(46)
-        places = [place for place, _ in drawn]
+        indices = [index for index, _ in drawn]
         box = pg.BarGraphItem(
-            x=places,
+            x=indices,
             y0=[low for _, (low, _, _) in drawn],
             y1=[high for _, (_, _, high) in drawn],
             width=BOX,
             brush=tint,
             pen=pg.mkPen(self.theme.text2, width=1),
         )
-        ends = np.array([[place - BOX / 2, place + BOX / 2] for place in places]).ravel()
+        ends = np.array([[index - BOX / 2, index + BOX / 2] for index in indices]).ravel()
         heights = np.repeat([middle for _, (_, middle, _) in drawn], 2)
         pen = pg.mkPen(self.theme.text, width=2)
         median = pg.PlotDataItem(ends, heights, connect="pairs", pen=pen)

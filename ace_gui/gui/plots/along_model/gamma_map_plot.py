@@ -236,8 +236,8 @@ class RoleMapPlot(LayersPlot):
         gamma = self._gamma[index]
         block = self._blocks[self._column[index]]
         known = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
-        place = f"block {block}"
-        return " · ".join([known, place, self._roles[index], self._names[index]])
+        position = f"block {block}"
+        return " · ".join([known, position, self._roles[index], self._names[index]])
 
     # Mouse and keyboard
 

@@ -84,8 +84,8 @@ class LayersPlot(Plot):
         if index is None:
             QToolTip.hideText()
             return
-        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, self._describe(index), self.canvas)
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, self._describe(index), self.canvas)
 
     def _clicked(self, event: object) -> None:
         if event.button() != Qt.MouseButton.LeftButton:  # type: ignore[attr-defined]

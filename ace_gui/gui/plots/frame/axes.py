@@ -203,8 +203,8 @@ def _plain(value: float, spacing: float) -> str:
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5 or spacing >= 1e-3:
-        places = max(0, ceil(-log10(spacing) - 1e-9))
-        return f"{value:.{places}f}".replace("-", "−")
+        indices = max(0, ceil(-log10(spacing) - 1e-9))
+        return f"{value:.{indices}f}".replace("-", "−")
     return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
 
 

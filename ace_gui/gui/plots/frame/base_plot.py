@@ -80,7 +80,7 @@ class Plot(ThemedWidget):
     ) -> None:
         super().__init__(parent)
         self.theme = current_theme()
-        self._letters = QApplication.font().pointSizeF()
+        self._font_size = QApplication.font().pointSizeF()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.canvas = Canvas(bottom, left)
@@ -202,10 +202,10 @@ class Plot(ThemedWidget):
 
     def set_theme(self, theme: Tokens) -> None:
         """Draw in the colours of ``theme``, and in the letters of the window."""
-        letters = QApplication.font().pointSizeF()
-        if theme is self.theme and letters == self._letters:
+        font_size = QApplication.font().pointSizeF()
+        if theme is self.theme and font_size == self._font_size:
             return
-        before, self.theme, self._letters = self.theme, theme, letters
+        before, self.theme, self._font_size = self.theme, theme, font_size
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()

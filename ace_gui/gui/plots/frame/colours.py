@@ -39,7 +39,7 @@ def _mixed(start: str, end: str, share: float) -> str:
 
 
 def _channels(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return tuple(int(colour[index : index + 2], 16) for index in (1, 3, 5))
 
 
 def _contrast(one: str, other: str) -> float:

@@ -54,7 +54,7 @@ class EndLabels(pg.AxisItem):
         self.setWidth(min(max(widths, default=-_GAP), most) + _GAP + 2)
         self.update()
 
-    def places(self) -> list[tuple[EndLabel, QRectF]]:
+    def rects(self) -> list[tuple[EndLabel, QRectF]]:
         """Where names stand, from the highest to the lowest, none over another.
 
         Where there is no room for all, the merge's are kept; the menu of the curves has the others.
@@ -77,15 +77,15 @@ class EndLabels(pg.AxisItem):
 
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
-        for label, place in self.places():
+        for label, index in self.rects():
             font = face(Face.CAPTION_STRONG if label.strong else Face.CAPTION)
             colour = QColor(label.colour)
             colour.setAlphaF(1.0 if label.on else 0.45)
             painter.setFont(font)
             painter.setPen(colour)
             right = Qt.TextElideMode.ElideRight
-            text = QFontMetricsF(font).elidedText(label.text, right, place.width())
-            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, text)
+            text = QFontMetricsF(font).elidedText(label.text, right, index.width())
+            painter.drawText(index, Qt.AlignmentFlag.AlignVCenter, text)
 
     def mouseClickEvent(self, event: Any) -> None:
         label = self._at(event.pos())
@@ -99,11 +99,11 @@ class EndLabels(pg.AxisItem):
             Qt.CursorShape.ArrowCursor if label is None else Qt.CursorShape.PointingHandCursor
         )
         if label is not None:
-            place = event.screenPos().toPoint()
-            QToolTip.showText(place, f"{label.text}: click to show or hide")
+            point = event.screenPos().toPoint()
+            QToolTip.showText(point, f"{label.text}: click to show or hide")
 
-    def _at(self, place: QPointF) -> EndLabel | None:
-        return next((label for label, room in self.places() if room.contains(place)), None)
+    def _at(self, point: QPointF) -> EndLabel | None:
+        return next((label for label, room in self.rects() if room.contains(point)), None)
 
     def _metrics(self, label: EndLabel) -> QFontMetricsF:
         return QFontMetricsF(face(Face.CAPTION_STRONG if label.strong else Face.CAPTION))

@@ -61,8 +61,8 @@ class Pill(pg.InfLineLabel):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.ground)
-        place = self._ground()
-        painter.drawRoundedRect(place, place.height() / 2, place.height() / 2)
+        rect = self._ground()
+        painter.drawRoundedRect(rect, rect.height() / 2, rect.height() / 2)
 
     def boundingRect(self) -> QRectF:
         return self.textItem.mapRectToParent(self._ground())

@@ -18,7 +18,7 @@ class Points(pg.ScatterPlotItem):
 
     def updateSpots(self, dataSet: Any = None) -> None:
         data = self.data if dataSet is None else dataSet
-        (place,) = self.fragmentAtlas[[tuple(self.opts[name] for name in _STYLE)]]
-        data["sourceRect"] = place
+        (index,) = self.fragmentAtlas[[tuple(self.opts[name] for name in _STYLE)]]
+        data["sourceRect"] = index
         self._updateMaxSpotSizes(data=data)
         self.invalidate()

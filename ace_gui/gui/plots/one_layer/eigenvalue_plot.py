@@ -45,9 +45,9 @@ class EigenvaluePlot(SpectrumPlot):
     words = EIGENVALUES
 
     def show_covariances(
-        self, found: LayerCovariances, place: int, colour: str, caption: str
+        self, found: LayerCovariances, index: int, colour: str, caption: str
     ) -> None:
-        """Draw those of the expert at ``place``, whose colour is "#rrggbb"."""
+        """Draw those of the expert at ``index``, whose colour is "#rrggbb"."""
         self.set_busy(False)
-        picture = picture_of_covariances(found, place, colour, caption)
-        self.show_picture(picture, found, str(place), colour)
+        picture = picture_of_covariances(found, index, colour, caption)
+        self.show_picture(picture, found, str(index), colour)

@@ -89,8 +89,8 @@ class EnergiesPlot(Plot):
         view.invertY(True)
         view.setYRange(-0.7, count - 0.3, padding=0)
         low, high = self._span()
-        letters = QFontMetricsF(QApplication.font())
-        longest = max(map(letters.horizontalAdvance, map(_number, self._energies.values())))
+        metrics = QFontMetricsF(QApplication.font())
+        longest = max(map(metrics.horizontalAdvance, map(_number, self._energies.values())))
         view.setXRange(low, high + room_at_end(view, high - low, longest), padding=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -127,17 +127,17 @@ class EnergiesPlot(Plot):
         return log10(energy) if energy > 0 else self._span()[0]
 
     def _draw_marks(self) -> None:
-        places = [self._place(energy) for energy in self._energies.values()]
+        indices = [self._place(energy) for energy in self._energies.values()]
         colours = [self._colours.get(name, self.theme.text2) for name in self._energies]
         brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
         self._bars.setVisible(not logarithmic)
         self._dots.setVisible(logarithmic)
         if not logarithmic:
-            self._bars.setOpts(y=range(len(places)), width=places, brushes=brushes)
+            self._bars.setOpts(y=range(len(indices)), width=indices, brushes=brushes)
             return
         shown = [row for row, energy in enumerate(self._energies.values()) if energy > 0]
         self._dots.setData(
-            x=[places[row] for row in shown], y=shown, brush=[brushes[row] for row in shown]
+            x=[indices[row] for row in shown], y=shown, brush=[brushes[row] for row in shown]
         )
 
     def _draw_numbers(self) -> None:
@@ -158,8 +158,8 @@ class EnergiesPlot(Plot):
             QToolTip.hideText()
             return
         name, energy = list(self._energies.items())[row]
-        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, f"{name}: ‖ΔW‖² = {number_text(energy, 4)}", self.canvas)
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, f"{name}: ‖ΔW‖² = {number_text(energy, 4)}", self.canvas)
 
 
 def _number(energy: float) -> str:

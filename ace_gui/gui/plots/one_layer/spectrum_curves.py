@@ -84,8 +84,8 @@ class Picture:
     def legend(self, theme: Tokens) -> list[LegendEntry]:
         """The curves' entries, and that of the one to follow before them."""
         style, colour = Qt.PenStyle.DotLine, theme.text2
-        place = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
-        return [place] * self.awaited + [curve.entry for curve in self.curves(theme)]
+        index = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
+        return [index] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
 
 def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
@@ -144,7 +144,7 @@ def picture_of_pair(
 
 
 def picture_of_covariances(
-    found: LayerCovariances, place: int, colour: str, caption: str
+    found: LayerCovariances, index: int, colour: str, caption: str
 ) -> Picture:
     """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each by their
     sum, and what the estimate gives to the directions of the inputs, largest first of these."""
@@ -159,7 +159,7 @@ def picture_of_covariances(
         return tuple(
             Curve(
                 LegendEntry(key=name, label=name, colour=ink, style=line, width=width),
-                np.sqrt(np.maximum(values_TI[place], 0.0)),
+                np.sqrt(np.maximum(values_TI[index], 0.0)),
                 squared=True,
             )
             for name, values_TI, ink, line, width in drawn

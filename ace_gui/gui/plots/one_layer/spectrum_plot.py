@@ -286,10 +286,10 @@ class SpectrumPlot(Plot):
         """A line at each share, and a dot where each merge reaches it."""
         marks: list[pg.GraphicsObject] = []
         pen = pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine)
-        for place, share in enumerate(MARKS):
+        for index, share in enumerate(MARKS):
             # Side by side on their lines: one below the other they would overlap.
             options = {
-                "position": 0.55 + 0.17 * place,
+                "position": 0.55 + 0.17 * index,
                 "anchors": [(0.5, 0.5), (0.5, 0.5)],
                 "color": self.theme.text2,
                 "fill": self.theme.card,
@@ -389,8 +389,8 @@ class SpectrumPlot(Plot):
             return
         key, index = found
         curve = next(c for c in self._curves if c.entry.key == key)
-        place = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(place, f"{curve.entry.label}: {self._said_of(curve, index)}", self.canvas)
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, f"{curve.entry.label}: {self._said_of(curve, index)}", self.canvas)
 
     def _said_of(self, curve: Curve, index: int) -> str:
         quantity = self.quantity.current

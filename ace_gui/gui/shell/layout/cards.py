@@ -34,8 +34,8 @@ class Cards(QWidget):
     """Layers and inspector above the views of all layers.
 
     A card is shown alone by its button, by a double click on its ground or its tabs, or by F11 (see
-    ``toggle_maximised``), and in a window of its own by ``toggle_apart``. Without room for three, a
-    row of segments turns from one to the next. ``maximised`` carries whether a card is
+    ``toggle_maximised``), and in a window of its own by ``toggle_detached``. Without room for three,
+    a row of segments turns from one to the next. ``maximised`` carries whether a card is
     shown alone by wish.
     """
 
@@ -46,7 +46,7 @@ class Cards(QWidget):
         self._panels = tuple(panels)
         self._cards = [card(panel) for panel in panels]
         self._alone: int | None = None  # by wish
-        self._apart: dict[int, PanelWindow] = {}
+        self._detached: dict[int, PanelWindow] = {}
         self._borders: dict[QSplitter, QByteArray] = {}  # before any was taken apart
         self._away: dict[int, QByteArray] = {}  # windows of the last time, until this is shown
         self._current = LAYERS
@@ -62,20 +62,20 @@ class Cards(QWidget):
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
         self._bars: dict[int, QWidget] = {}
-        for place, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
+        for index, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
             shown.installEventFilter(self)
             if bar is not None:
-                self._buttons[place] = self._maximiser(place)
-                bar.set_corner(self._buttons[place])
-                self._bars[place] = bar.bar
-                bar.bar.tabBarDoubleClicked.connect(lambda _, p=place: self._toggle(p))
+                self._buttons[index] = self._maximiser(index)
+                bar.set_corner(self._buttons[index])
+                self._bars[index] = bar.bar
+                bar.bar.tabBarDoubleClicked.connect(lambda _, p=index: self._toggle(p))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GAP)
         layout.addWidget(self.turns, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addWidget(self.rows, 1)
-        for place, button in self._buttons.items():
-            QWidget.setTabOrder(self._bars[place], button)
+        for index, button in self._buttons.items():
+            QWidget.setTabOrder(self._bars[index], button)
         self.reset()
 
     @property
@@ -88,32 +88,32 @@ class Cards(QWidget):
         """The row of segments, then the panels as one reads."""
         return self.turns, *self._panels
 
-    def bring(self, place: int) -> None:
+    def bring(self, index: int) -> None:
         """Show this card, whatever else is shown."""
-        if place in self._apart:
-            self._apart[place].activateWindow()
+        if index in self._detached:
+            self._detached[index].activateWindow()
             return
-        self._current = place
+        self._current = index
         if self._alone is not None:
-            self._alone = place
+            self._alone = index
         self.arrange()
 
     def toggle_maximised(self) -> None:
         """The card with the focus alone, or all of them again."""
         self._toggle(self._focused())
 
-    def toggle_apart(self) -> None:
+    def toggle_detached(self) -> None:
         """The card with the focus in a window of its own, or back at its place."""
-        place = self._focused()
-        if place in self._apart:
-            self._put_back(place)
-        elif len(self._apart) < len(self._cards) - 1:
-            self._take_apart(place)
+        index = self._focused()
+        if index in self._detached:
+            self._put_back(index)
+        elif len(self._detached) < len(self._cards) - 1:
+            self._take_apart(index)
 
     def put_back(self) -> None:
         """No card in a window of its own."""
-        for place in sorted(self._apart):
-            self._put_back(place)
+        for index in sorted(self._detached):
+            self._put_back(index)
 
     def reset(self) -> None:
         """All cards, as large as at the first start."""
@@ -130,35 +130,35 @@ class Cards(QWidget):
             state = settings.layout(each.objectName())
             if not state.isEmpty():
                 each.restoreState(state)
-        for place in range(len(self._cards)):
-            geometry = settings.layout(f"apart-{place}")
+        for index in range(len(self._cards)):
+            geometry = settings.layout(f"apart-{index}")
             if not geometry.isEmpty():
-                self._away[place] = geometry
+                self._away[index] = geometry
         alone = settings.layout("alone")
         if not alone.isEmpty():
             self._toggle(int(alone.data()))
 
     def save(self, settings: Settings) -> None:
         """Remember the layout; the borders unless the lack of room or a wish hides some."""
-        if self._apart:
+        if self._detached:
             for each, state in self._borders.items():
                 settings.save_layout(each.objectName(), state)
         elif self._alone is None and not self.in_turns:
             for each in (self.rows, self.top):
                 settings.save_layout(each.objectName(), each.saveState())
-        for place in range(len(self._cards)):
-            window = self._apart.get(place)
-            waiting = self._away.get(place, QByteArray())
+        for index in range(len(self._cards)):
+            window = self._detached.get(index)
+            waiting = self._away.get(index, QByteArray())
             state = waiting if window is None else window.saveGeometry()
-            settings.save_layout(f"apart-{place}", state)
+            settings.save_layout(f"apart-{index}", state)
         alone = b"" if self._alone is None else str(self._alone).encode()
         settings.save_layout("alone", QByteArray(alone))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         while self._away:
-            place, geometry = self._away.popitem()
-            self._take_apart(place).restoreGeometry(geometry)
+            index, geometry = self._away.popitem()
+            self._take_apart(index).restoreGeometry(geometry)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -173,49 +173,49 @@ class Cards(QWidget):
     def _focused(self) -> int:
         """The card with the focus, else the one that was shown last."""
         focused = QApplication.focusWidget()
-        places = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
-        return places[0] if len(places) == 1 else self._current
+        indices = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
+        return indices[0] if len(indices) == 1 else self._current
 
-    def _take_apart(self, place: int) -> PanelWindow:
-        if not self._apart:
+    def _take_apart(self, index: int) -> PanelWindow:
+        if not self._detached:
             self._borders = {each: each.saveState() for each in (self.rows, self.top)}
-        if self._alone == place:
+        if self._alone == index:
             self._alone = None
-        shown = self._cards[place]
+        shown = self._cards[index]
         size = shown.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
-        made = PanelWindow(shown, _TURNS[place][0], self)
-        made.closed.connect(lambda: self._put_back(place))
-        self._apart[place] = made
-        if self._current in self._apart:
-            self._current = next(p for p in range(len(self._cards)) if p not in self._apart)
+        made = PanelWindow(shown, _TURNS[index][0], self)
+        made.closed.connect(lambda: self._put_back(index))
+        self._detached[index] = made
+        if self._current in self._detached:
+            self._current = next(p for p in range(len(self._cards)) if p not in self._detached)
         self.arrange()
         shown.show()
         made.resize(size)
         made.show()
         return made
 
-    def _put_back(self, place: int) -> None:
-        made = self._apart.pop(place, None)
+    def _put_back(self, index: int) -> None:
+        made = self._detached.pop(index, None)
         if made is None:
             return
-        if place == VIEWS:
-            self.rows.addWidget(self._cards[place])
+        if index == VIEWS:
+            self.rows.addWidget(self._cards[index])
         else:
-            self.top.insertWidget(place, self._cards[place])
+            self.top.insertWidget(index, self._cards[index])
         made.hide()
         made.deleteLater()
-        if not self._apart:
+        if not self._detached:
             for each, state in self._borders.items():
                 each.restoreState(state)
-        self._current = place
+        self._current = index
         self.arrange()
 
-    def _toggle(self, place: int) -> None:
-        if place in self._apart:
-            self._put_back(place)
+    def _toggle(self, index: int) -> None:
+        if index in self._detached:
+            self._put_back(index)
             return
-        self._alone = None if self._alone is not None else place
-        self._current = place
+        self._alone = None if self._alone is not None else index
+        self._current = index
         self.arrange()
         self.maximised.emit(self._alone is not None)
 
@@ -225,23 +225,23 @@ class Cards(QWidget):
         shown = self._alone if self._alone is not None else self._current if turns else None
         self.turns.setVisible(turns)
         self.turns.choose(self._current)
-        for place, each in enumerate(self._cards):
-            if place not in self._apart:
-                each.setVisible(shown in (None, place))
-        above = {LAYERS, INSPECTOR} - self._apart.keys()
+        for index, each in enumerate(self._cards):
+            if index not in self._detached:
+                each.setVisible(shown in (None, index))
+        above = {LAYERS, INSPECTOR} - self._detached.keys()
         self.top.setVisible(bool(above) if shown is None else shown in above)
-        for place, button in self._buttons.items():
-            button.setVisible(not turns and place not in self._apart)
-            alone = self._alone == place
+        for index, button in self._buttons.items():
+            button.setVisible(not turns and index not in self._detached)
+            alone = self._alone == index
             button.setChecked(alone)
             button.setIcon(icon("shrink" if alone else "expand"))
 
-    def _maximiser(self, place: int) -> QToolButton:
+    def _maximiser(self, index: int) -> QToolButton:
         button = QToolButton(self)
         button.setCheckable(True)
         button.setAccessibleName("Maximise this panel")
         button.setToolTip("Show this panel alone, or all of them again (F11)")
-        button.clicked.connect(lambda _=False: self._toggle(place))
+        button.clicked.connect(lambda _=False: self._toggle(index))
         return button
 
 

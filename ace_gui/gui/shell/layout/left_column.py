@@ -16,7 +16,7 @@ from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 WIDTH: Final = 18  # lines of text that the column is wide at first
 _LEAST: Final = 16.5
@@ -60,12 +60,12 @@ class LeftColumn(QWidget):
         row.setSpacing(0)
         row.addWidget(self.rail)
         row.addWidget(self._whole, 1)
-        by_letters(self, self._measure)
+        on_font_change(self, self._measure)
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        self.rail.setFixedWidth(round(_RAIL * letters.height()))
+    def _measure(self, metrics: QFontMetrics) -> None:
+        self.rail.setFixedWidth(round(_RAIL * metrics.height()))
         for button in self.rail.buttons:
-            button.setIconSize(QSize(*[round(_ICON * letters.height())] * 2))
+            button.setIconSize(QSize(*[round(_ICON * metrics.height())] * 2))
         self._show()
 
     @property
@@ -151,7 +151,7 @@ class _Experts(QWidget):
         self._names: Sequence[str] = ()
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
         session.draft.changed.connect(self._refresh)
-        by_letters(self, lambda _: self._refresh())
+        on_font_change(self, lambda _: self._refresh())
 
     def _refresh(self) -> None:
         self._names = tuple(map(plain, self._session.draft.inputs.names))
@@ -173,10 +173,10 @@ class _Experts(QWidget):
             rest = QRectF(0, len(shown) * step, self.width(), step)
             more = f"+{len(self._names) - len(shown)}"
             write(painter, rest, more, face(Face.CAPTION), theme.text2, align=centred)
-        for place, name in enumerate(shown):
-            top = float(place * step)
+        for index, name in enumerate(shown):
+            top = float(index * step)
             mark = QRectF(0, top, self.width(), SWATCH)
-            paint_swatch(painter, mark, theme.expert_colour(place), hollow=place >= count)
+            paint_swatch(painter, mark, theme.expert_colour(index), hollow=index >= count)
             words = QRectF(2, top + SWATCH, self.width() - 4, step - SWATCH - 8)
             write(painter, words, name, face(Face.CAPTION), theme.text2, align=centred)
         painter.end()

@@ -36,9 +36,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.arrangement import tab_through
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-from ace_gui.gui.widgets.layout.letters import by_letters
-from ace_gui.gui.widgets.layout.step_queue import Turns
 
 LAYERS, SCORES, COMPARE, REPORT = range(4)
 
@@ -149,13 +149,13 @@ class Workspace(QWidget):
         layout.addWidget(self._columns)
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
-        self._settling = Turns(self)
-        by_letters(self, self._measure)
+        self._settling = IdleQueue(self)
+        on_font_change(self, self._measure)
         self.reset_layout()
 
-    def _measure(self, letters: QFontMetrics) -> None:
-        self.inspector.setMinimumWidth(20 * letters.height())
-        self.heterogeneity.setMinimumHeight(11 * letters.height())
+    def _measure(self, metrics: QFontMetrics) -> None:
+        self.inspector.setMinimumWidth(20 * metrics.height())
+        self.heterogeneity.setMinimumHeight(11 * metrics.height())
         if self.isVisible():
             self._settling.run(self._settle())
 
@@ -192,17 +192,17 @@ class Workspace(QWidget):
         """Show the left column, or give its room to the results."""
         self.left.fold(not shown)
 
-    def show_space(self, place: int) -> None:
+    def show_space(self, index: int) -> None:
         """Show a page, made when it is first looked at."""
-        make = self._makers.pop(place, None)
+        make = self._makers.pop(index, None)
         if make is not None:
-            empty = self._spaces.widget(place)
-            self._spaces.insertWidget(place, make())
+            empty = self._spaces.widget(index)
+            self._spaces.insertWidget(index, make())
             if empty is not None:
                 self._spaces.removeWidget(empty)
                 empty.deleteLater()
-        self._spaces.setCurrentIndex(place)
-        self.space_shown.emit(place)
+        self._spaces.setCurrentIndex(index)
+        self.space_shown.emit(index)
 
     def _make_scores(self, session: Session, scoring: Scoring) -> QWidget:
         self.scores = ScoresPage(session, scoring)
@@ -243,15 +243,15 @@ class Workspace(QWidget):
             panel.inputs_edited.connect(self.inputs_edited)
             return panel
 
-        place = add(
+        index = add(
             "Health",
             "Which layers are out of the ordinary, and what one can do",
             make_health,
         )
 
         def show_warnings(count: int) -> None:
-            tabs.setTabText(place, f"Health ({count})" if count else "Health")
-            tabs.setTabIcon(place, icon("warning") if count else QIcon())
+            tabs.setTabText(index, f"Health ({count})" if count else "Health")
+            tabs.setTabIcon(index, icon("warning") if count else QIcon())
 
         self.healths.warned.connect(show_warnings)
 
@@ -270,10 +270,10 @@ class Workspace(QWidget):
         """A tab that is there once a merge has learned something."""
         tabs, learning = self.heterogeneity.tabs, session.results.learning
         tip = "How a method that learns from data goes on: loss by task, coefficients by expert"
-        place = tabs.add("Learning", tip, lambda: LearningView(session))
+        index = tabs.add("Learning", tip, lambda: LearningView(session))
 
         def show() -> None:
-            tabs.setTabVisible(place, not learning.is_empty)
+            tabs.setTabVisible(index, not learning.is_empty)
 
         learning.changed.connect(show)
         show()
@@ -285,7 +285,7 @@ class Workspace(QWidget):
 
     def show_tasks(self) -> None:
         """Bring the tasks to the front, where data are chosen."""
-        self.show_scores().show_place(TASKS)
+        self.show_scores().show_tab(TASKS)
 
     def show_methods(self) -> None:
         """Bring the methods that are compared to the front."""

@@ -38,7 +38,7 @@ class Demo(QObject):
         elif session.state is State.MERGED and session.layers.is_analysed and not self._shown:
             self._shown = True
             session.select(session.layers.most_heterogeneous)
-            self._window.workspace.show_scores().show_place(SCORES)
+            self._window.workspace.show_scores().show_tab(SCORES)
             self._compare()
 
     def _compare(self) -> None:
@@ -79,6 +79,6 @@ def marks(window: MainWindow) -> list[Step]:
         ),
         Step(
             sentence="Export writes the merged model as a folder that its library loads.",
-            target=lambda: window.header.place,
+            target=lambda: window.header.primary,
         ),
     ]

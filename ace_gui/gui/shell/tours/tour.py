@@ -41,7 +41,7 @@ class Tour(QObject):
         self.mark = CoachMark(window)
         self._steps = tuple(steps)
         self._watched = tuple(watched)
-        self.place = -1
+        self.step_index = -1
         self.mark.next_wanted.connect(self._go_on)
         self.mark.end_wanted.connect(self.end)
         for signal in self._watched:
@@ -51,33 +51,33 @@ class Tour(QObject):
     @property
     def is_running(self) -> bool:
         """Whether a mark is shown."""
-        return 0 <= self.place < len(self._steps)
+        return 0 <= self.step_index < len(self._steps)
 
     def end(self) -> None:
         """Take the marks away."""
         if not self.is_running:
             return
-        self.place = len(self._steps)
+        self.step_index = len(self._steps)
         self.mark.leave()
         for signal in self._watched:
             signal.disconnect(self._look)
         self.deleteLater()
 
     def _look(self, *_: object) -> None:
-        if self.is_running and self._steps[self.place].done():
+        if self.is_running and self._steps[self.step_index].done():
             self._go_on()
 
     def _go_on(self) -> None:
         """To the next step that is not done yet."""
-        self.place += 1
-        while self.is_running and self._steps[self.place].done():
-            self.place += 1
+        self.step_index += 1
+        while self.is_running and self._steps[self.step_index].done():
+            self.step_index += 1
         if not self.is_running:
-            self.place = len(self._steps) - 1
+            self.step_index = len(self._steps) - 1
             self.end()
             return
-        step, last = self._steps[self.place], self.place == len(self._steps) - 1
+        step, last = self._steps[self.step_index], self.step_index == len(self._steps) - 1
         step.begin()
-        counted = f"Step {self.place + 1} of {len(self._steps)}"
+        counted = f"Step {self.step_index + 1} of {len(self._steps)}"
         onward = "Done" if last else "Next" if step.done is _never else "Skip"
         self.mark.point(step.target(), counted, step.sentence, onward)

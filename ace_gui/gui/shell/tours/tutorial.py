@@ -84,7 +84,7 @@ def _merging(window: ShellWindow) -> list[Step]:
         ),
         Step(
             sentence="Merge. It takes a few seconds and changes no file.",
-            target=lambda: window.header.place.main,
+            target=lambda: window.header.primary.main,
             done=merged,
         ),
         Step(
@@ -100,8 +100,8 @@ def _judging(window: ShellWindow) -> list[Step]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores.scores_page import SCORES
 
-        place = window.workspace.show_scores().show_place(SCORES)
-        return next((each for each in place.findChildren(QPushButton) if each.isVisible()), place)
+        index = window.workspace.show_scores().show_tab(SCORES)
+        return next((each for each in index.findChildren(QPushButton) if each.isVisible()), index)
 
     def evaluated() -> bool:
         merge = window.session.results.merge
@@ -122,7 +122,7 @@ def _judging(window: ShellWindow) -> list[Step]:
         Step(
             sentence="Export writes the merged model as a folder that its library loads. Nothing "
             "more is needed for your own models: open a base, add experts, merge.",
-            target=lambda: window.header.place,
+            target=lambda: window.header.primary,
         ),
     ]
 

@@ -153,9 +153,9 @@ class Draft(QObject):
     def tau_of(self, row: PlanRow) -> float:
         """The threshold that holds for a tensor: its own where an override names one."""
         own = row.override is not None and any(
-            "tau" in self.inputs.overrides[place].parameters
-            for place in row.override.rules
-            if place < len(self.inputs.overrides)
+            "tau" in self.inputs.overrides[index].parameters
+            for index in row.override.rules
+            if index < len(self.inputs.overrides)
         )
         own |= row.override is not None and math.isinf(self.tau)
         known = self.plan.tau_of(row) if own and self.plan is not None else None

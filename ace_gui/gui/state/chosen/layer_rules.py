@@ -63,17 +63,17 @@ def uses_measured(inputs: Inputs) -> bool:
     return inputs.method == ACE and inputs.touched.get("variant") == MEASURED
 
 
-def governing(rules: Sequence[Override], places: Iterable[int], method: str) -> int | None:
-    """The last of the rules at ``places`` that its tensors have their parameters from.
+def governing(rules: Sequence[Override], indices: Iterable[int], method: str) -> int | None:
+    """The last of the rules at ``indices`` that its tensors have their parameters from.
 
     None where those are the recipe's. ``method``: the recipe's.
     """
     found, current = None, method
-    for place in places:
-        rule = rules[place] if place < len(rules) else Override()  # until the next plan
+    for index in indices:
+        rule = rules[index] if index < len(rules) else Override()  # until the next plan
         current = rule.merge_method or current
         if rule.merge_method is not None or (rule.parameters and current == method):
-            found = place
+            found = index
     return found
 
 

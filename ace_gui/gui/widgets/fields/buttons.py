@@ -105,14 +105,14 @@ class ProgressButton(QPushButton):
         if self.share is None:
             super().paintEvent(event)
             return
-        theme, place = current_theme(), QRectF(self.rect())
+        theme, rect = current_theme(), QRectF(self.rect())
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         outline = QPainterPath()
-        outline.addRoundedRect(place, RADIUS, RADIUS)
+        outline.addRoundedRect(rect, RADIUS, RADIUS)
         painter.setClipPath(outline)
-        done = QRectF(place.left(), place.top(), place.width() * self.share, place.height())
-        rest = QRectF(done.right(), place.top(), place.width() - done.width(), place.height())
+        done = QRectF(rect.left(), rect.top(), rect.width() * self.share, rect.height())
+        rest = QRectF(done.right(), rect.top(), rect.width() - done.width(), rect.height())
         for part, ground, ink in (
             (done, theme.accent, theme.on_accent),
             (rest, theme.tint, theme.accent_on_tint),
@@ -120,4 +120,4 @@ class ProgressButton(QPushButton):
             painter.setClipRect(part, Qt.ClipOperation.ReplaceClip)
             painter.fillPath(outline, QColor(ground))
             painter.setPen(QColor(ink))
-            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, self.text())
+            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, self.text())

@@ -52,7 +52,7 @@ class CapField(QWidget):
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:
         """Show what is in force; no signal."""
         last = self.choice.count() - 1
-        known = (place for place in range(last) if self.choice.itemData(place) is cap)
+        known = (index for index in range(last) if self.choice.itemData(index) is cap)
         self.choice.setCurrentIndex(next(known, last))
         self.delta.setVisible(isinstance(cap, Cap))
         if isinstance(cap, Cap):

@@ -34,10 +34,10 @@ class Segments(QFrame):
         button.setCheckable(True)
         button.setToolTip(tip)
         button.setAccessibleName(title)
-        place = len(self._group.buttons())
-        self._group.addButton(button, place)
+        index = len(self._group.buttons())
+        self._group.addButton(button, index)
         self._row.addWidget(button)
-        button.setChecked(place == 0)
+        button.setChecked(index == 0)
         return button
 
     @property
@@ -45,20 +45,20 @@ class Segments(QFrame):
         """The place of the chosen one."""
         return self._group.checkedId()
 
-    def choose(self, place: int) -> None:
+    def choose(self, index: int) -> None:
         """Choose one; no signal."""
-        self._group.button(place).setChecked(True)
+        self._group.button(index).setChecked(True)
 
-    def set_title(self, place: int, title: str) -> None:
+    def set_title(self, index: int, title: str) -> None:
         """What is written on one."""
-        button = self._group.button(place)
+        button = self._group.button(index)
         button.setText(title)
         button.setAccessibleName(title)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        place = self.current + step
-        button = self._group.button(place)
+        index = self.current + step
+        button = self._group.button(index)
         if step == 0 or button is None or not button.isEnabled():
             super().keyPressEvent(event)
             return

@@ -77,9 +77,9 @@ class _Drawing(QWidget):
         self._load()
         whole = self.sizeHint()
         share = min(1.0, self.width() / max(whole.width(), 1))
-        place = QRectF(0, 0, whole.width() * share, whole.height() * share)
+        rect = QRectF(0, 0, whole.width() * share, whole.height() * share)
         painter = QPainter(self)
-        self._renderer.render(painter, place)
+        self._renderer.render(painter, rect)
         painter.end()
 
     def _scale(self) -> float:

@@ -6,7 +6,7 @@ from PySide6.QtGui import QIcon, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.theme.drawn_marks import scale
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 
 class IconLabel(QWidget):
@@ -15,7 +15,7 @@ class IconLabel(QWidget):
     def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
         super().__init__(parent)
         self._icon = picture or QIcon()
-        by_letters(self, lambda _letters: self.setFixedSize(*[round(size * scale())] * 2))
+        on_font_change(self, lambda _letters: self.setFixedSize(*[round(size * scale())] * 2))
 
     def show_icon(self, picture: QIcon) -> None:
         """Show another."""

@@ -39,9 +39,9 @@ class NamedBars(QWidget):
     def show_bars(self, bars: Sequence[Bar], colour: str = "") -> None:
         """Show these, from top to bottom."""
         self._bars, self._colour = tuple(bars), colour
-        told = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
-        self.setAccessibleName(told)
-        self.setToolTip(told)
+        bars_text = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
+        self.setAccessibleName(bars_text)
+        self.setToolTip(bars_text)
         self.updateGeometry()
         self.update()
 
@@ -65,8 +65,8 @@ class NamedBars(QWidget):
         names = min(names, _NAME * self.width())
         number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
         line = min(self._line, self.height() / max(len(self._bars), 1))  # closer where it is low
-        for place, bar in enumerate(self._bars):
-            row = QRectF(0, place * line, self.width(), line)
+        for index, bar in enumerate(self._bars):
+            row = QRectF(0, index * line, self.width(), line)
             name = QRectF(row.left(), row.top(), names, row.height())
             font = face(Face.STRONG if bar.strong else Face.BODY)
             ink = theme.text if bar.strong else theme.text2

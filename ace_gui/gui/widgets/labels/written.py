@@ -12,7 +12,7 @@ _MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
 
 def write(
     painter: QPainter,
-    place: QRectF,
+    rect: QRectF,
     text: str,
     font: QFont,
     ink: str,
@@ -20,11 +20,11 @@ def write(
     align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft | _MIDDLE,
 ) -> float:
     """Text in one line, its middle given up where there is no room; how many pixels it took."""
-    if not text or place.width() <= 0:
+    if not text or rect.width() <= 0:
         return 0.0
     metrics = QFontMetricsF(font)
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, place.width() + 0.5)
+    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width() + 0.5)
     painter.setFont(font)
     painter.setPen(QColor(ink))
-    painter.drawText(place, align, shown)
+    painter.drawText(rect, align, shown)
     return metrics.horizontalAdvance(shown)

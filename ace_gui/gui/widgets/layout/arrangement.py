@@ -155,17 +155,17 @@ def _as_laid_out(widget: QWidget) -> Iterator[QWidget]:
         parts = [widget.widget()]
     elif isinstance(widget, QTabWidget):
         parts = [widget.tabBar(), widget.cornerWidget(Qt.Corner.TopRightCorner)]
-        parts += [widget.widget(place) for place in range(widget.count())]
+        parts += [widget.widget(index) for index in range(widget.count())]
     elif isinstance(widget, QSplitter):
-        parts = [widget.widget(place) for place in range(widget.count())]
+        parts = [widget.widget(index) for index in range(widget.count())]
     for part in parts:
         if part is not None:
             yield from _as_laid_out(part)
 
 
 def _items_of(layout: QLayout) -> Iterator[QWidget]:
-    for place in range(layout.count()):
-        item = layout.itemAt(place)
+    for index in range(layout.count()):
+        item = layout.itemAt(index)
         inner, widget = (item.layout(), item.widget()) if item is not None else (None, None)
         if inner is not None:
             yield from _items_of(inner)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.widgets.layout.arrangement import tab_through
-from ace_gui.gui.widgets.layout.step_queue import Turns
+from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.tab_bar import FittingTabBar
 
 
@@ -28,7 +28,7 @@ class LazyTabs(QTabWidget):
         self._rooms: list[QVBoxLayout] = []
         self._new: dict[int, QWidget] = {}
         self._contents: dict[int, QWidget] = {}
-        self._turns = Turns(self)
+        self._turns = IdleQueue(self)
         self.bar = FittingTabBar(self)
         self.setTabBar(self.bar)
         self.setAccessibleName(name)
@@ -40,12 +40,12 @@ class LazyTabs(QTabWidget):
 
         ``short``: its title where there is little room.
         """
-        place = QWidget(self)
-        room = QVBoxLayout(place)
+        position = QWidget(self)
+        room = QVBoxLayout(position)
         room.setContentsMargins(0, 0, 0, 0)
         self._makers.append(make)
         self._rooms.append(room)
-        index = self.addTab(place, title)
+        index = self.addTab(position, title)
         self.setTabToolTip(index, tip)
         if short:
             self.bar.set_short_title(index, short)

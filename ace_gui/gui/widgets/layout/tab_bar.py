@@ -103,19 +103,19 @@ class FittingTabBar(QTabBar):
             self._paint_tab(painter, index)
 
     def _paint_tab(self, painter: QStylePainter, index: int) -> None:
-        place = self.tabRect(index).adjusted(_PADDING, 0, -_PADDING, 0)
+        rect = self.tabRect(index).adjusted(_PADDING, 0, -_PADDING, 0)
         icon = self.tabIcon(index)
         if not icon.isNull():
-            icon.paint(painter, QRect(place.x(), place.center().y() - _ICON // 2 + 1, _ICON, _ICON))
-            place.setLeft(place.left() + _ICON + _PADDING // 2)
+            icon.paint(painter, QRect(rect.x(), rect.center().y() - _ICON // 2 + 1, _ICON, _ICON))
+            rect.setLeft(rect.left() + _ICON + _PADDING // 2)
         painter.setFont(self._small_font())
         theme, chosen = current_theme(), index == self.currentIndex()
         painter.setPen(QColor(theme.text if chosen else theme.text2))
         title, elide = self.shown_title(index), Qt.TextElideMode.ElideRight
-        text = painter.fontMetrics().elidedText(title, elide, place.width() + 1)
-        painter.drawText(place.adjusted(0, 0, 1, 0), Qt.AlignmentFlag.AlignCenter, text)
+        text = painter.fontMetrics().elidedText(title, elide, rect.width() + 1)
+        painter.drawText(rect.adjusted(0, 0, 1, 0), Qt.AlignmentFlag.AlignCenter, text)
         if chosen:
-            line = QRect(place.left(), place.bottom() - _LINE + 1, place.width(), _LINE)
+            line = QRect(rect.left(), rect.bottom() - _LINE + 1, rect.width(), _LINE)
             painter.fillRect(line, QColor(theme.accent))
         if self.hasFocus() and chosen:
             painter.setPen(QColor(theme.accent))

@@ -74,10 +74,10 @@ class _Figures(QAbstractTableModel):
             return _CELL
         if role not in (_Role.DisplayRole, _Role.ToolTipRole):
             return None
-        place, thing = index.row(), index.column()
+        position, thing = index.row(), index.column()
         if self._turned:
-            place, thing = thing, place
-        figure = self._rows[place]
+            position, thing = thing, position
+        figure = self._rows[position]
         text = figure_text(figure.values[thing], percent=figure.percent)
         if role == _Role.DisplayRole:
             return text
@@ -142,8 +142,8 @@ class FigureSheet(QTableView):
         self._columns = (
             FigureColumn(title=self._kind, values=[row.title for row in rows]),
             *(
-                FigureColumn(title=title, values=np.array([row.values[place] for row in rows]))
-                for place, title in enumerate(titles)
+                FigureColumn(title=title, values=np.array([row.values[index] for row in rows]))
+                for index, title in enumerate(titles)
             ),
         )
         self._figures.show(titles, rows, colours)
@@ -191,8 +191,8 @@ def figure_text(value: float, *, percent: bool = False) -> str:
 
 def _in_two_lines(title: str) -> str:
     """Broken at the space next to its middle."""
-    spaces = [place for place, sign in enumerate(title) if sign == " "]
-    middle = min(spaces, key=lambda place: abs(place - len(title) / 2), default=None)
+    spaces = [index for index, sign in enumerate(title) if sign == " "]
+    middle = min(spaces, key=lambda index: abs(index - len(title) / 2), default=None)
     return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
 
 

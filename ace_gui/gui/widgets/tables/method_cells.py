@@ -41,37 +41,37 @@ class MethodCell(QStyledItemDelegate):
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         widget.style().drawPrimitive(element, option, painter, widget)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
-        place = QRectF(option.rect).adjusted(4, 0, -_GAP, 0)
+        rect = QRectF(option.rect).adjusted(4, 0, -_GAP, 0)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         why, quiet = index.data(MISFIT), theme.text2 if chosen else theme.text3
         if why:
             caption = face(Face.CAPTION)
-            used = write(painter, place, why, caption, quiet, align=_RIGHT)
+            used = write(painter, rect, why, caption, quiet, align=_RIGHT)
         else:
-            used = self._draw_mean(painter, place, method, chosen=chosen)
-        room = place.adjusted(0, 0, -used - _GAP, 0)
+            used = self._draw_mean(painter, rect, method, chosen=chosen)
+        room = rect.adjusted(0, 0, -used - _GAP, 0)
         font = face(Face.STRONG if chosen else Face.BODY)
         write(painter, room, method.title, font, quiet if why else theme.text)
         painter.restore()
 
     def _draw_mean(
-        self, painter: QPainter, place: QRectF, method: MethodInfo, *, chosen: bool
+        self, painter: QPainter, rect: QRectF, method: MethodInfo, *, chosen: bool
     ) -> float:
         """The bar and the number at the right; how many pixels they take."""
         theme, known = current_theme(), sample_figures()
         mean = known.methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
         text = "–" if mean is None else short_score_text(mean)
-        write(painter, place, text, font, theme.text2, align=_RIGHT)
+        write(painter, rect, text, font, theme.text2, align=_RIGHT)
         number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(".000")
         bar = QRectF(0, 0, *_BAR)
-        bar.moveCenter(place.center())
-        bar.moveRight(place.right() - number - _GAP)
+        bar.moveCenter(rect.center())
+        bar.moveRight(rect.right() - number - _GAP)
         share = 0.0 if mean is None else known.way(mean)
         ink, ground = (theme.accent, theme.card) if chosen else (theme.axis, theme.hover)
         paint_share(painter, bar, share, ink, ground)
-        return place.right() - bar.left()
+        return rect.right() - bar.left()
 
 
 def misfit(method: MethodInfo, experts: int) -> str:

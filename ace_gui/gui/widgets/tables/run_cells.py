@@ -27,7 +27,7 @@ class RunCell(QStyledItemDelegate):
         lines = index.data(LINES)
         if not isinstance(lines, RunLines):
             return
-        theme, place = current_theme(), QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
+        theme, rect = current_theme(), QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
         state = option.state
         chosen = bool(state & QStyle.StateFlag.State_Selected)
         painter.save()
@@ -38,30 +38,30 @@ class RunCell(QStyledItemDelegate):
             ground = theme.hover
         if ground:
             painter.setBrush(QColor(ground))
-            painter.drawRoundedRect(place, _RADIUS, _RADIUS)
+            painter.drawRoundedRect(rect, _RADIUS, _RADIUS)
         if state & QStyle.StateFlag.State_HasFocus and chosen:
             painter.setPen(QPen(QColor(theme.accent), 2.0))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(place.adjusted(1, 1, -1, -1), _RADIUS, _RADIUS)
-        self._write(painter, place.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
+            painter.drawRoundedRect(rect.adjusted(1, 1, -1, -1), _RADIUS, _RADIUS)
+        self._write(painter, rect.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
         painter.restore()
 
-    def _write(self, painter: QPainter, place: QRectF, lines: RunLines, *, chosen: bool) -> None:
+    def _write(self, painter: QPainter, rect: QRectF, lines: RunLines, *, chosen: bool) -> None:
         theme = current_theme()
         strong, caption = face(Face.STRONG), face(Face.CAPTION)
         above, below = QFontMetrics(strong), QFontMetrics(caption)
         score = QFontMetrics(strong).horizontalAdvance(lines.score) if lines.score else 0
-        width = place.width() - (score + _PADDING if score else 0)
-        top = place.top() + (place.height() - above.height() - below.height()) / 2
+        width = rect.width() - (score + _PADDING if score else 0)
+        top = rect.top() + (rect.height() - above.height() - below.height()) / 2
         ink = theme.text if lines.current else theme.text2
         elide = Qt.TextElideMode.ElideRight
         painter.setFont(strong if lines.current else face(Face.BUTTON))
         painter.setPen(QColor(ink))
-        first = QRectF(place.left(), top, width, above.height())
+        first = QRectF(rect.left(), top, width, above.height())
         painter.drawText(first, 0, above.elidedText(lines.title, elide, int(width)))
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(place, right, lines.score)
+        painter.drawText(rect, right, lines.score)
         painter.setFont(caption)
         painter.setPen(QColor(theme.text2 if chosen else theme.text3))
-        second = QRectF(place.left(), top + above.height(), width, below.height())
+        second = QRectF(rect.left(), top + above.height(), width, below.height())
         painter.drawText(second, 0, below.elidedText(lines.line, elide, int(width)))

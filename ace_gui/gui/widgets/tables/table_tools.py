@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
 from ace_gui.gui.widgets.files.file_dialogs import TABLES, ask_target
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _LEAST: Final = 22  # digits
 _Index = QModelIndex | QPersistentModelIndex
@@ -49,7 +49,7 @@ def fit_rows(table: QTableView, padding: int) -> None:
     """Rows ``padding`` pixels higher than their text."""
     rows = table.verticalHeader()
     rows.setMinimumSectionSize(1)  # Qt's own follows the letters later
-    by_letters(table, lambda letters: rows.setDefaultSectionSize(letters.height() + padding))
+    on_font_change(table, lambda metrics: rows.setDefaultSectionSize(metrics.height() + padding))
 
 
 class FittedTable(QTableView):

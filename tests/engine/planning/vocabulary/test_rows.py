@@ -15,7 +15,7 @@ from ace_gui.checkpoints import NOWHERE, runs
 from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import Look
+from ace_gui.engine.inspecting.layer_context import InspectionContext
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import MismatchError, RecipeError, ResumeError, WorkbenchError
@@ -58,9 +58,9 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @settings(deadline=None, max_examples=200)
 def test_runs_cover_every_known_row_once(rows: list[int]) -> None:
     found = np.full(len(rows), NOWHERE)
-    for place, row, count in runs(np.array(rows, dtype=np.int64)):
-        assert (found[place : place + count] == NOWHERE).all()
-        found[place : place + count] = np.arange(row, row + count)
+    for index, row, count in runs(np.array(rows, dtype=np.int64)):
+        assert (found[index : index + count] == NOWHERE).all()
+        found[index : index + count] = np.arange(row, row + count)
     assert found.tolist() == rows
 
 
@@ -254,6 +254,8 @@ def test_a_close_look_is_not_remembered_for_another_order(tmp_path: Path) -> Non
     for way in ("tokens", "position"):
         prepared = prepared_of(base, expert, vocabulary=way)
         (row,) = [row for row in prepared.plan.rows if row.name == EMBEDDING]
-        look = Look(prepared, row, torch.device("cpu"), InspectionCache(tmp_path / "cache"))
-        keys.add(look.key("distribution"))
+        context = InspectionContext(
+            prepared, row, torch.device("cpu"), InspectionCache(tmp_path / "cache")
+        )
+        keys.add(context.key("distribution"))
     assert len(keys) == 2

@@ -6,7 +6,7 @@ import hashlib
 from typing import Protocol
 
 from ace_gui.checkpoints import Checkpoint, ExpandedCheckpoint
-from ace_gui.checkpoints.grown import GrownCheckpoint, Source
+from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint, Source
 from ace_gui.engine.planning.prepare import Prepared
 
 
@@ -14,7 +14,7 @@ class _Digest(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
 
-def how_read(prepared: Prepared) -> str:
+def layout_digest(prepared: Prepared) -> str:
     """A digest of names, formats, shapes and places, scales of adapters, and orders of rows.
 
     With the bytes at those places, it determines what is merged: a header or a tokenizer may
@@ -36,11 +36,11 @@ def _add_places(digest: _Digest, checkpoint: Checkpoint) -> None:
         _add(digest, sorted(checkpoint.deltas.items()))
         _add(digest, sorted(checkpoint.beneath.items()))
         _add_places(digest, checkpoint.base)
-    if isinstance(checkpoint, GrownCheckpoint):
+    if isinstance(checkpoint, ExtendedCheckpoint):
         _add_places(digest, checkpoint.base)
         for name, growth in sorted(checkpoint.growths.items()):
             _add(digest, name)
-            for source in (growth.own, *growth.donors):
+            for source in (growth.own, *growth.sources):
                 _add_source(digest, source)
 
 

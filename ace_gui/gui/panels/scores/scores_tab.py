@@ -54,7 +54,7 @@ _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 """Metrics whose values do not stand beside each other's on one axis."""
 
 
-class ScoresPlace(QWidget):
+class ScoresTab(QWidget):
     """``add_data``: where a person is led who has no tasks yet; ``show_examples``: to all."""
 
     def __init__(

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.reader import TensorReader, require_finite
-from ace_gui.checkpoints.witness import Witness
 
 NOWHERE = -1
 """For a row that a model lacks."""
@@ -44,20 +44,20 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class Extension:
     """A tensor that is made of rows of the base (``own``, None where it has none) and of others."""
 
     own: Source | None
-    donors: tuple[Source, ...]
+    sources: tuple[Source, ...]
 
     @property
     def rows(self) -> Rows:
         """The rows of one of them, of as many as the tensor has."""
-        return (self.own or self.donors[0]).rows
+        return (self.own or self.sources[0]).rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrownCheckpoint(Checkpoint):
+class ExtendedCheckpoint(Checkpoint):
     """A base with ``growths``, by name; ``tensors`` has their new shapes.
 
     ``changes``: what they change in JSON files beside it, by file and key. ``beside``: the files
@@ -65,7 +65,7 @@ class GrownCheckpoint(Checkpoint):
     """
 
     base: Checkpoint
-    growths: Mapping[str, Growth]
+    growths: Mapping[str, Extension]
     changes: Mapping[str, Mapping[str, object]]
     beside: Mapping[str, Path] = field(default_factory=dict)
 
@@ -73,14 +73,14 @@ class GrownCheckpoint(Checkpoint):
 def grow(
     checkpoint: Checkpoint,
     tensors: Mapping[str, TensorInfo],
-    growths: Mapping[str, Growth],
+    growths: Mapping[str, Extension],
     changes: Mapping[str, Mapping[str, object]],
     beside: Mapping[str, Path] | None = None,
-) -> GrownCheckpoint:
+) -> ExtendedCheckpoint:
     """A checkpoint that has also these tensors; one that has grown before grows further."""
     given = vars(checkpoint)
     before: Mapping[str, Mapping[str, object]] = given.get("changes", {})
-    return GrownCheckpoint(
+    return ExtendedCheckpoint(
         **{
             **given,
             "tensors": {**checkpoint.tensors, **tensors},
@@ -108,7 +108,7 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
 
 def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
     """The stretches of a tensor, from element to element, that are rows which its base lacks."""
-    growth = checkpoint.growths.get(name) if isinstance(checkpoint, GrownCheckpoint) else None
+    growth = checkpoint.growths.get(name) if isinstance(checkpoint, ExtendedCheckpoint) else None
     if growth is None or growth.own is None:
         return
     width = math.prod(checkpoint.tensors[name].shape) // max(1, len(growth.rows))
@@ -117,17 +117,17 @@ def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
         yield start * width, (start + count) * width
 
 
-class GrownReader(TensorReader):
+class ExtendedReader(TensorReader):
     """Reads a grown base; what has grown in float32, or float64 where a model has that."""
 
     def __init__(
         self,
-        checkpoint: GrownCheckpoint,
+        checkpoint: ExtendedCheckpoint,
         readers: Mapping[int, TensorReader],
-        witness: Witness | None = None,
+        checksums: ReadChecksums | None = None,
     ) -> None:
         """``readers``: of the donors' checkpoints, by ``id``."""
-        super().__init__(checkpoint.base, witness)
+        super().__init__(checkpoint.base, checksums)
         self._grown = checkpoint
         self._readers = readers
 
@@ -153,7 +153,7 @@ class GrownReader(TensorReader):
         if name not in self._grown.growths:
             super().will_read(name)
 
-    def _rows(self, growth: Growth, first: int, last: int, width: int) -> Tensor:
+    def _rows(self, growth: Extension, first: int, last: int, width: int) -> Tensor:
         total = torch.zeros(last - first, width)
         added = np.full(last - first, True)
         if growth.own is not None:
@@ -162,16 +162,16 @@ class GrownReader(TensorReader):
             total = self._plus(total, growth.own, rows, np.ones(last - first))
         if not added.any():
             return total
-        placed = [np.where(added, donor.rows[first:last], NOWHERE) for donor in growth.donors]
-        shares = _shares(placed, [donor.weight for donor in growth.donors])
-        for donor, rows, share in zip(growth.donors, placed, shares, strict=True):
-            total = self._plus(total, donor, rows, share)
+        placed = [np.where(added, source.rows[first:last], NOWHERE) for source in growth.sources]
+        shares = _shares(placed, [source.weight for source in growth.sources])
+        for source, rows, share in zip(growth.sources, placed, shares, strict=True):
+            total = self._plus(total, source, rows, share)
         return total
 
     def _plus(self, total: Tensor, source: Source, rows: Rows, shares: Shares) -> Tensor:
         width = total.shape[1]
         reader = self._readers.get(id(source.checkpoint))
-        for place, row, count in runs(rows):
+        for index, row, count in runs(rows):
             part = row * width, (row + count) * width
             # The base's own rows are in this reader's files.
             read = super().read_part if reader is None else reader.read_part
@@ -179,8 +179,8 @@ class GrownReader(TensorReader):
             if reader is not None:
                 require_finite(values, source.name, source.owner, source.checkpoint.path)
             total = total.to(torch.promote_types(total.dtype, values.dtype))
-            share = torch.from_numpy(shares[place : place + count, None]).to(total.dtype)
-            total[place : place + count] += values.reshape(count, width).to(total.dtype) * share
+            share = torch.from_numpy(shares[index : index + count, None]).to(total.dtype)
+            total[index : index + count] += values.reshape(count, width).to(total.dtype) * share
         return total
 
 

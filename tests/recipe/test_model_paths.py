@@ -10,7 +10,7 @@ import pytest
 
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.places import Places, cache_folder
+from ace_gui.recipe.model_paths import ModelPaths, cache_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.checkpoints import save_model, small_tensors
 
@@ -35,7 +35,7 @@ def cached(cache: Path, name: str, commit: str = COMMITS[0], ref: str = "") -> P
 
 
 def place(tmp_path: Path, written: str) -> Path:
-    return Places(folder=tmp_path / "recipes")(written)
+    return ModelPaths(folder=tmp_path / "recipes")(written)
 
 
 def test_a_name_is_the_model_of_the_cache(tmp_path: Path, cache: Path) -> None:

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import Part
-from ace_gui.methods.method import Kind, Place
+from ace_gui.methods.method import Kind, RandomKey
 
 
-def place_of(row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None) -> Place:
+def random_key_of(
+    row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None
+) -> RandomKey:
     """What random numbers for a row's task vectors, or a part of them, depend on.
 
     A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
     """
     by_entries = prepared.method_of(row).kind is Kind.ENTRY
-    return Place(
+    return RandomKey(
         tensor=row.tied_to or row.name,
         experts=tuple(experts),
         seed=prepared.plan.recipe.seed,

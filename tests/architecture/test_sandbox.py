@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ace_gui.architecture import apart
-from ace_gui.architecture.apart import Describer, Limits
+from ace_gui.architecture import sandbox
 from ace_gui.architecture.describe import describe
+from ace_gui.architecture.sandbox import Describer, Limits
 from ace_gui.architecture.traits import Architecture
 from ace_gui.errors import ArchitectureError
 from ace_gui.steps import Steps, result_of
@@ -82,7 +82,7 @@ def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     hungry = (
         "print('{}', flush=True); input(); held = [bytearray(b'x') * 10**6 for _ in iter(int, 1)]"
     )
-    monkeypatch.setattr(apart, "_CODE", hungry)
+    monkeypatch.setattr(sandbox, "_CODE", hungry)
     with Describer(Limits(memory_bytes=200_000_000)) as describer:
         found = described(describer, GPT2)
     assert "took more than 200 MB; check the numbers in it." in found.note
@@ -123,7 +123,7 @@ def test_modules_in_the_current_folder_are_not_run(
 @pytest.mark.long
 def test_it_ends_when_its_owner_is_killed() -> None:
     code = (
-        "from ace_gui.architecture.apart import Describer, Limits\n"
+        "from ace_gui.architecture.sandbox import Describer, Limits\n"
         "describer = Describer(Limits(seconds=0.3))\n"
         f"for _ in describer.describe({SWIN!r}, {{}}): print(describer.pid, flush=True)\n"
     )

@@ -27,7 +27,7 @@ _LONGEST: Final = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class ModelPaths:
     """From what a recipe in ``folder`` writes to an absolute path.
 
     ``unfound`` collects names that are neither a path nor in the cache, with what to say of them:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import NOWHERE, Growth, Source, TensorInfo, grow, plain
+from ace_gui.checkpoints import NOWHERE, Extension, Source, TensorInfo, grow, plain
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import weights_for
@@ -116,20 +116,20 @@ class _Growing:
     def _places(self, model: Known) -> NDArray[np.int64]:
         return places(self.joined.tokens, self.joined.rows, model, padding=True)
 
-    def _growth(self, name: str) -> Growth:
+    def _growth(self, name: str) -> Extension:
         own = _source(self.base, name, self._places(self.ours))
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
         ruling = tied or name
         weights = weights_for(ruling, traits[ruling], self.recipe)
-        donors = tuple(
+        sources = tuple(
             _source(owner, found, self._places(known), weights[owner.name])
             for owner, known in zip(self.owners, self.known, strict=True)
             if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
         )
         unknown = own.rows == NOWHERE
-        for donor in donors:
-            unknown &= donor.rows == NOWHERE
+        for source in sources:
+            unknown &= source.rows == NOWHERE
         if unknown.any():
             row = int(np.flatnonzero(unknown)[0])
             raise RecipeError(
@@ -138,14 +138,14 @@ class _Growing:
                 f"{self.recipe.keep_base_rows}.",
                 key="vocabulary",
             )
-        return Growth(own=own, donors=donors)
+        return Extension(own=own, sources=sources)
 
     def _answering(self, expert: OpenedModel) -> OpenedModel:
         """The expert, unchanged in the rows of new tokens, which are the experts' mean already."""
-        place = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
-        if place is None:
+        position = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
+        if position is None:
             return expert
-        known = self.known[place]
+        known = self.known[position]
         ours = set(self.ours.tokens.values())
         tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
         rows = places(tokens, self.joined.rows, known, padding=False)

@@ -31,7 +31,7 @@ WHAT: Final = (
 )
 
 
-class RoutingPlace(QWidget):
+class RoutingTab(QWidget):
     """Above, shares by task in the mean over the layers; below, by layer for one task."""
 
     def __init__(

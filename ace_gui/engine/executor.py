@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 
-class Elsewhere(Protocol):
+class Executor(Protocol):
     """Processes that run functions at the same time. ``device``: on what each computes."""
 
     device: str
 
-    def ran(
+    def map_unordered(
         self,
         function: Callable[..., Any],
         arguments: Sequence[tuple[Any, ...]],

@@ -39,7 +39,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.recipe.values import ParameterValue
 
@@ -48,7 +48,7 @@ GRID, PROPOSED = 9, 25
 """Merges for one parameter, and for several."""
 
 
-class TunePlace(QWidget):
+class TuneTab(QWidget):
     """``use``: called with the name and the value of each parameter that a person takes over."""
 
     def __init__(
@@ -97,7 +97,7 @@ class TunePlace(QWidget):
         view = PlotWithTable(self.curve, self.curve.columns)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         column.addWidget(card(view), 1)
-        by_letters(self, lambda letters: view.setMinimumHeight(_PLOT * letters.height()))
+        on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
         self._result = card(self._make_result())
         column.addWidget(self._result)
         results = scroll_area("Results")

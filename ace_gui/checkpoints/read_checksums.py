@@ -20,7 +20,7 @@ Readings = Mapping[str, Sequence[tuple[int, int, int]]]
 _BLOCK: Final = 1 << 22
 
 
-class Witness:
+class ReadChecksums:
     """Takes note of every stretch of a file that is read. Safe to use from several threads.
 
     A stretch that is read again is not looked at again: that the file is the same is seen by its
@@ -32,7 +32,7 @@ class Witness:
         self._fresh: dict[str, list[tuple[int, int, int]]] = {}
         self._lock = threading.Lock()
 
-    def saw(self, file: Path, start: int, data: memoryview) -> None:
+    def record(self, file: Path, start: int, data: memoryview) -> None:
         """These bytes were read from ``start`` on."""
         name, stretch = str(file), (start, start + len(data))
         with self._lock:
@@ -49,7 +49,7 @@ class Witness:
             fresh, self._fresh = self._fresh, {}
         return fresh
 
-    def adopt(self, readings: Readings) -> None:
+    def merge(self, readings: Readings) -> None:
         """What another process has read of the same files, perhaps through another machine.
 
         Raises FileChangedError where that was another content than what was read here or before.
@@ -62,7 +62,7 @@ class Witness:
                         raise changed(Path(name))
                 self._fresh.setdefault(name, []).extend(stretches)
 
-    def recall(self, readings: Readings) -> None:
+    def verify(self, readings: Readings) -> None:
         """What an earlier run has read. Raises FileChangedError where it would read otherwise."""
         for name, stretches in readings.items():
             _require_same(Path(name), stretches)
@@ -86,9 +86,9 @@ def _require_same(file: Path, stretches: Iterable[tuple[int, int, int]]) -> None
     with open_regular(file) as (descriptor, _):
         for start, stop, expected in sorted(stretches):
             found = 0
-            for place in range(start, stop, _BLOCK):
-                block = buffer[: min(_BLOCK, stop - place)]
-                if read_at(descriptor, block, place) < len(block):
+            for index in range(start, stop, _BLOCK):
+                block = buffer[: min(_BLOCK, stop - index)]
+                if read_at(descriptor, block, index) < len(block):
                     raise changed(file)
                 found = zlib.crc32(block, found)
             if found != expected:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.calibrating.linear_inputs import Place
+from ace_gui.engine.calibrating.linear_inputs import ModuleInput
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepare import Prepared
 
@@ -44,31 +44,35 @@ def float_tensors(prepared: Prepared, t: int) -> list[str]:
     ]
 
 
-def places(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, tuple[Place, ...]]:
+def places(
+    model: Any, expert: OpenedModel, names: Iterable[str]
+) -> dict[str, tuple[ModuleInput, ...]]:
     """By the base's name, its matrix in the model, or all those of its stack.
 
     A name for which the model has no place is left out.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
-    found: dict[str, tuple[Place, ...]] = {}
+    found: dict[str, tuple[ModuleInput, ...]] = {}
     for name in names:
-        place = finder.find(expert.own_names[name]) or finder.find(name)
-        if place is not None:
-            own = _places(place.name, parameters[place.name], expert, name)
+        destination = finder.find(expert.own_names[name]) or finder.find(name)
+        if destination is not None:
+            own = _places(destination.name, parameters[destination.name], expert, name)
             found |= {name: own} if own else {}
     return found
 
 
-def _places(parameter: str, tensor: Tensor, expert: OpenedModel, name: str) -> tuple[Place, ...]:
+def _places(
+    parameter: str, tensor: Tensor, expert: OpenedModel, name: str
+) -> tuple[ModuleInput, ...]:
     if tensor.ndim == 2:
-        return (Place(parameter=parameter),)
+        return (ModuleInput(parameter=parameter),)
     if tensor.ndim != 3:
         return ()
     if len(expert.shape(name)) == 3:
-        return tuple(Place(parameter=parameter, index=e) for e in range(len(tensor)))
+        return tuple(ModuleInput(parameter=parameter, index=e) for e in range(len(tensor)))
     numbered = _OF_STACK.search(expert.own_names[name])
-    return () if numbered is None else (Place(parameter=parameter, index=int(numbered[1])),)
+    return () if numbered is None else (ModuleInput(parameter=parameter, index=int(numbered[1])),)
 
 
 Pieces = tuple[tuple[str, int, int], ...]
@@ -85,14 +89,14 @@ def pieces(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, P
     found = {}
     for name in names:
         own = expert.own_names[name]
-        told = expert.architecture.modules.get(own, ())
-        if told and all(each.module in parameters for each in told):
-            found[name] = tuple((e.module, e.start, e.start + e.rows) for e in told)
+        module_rows = expert.architecture.modules.get(own, ())
+        if module_rows and all(each.module in parameters for each in module_rows):
+            found[name] = tuple((e.module, e.start, e.start + e.rows) for e in module_rows)
             continue
-        place = finder.find(own)
-        if place is None or place.converted:
+        destination = finder.find(own)
+        if destination is None or destination.converted:
             continue
-        shape = tuple(parameters[place.name].shape)
+        shape = tuple(parameters[destination.name].shape)
         if shape == expert.shape(name):
-            found[name] = ((place.name, 0, shape[0] if shape else 1),)
+            found[name] = ((destination.name, 0, shape[0] if shape else 1),)
     return found

@@ -43,7 +43,7 @@ NO_DATA: Final = (
 _NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))
 
 
-class TasksPlace(QWidget):
+class TasksTab(QWidget):
     """The list of tasks, and beside it the one that is chosen, as a form."""
 
     def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
@@ -131,8 +131,8 @@ class TasksPlace(QWidget):
             self.list.takeItem(self.list.count() - 1)
         while self.list.count() < len(rows):
             self.list.addItem(QListWidgetItem())
-        for place, (task, found) in enumerate(rows):
-            self._dress(self.list.item(place), task, found)
+        for index, (task, found) in enumerate(rows):
+            self._dress(self.list.item(index), task, found)
         self.list.setCurrentRow(min(max(chosen, 0), len(rows) - 1))
         self.list.blockSignals(False)
         self._show_task()
@@ -153,9 +153,9 @@ class TasksPlace(QWidget):
         return QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
 
     def _show_task(self) -> None:
-        place = self.list.currentRow()
-        if 0 <= place < len(self._rows):
-            task, found = self._rows[place]
+        index = self.list.currentRow()
+        if 0 <= index < len(self._rows):
+            task, found = self._rows[index]
             owner = self._session.results.scores.owner(task)
             names = self._session.draft.inputs.names
             self.editor.show_task(task, found, owner, names)

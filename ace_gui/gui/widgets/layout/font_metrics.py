@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QWidget
 
 
-def by_letters(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
+def on_font_change(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
     """Set what depends on the letters of ``widget`` now, and whenever they become others."""
     widget.installEventFilter(_Follower(widget, measure))
     measure(widget.fontMetrics())

@@ -8,17 +8,17 @@ import pytest
 from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.widgets.layout.step_queue import Turns
+from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 
 
 @pytest.fixture
-def turns(qtbot: QtBot) -> Generator[Turns, None, None]:
+def turns(qtbot: QtBot) -> Generator[IdleQueue, None, None]:
     owner = QObject()
-    yield Turns(owner)
+    yield IdleQueue(owner)
     owner.deleteLater()
 
 
-def test_what_is_posted_comes_between_two_pieces(turns: Turns, qtbot: QtBot) -> None:
+def test_what_is_posted_comes_between_two_pieces(turns: IdleQueue, qtbot: QtBot) -> None:
     done: list[str] = []
 
     def pieces() -> Generator[None, None, None]:
@@ -33,13 +33,13 @@ def test_what_is_posted_comes_between_two_pieces(turns: Turns, qtbot: QtBot) -> 
     assert done == ["one", "after one", "two", "after two", "three", "after three"]
 
 
-def test_other_work_takes_the_place_of_what_is_under_way(turns: Turns, qtbot: QtBot) -> None:
+def test_other_work_takes_the_place_of_what_is_under_way(turns: IdleQueue, qtbot: QtBot) -> None:
     done: list[str] = []
 
     def pieces(name: str) -> Generator[None, None, None]:
         try:
-            for place in range(3):
-                done.append(f"{name} {place}")
+            for index in range(3):
+                done.append(f"{name} {index}")
                 yield
         finally:
             done.append(f"{name} left")
@@ -50,7 +50,7 @@ def test_other_work_takes_the_place_of_what_is_under_way(turns: Turns, qtbot: Qt
     assert done == ["a 0", "a left", "b 0", "b 1", "b 2", "b left"]
 
 
-def test_an_error_ends_the_work(turns: Turns, qtbot: QtBot) -> None:
+def test_an_error_ends_the_work(turns: IdleQueue, qtbot: QtBot) -> None:
     done: list[int] = []
 
     def pieces() -> Generator[None, None, None]:

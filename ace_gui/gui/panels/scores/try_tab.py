@@ -35,7 +35,7 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.widgets.layout.letters import by_letters
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between two looks at what is being written
@@ -65,7 +65,7 @@ class _Given:
     picture: Path | None = None
 
 
-class TryPlace(QWidget):
+class TryTab(QWidget):
     """With the head of one task, or of an expert, at a time."""
 
     def __init__(
@@ -118,7 +118,7 @@ class TryPlace(QWidget):
         column.addLayout(self._make_head())
         column.addLayout(self._make_given())
         column.addWidget(self.problem)
-        by_letters(self, lambda letters: top.setMaximumHeight(15 * letters.height()))
+        on_font_change(self, lambda metrics: top.setMaximumHeight(15 * metrics.height()))
         row = QHBoxLayout()
         row.setSpacing(GAP)
         for each in self.cards:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from PySide6.QtCore import QObject, QTimer
 
 
-class Turns(QObject):
+class IdleQueue(QObject):
     """Does one piece of work after another, each in a turn of its own.
 
     ``QTimer.singleShot(0, …)`` would not do: it posts an event, and whatever is posted is dealt

@@ -55,7 +55,7 @@ _ALL: Final = ""
 _LARGE: Final = 160  # px
 
 
-class ExamplesPlace(QWidget):
+class ExamplesTab(QWidget):
     """``try_wanted`` carries the ShownExample that a person wants to try other models on."""
 
     try_wanted = Signal(object, str)
@@ -178,9 +178,9 @@ class ExamplesPlace(QWidget):
             return
         self._stack.setCurrentIndex(1)
         chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
-        for place, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
+        for index, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
             count = sum(each.counts[verdict] for each in chosen)
-            self.verdict.set_title(place, f"{title} {count}")
+            self.verdict.set_title(index, f"{title} {count}")
         verdict = VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is not Verdict.GAINED
         other = "base" if self.with_base else ""
@@ -226,8 +226,8 @@ class ExamplesPlace(QWidget):
 
     def _show_detail(self) -> None:
         index = self.list.currentIndex()
-        place = index.row() if index.isValid() else -1
-        chosen = self.model.examples[place] if 0 <= place < len(self.model.examples) else None
+        position = index.row() if index.isValid() else -1
+        chosen = self.model.examples[position] if 0 <= position < len(self.model.examples) else None
         self.detail.show_example(chosen)
 
     def _try(self) -> None:
@@ -246,7 +246,7 @@ class ExampleDetail(QWidget):
         self.picture = ExamplePicture(_LARGE, self)
         self.text = plain_label("", self)
         self.answers = secondary_label("", self)
-        self.place = muted_label("", self)
+        self.row_label = muted_label("", self)
         self.try_button = QPushButton("Try it", self)
         self.try_button.setAccessibleName("Try the models on this example")
         self.try_button.setToolTip("See what base, expert and merge say to it, with probabilities")
@@ -255,7 +255,7 @@ class ExampleDetail(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
         column.setSpacing(10)
-        for widget in (self.title, self.picture, self.text, self.answers, self.place):
+        for widget in (self.title, self.picture, self.text, self.answers, self.row_label):
             column.addWidget(widget)
         column.addWidget(self.try_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
@@ -263,7 +263,7 @@ class ExampleDetail(QWidget):
 
     def show_example(self, listed: ListedExample | None) -> None:
         """Show one, or nothing."""
-        for widget in (self.picture, self.text, self.answers, self.place, self.try_button):
+        for widget in (self.picture, self.text, self.answers, self.row_label, self.try_button):
             widget.setVisible(listed is not None)
         if listed is None:
             self.title.setText("Choose an example")
@@ -279,7 +279,7 @@ class ExampleDetail(QWidget):
             f"{listed.other_model}: {found.other}",
         ]
         self.answers.setText(plain("\n".join(lines)))
-        self.place.setText(plain(example.row))
+        self.row_label.setText(plain(example.row))
 
 
 def _rule(verdict: Verdict, with_base: bool) -> str:

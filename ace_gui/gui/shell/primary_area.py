@@ -26,7 +26,7 @@ _PADDING: Final = 94  # px: of two buttons, and what is between them
 _WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
 
 
-class PrimaryPlace(QWidget):
+class PrimaryArea(QWidget):
     """Follows the session; its buttons trigger the window's actions, so that keys do the same."""
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
@@ -71,7 +71,7 @@ class PrimaryPlace(QWidget):
             action.changed.connect(self.refresh)
         self.refresh()
 
-    def be_brief(self, brief: int) -> None:
+    def set_compact(self, brief: int) -> None:
         """1: say with a sign, and its tip, what there is no room for in words; 2: no more than one
         button, since the menus have the other."""
         if brief != self._brief:
