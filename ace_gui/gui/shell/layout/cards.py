@@ -34,8 +34,8 @@ class Cards(QWidget):
     """Layers and inspector above the views of all layers.
 
     A card is shown alone by its button, by a double click on its ground or its tabs, or by F11 (see
-    ``toggle_maximised``), and in a window of its own by ``toggle_detached``. Without room for three,
-    a row of segments turns from one to the next. ``maximised`` carries whether a card is
+    ``toggle_maximised``), and in a window of its own by ``toggle_detached``. Without room for
+    three, a row of segments turns from one to the next. ``maximised`` carries whether a card is
     shown alone by wish.
     """
 
