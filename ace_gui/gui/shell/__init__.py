@@ -1,1 +1,1 @@
-"""The window and what belongs to it as a whole."""
+"""The window as a whole: layout, actions, menus, dialogs."""

@@ -1,4 +1,4 @@
-"""Everything the window can be told to do, each once: for the menus, the header, the keyboard."""
+"""The window's actions, each defined once for the menus, the header and the keyboard."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ace_gui.gui.theme import icon
 
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"
-"""The property of an action that says why it cannot be used."""
+"""The action property that holds the reason why it is disabled."""
 
 
 class Actions:
-    """The window's actions as attributes; the window connects and enables them."""
+    """The window's actions as attributes. The window connects and enables them."""
 
     def __init__(self, window: QWidget, steps: QUndoStack) -> None:
         self._window = window
@@ -192,7 +192,7 @@ class Actions:
 
 
 def set_allowed(action: QAction, why: str) -> None:
-    """Enable an action; or disable it, and say why in its tip and to who asks for ``WHY``."""
+    """Enable an action, or disable it with a reason in its tooltip and its ``WHY`` property."""
     if action.property(WHY) != why:
         tip = action.toolTip().removesuffix(f"\n{action.property(WHY)}")
         action.setProperty(WHY, why)

@@ -1,4 +1,4 @@
-"""Which of the window's actions can be used now, and why the others cannot."""
+"""Which of the window's actions are enabled now, and why the others are not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLANNING: Final = "The models are still being read."
 
 
 def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
-    """Bring the actions in step with the session."""
+    """Update the actions to match the session."""
     running = session.activity.is_running
     busy = running(*BUSY)
     inputs, plan = session.draft.inputs, session.draft.plan

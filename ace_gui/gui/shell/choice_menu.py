@@ -1,4 +1,4 @@
-"""A menu of which one entry is chosen."""
+"""A menu with exactly one checked entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ace_gui.gui.text import tooltip
 
 
 class ChoiceMenu(QMenu):
-    """A menu of which one entry is chosen. ``chosen`` carries its name."""
+    """A menu with exactly one checked entry. ``chosen`` carries its name."""
 
     chosen = Signal(str)
 
@@ -22,7 +22,7 @@ class ChoiceMenu(QMenu):
         self.setToolTipsVisible(True)
 
     def fill(self, entries: Sequence[tuple[str, str, str]]) -> None:
-        """Offer entries: name, title, explanation."""
+        """Set the entries, each with name, title and explanation."""
         self.clear()
         for action in self._group.actions():
             self._group.removeAction(action)
@@ -30,7 +30,7 @@ class ChoiceMenu(QMenu):
             self.add_choice(self, *entry)
 
     def add_choice(self, menu: QMenu, name: str, title: str, explanation: str) -> None:
-        """Offer one entry more, in this menu or in one below it."""
+        """Add one entry to this menu or to one of its submenus."""
         action = menu.addAction(title)
         action.setData(name)
         action.setCheckable(True)
@@ -40,12 +40,13 @@ class ChoiceMenu(QMenu):
 
     @property
     def title_chosen(self) -> str:
-        """Of the entry that is checked; empty where none is."""
+        """The title of the checked entry, or an empty string."""
         action = self._group.checkedAction()
         return "" if action is None else action.text()
 
     def choose(self, name: str) -> str:
-        """Check an entry, without a signal; its title, or the name if it is not there."""
+        """Check an entry without a signal, and return its title, or the name if there is no such
+        entry."""
         for action in self._group.actions():
             if action.data() == name:
                 action.setChecked(True)

@@ -1,4 +1,4 @@
-"""What must not go unheard: uncaught exceptions, and Ctrl+C in the terminal."""
+"""Handlers for uncaught exceptions and for Ctrl+C in the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_gui.errors import WorkbenchError
 
 
 class Guard(QObject):
-    """``broken`` carries a WorkbenchError for every exception that nothing caught."""
+    """Emits ``broken`` with a WorkbenchError for every uncaught exception."""
 
     broken = Signal(object)
 
@@ -25,7 +25,7 @@ class Guard(QObject):
         sys.excepthook = self._report
 
     def release(self) -> None:
-        """Put the hook of before back."""
+        """Restore the previous hook."""
         sys.excepthook = self._before
 
     def _report(
@@ -41,7 +41,10 @@ class Guard(QObject):
 
 
 class Interrupts(QObject):
-    """Calls back on SIGINT and SIGTERM, which Python alone would hear when Qt next calls it."""
+    """Calls back on SIGINT and SIGTERM.
+
+    Python alone would handle them only when Qt next calls into it.
+    """
 
     def __init__(self, action: Callable[[], object], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -57,7 +60,7 @@ class Interrupts(QObject):
         self._notifier.activated.connect(self._heard)
 
     def release(self) -> None:
-        """Put the handler of before back."""
+        """Restore the previous handler."""
         self._notifier.setEnabled(False)
         signal.set_wakeup_fd(self._wakeup)
         for each, handler in self._handlers.items():

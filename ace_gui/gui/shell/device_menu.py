@@ -1,4 +1,4 @@
-"""The menu of what computes: a device of this machine, or the workers of a cluster."""
+"""The menu for the compute device: a device of this machine, or the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _OTHER: Final = "other"
 
 
 class DeviceMenu(ChoiceMenu):
-    """``chosen`` carries what ``Session.choose_device`` takes, ``explained`` a sentence that was
-    asked for."""
+    """Device menu.
+
+    ``chosen`` carries the argument of ``Session.choose_device``. ``explained`` carries an
+    explanation that the user asked for.
+    """
 
     explained = Signal(str)
 
@@ -41,9 +44,9 @@ class DeviceMenu(ChoiceMenu):
         not_used: Sequence[str] = (),
         threads: int = 0,
     ) -> None:
-        """Offer the engine's devices, and to say why others are not among them.
+        """Offer the engine's devices, with an entry that explains why others are missing.
 
-        ``threads``: of the engine; so many workers are offered, or two.
+        ``threads`` is the engine's thread count; that many workers are offered, but at least two.
         """
         self._chosen = chosen
         names = {device.name for device in devices}

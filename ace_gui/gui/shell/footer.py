@@ -1,4 +1,4 @@
-"""The row below: where it computes, what is going on beside the merge, and what the model has."""
+"""The footer: compute device, background work, and the size of the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import PartsLabel
 
-REFRESH: Final = 60  # ms between two looks at the progress: the bar repaints the window each time
+REFRESH: Final = 60  # ms between progress updates: each one repaints the whole window
 COUNTING: Final = 200  # ms between two counts of the model's tensors
 _BAR: Final = 120  # px
 _WORDS: Final = {
@@ -34,9 +34,10 @@ _WORDS: Final = {
 
 
 class Footer(QStatusBar):
-    """``CPU, 2 threads · needs about 88 MB`` at the left; the model's tensors at the right.
+    """The footer: ``CPU, 2 threads · needs about 88 MB`` at the left, the tensor count at the
+    right.
 
-    A merge and an export show their progress in the header; what else runs shows it here.
+    Merging and exporting show their progress in the header; all other work shows it here.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Footer(QStatusBar):
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")
         self.text.set_parts(self._parts())
-        for link in self._links:  # on the first page, where nothing is counted
+        for link in self._links:  # nothing to count on the welcome page
             link.setVisible(self._session.draft.inputs.base is None)
         self._show_bar()
 
@@ -143,7 +144,7 @@ class Footer(QStatusBar):
         counts = [counted(len(rows), "tensor", "tensors")]
         counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
         gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
-        tau = session.draft.tau  # once: it takes looking up
+        tau = session.draft.tau  # called once, because it looks things up
         above = sum(gamma is not None and gamma > tau for gamma in gammas)
         return [
             *counts,
@@ -151,7 +152,8 @@ class Footer(QStatusBar):
         ]
 
     def _show_bar(self) -> None:
-        """Without updates: a bar repaints itself at once, and whatever waits for it as well."""
+        """Show the progress bar with updates disabled: a bar repaints itself and the window at
+        once."""
         progress, state = self._session.activity.progress, self._session.state
         self.bar.setUpdatesEnabled(False)
         for widget in (self.bar, self.stop):
@@ -171,6 +173,6 @@ def _link(action: QAction, text: str, parent: QWidget) -> QPushButton:
 
 
 def _start(timer: QTimer) -> None:
-    """Unless it runs already: what comes meanwhile is gathered."""
+    """Start the timer unless it is running, so that further changes share one update."""
     if not timer.isActive():
         timer.start()

@@ -1,4 +1,4 @@
-"""Help, and what helps where something went wrong: each dialog made when it is wanted."""
+"""The help, the log and the problem reports. Each dialog is created on first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEVELS: Final = {
 
 
 class HelpDesk(QObject):
-    """Connects the actions of the Help menu. ``crash``: the last words of an earlier window."""
+    """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
 
     def __init__(self, window: ShellWindow) -> None:
         super().__init__(window)
@@ -52,7 +52,7 @@ class HelpDesk(QObject):
             actions.connect(action, slot)
 
     def show_palette(self) -> None:
-        """Everything that can be done, to be found by its name."""
+        """Show the command palette."""
         from ace_gui.gui.dialogs.command_palette import CommandPalette
 
         palette = CommandPalette(self.commands(), self._window)
@@ -60,7 +60,7 @@ class HelpDesk(QObject):
         palette.open()
 
     def commands(self) -> list[Command]:
-        """What the menus and panels offer now."""
+        """The commands that the menus and panels offer now."""
         from ace_gui.gui.shell.offered_commands import commands_of_menus, commands_of_panels
 
         loaded = self._session.draft.inputs.base is not None
@@ -68,7 +68,7 @@ class HelpDesk(QObject):
         return [*commands_of_menus(self._window.menuBar()), *panels]
 
     def begin_tutorial(self) -> Tour:
-        """Lead through the sample, from the first step again where it is under way."""
+        """Start the tutorial on the sample, or restart it from its first step."""
         from ace_gui.gui.shell.tours.tutorial import tutorial
 
         if self._tour is not None:
@@ -77,12 +77,12 @@ class HelpDesk(QObject):
         return self._tour
 
     def show_help(self) -> None:
-        """The help pages; the glossary where it explains what has the focus."""
+        """Show the help pages, or the glossary entry for the focused widget if there is one."""
         term = term_of(QApplication.focusWidget())
         self.show_page("glossary" if term else "start", term)
 
     def show_page(self, name: str, term: str = "") -> None:
-        """A help page, at a term of it."""
+        """Show a help page, scrolled to a term."""
         from ace_gui.gui.dialogs.help_dialog import HelpDialog
 
         dialog = HelpDialog(self._window)
@@ -90,33 +90,33 @@ class HelpDesk(QObject):
         self._show(dialog)
 
     def show_shortcuts(self) -> None:
-        """Every key."""
+        """Show all keyboard shortcuts."""
         from ace_gui.gui.dialogs.shortcuts_dialog import ShortcutsDialog
 
         self._show(ShortcutsDialog(self.commands(), self._window))
 
     def show_log(self) -> None:
-        """What the engine and the window said."""
+        """Show the messages of the engine and the window."""
         from ace_gui.gui.dialogs.log_dialog import LogDialog
 
         self._show(LogDialog(self._session.log, self._window))
 
     def copy_diagnostics(self) -> None:
-        """Put what helps to find a fault on the clipboard."""
+        """Copy the diagnostic information to the clipboard."""
         from ace_gui.gui.control.diagnostics import diagnostics
 
         QGuiApplication.clipboard().setText(diagnostics(self._session))
         self._session.advice.emit(_COPIED)
 
     def report_problem(self) -> None:
-        """A text to complete and to copy."""
+        """Show a problem report to complete and copy."""
         from ace_gui.gui.control.diagnostics import problem_text
         from ace_gui.gui.dialogs.problem_dialog import ProblemDialog
 
         self._show(ProblemDialog(problem_text(self._session, self.crash), self._window))
 
     def show_about(self) -> None:
-        """Version and licence."""
+        """Show version and licence."""
         from ace_gui.gui.dialogs.about_dialog import AboutDialog
 
         dialog = AboutDialog(self._window)
@@ -128,7 +128,7 @@ class HelpDesk(QObject):
         dialog.show()
 
     def _note(self) -> None:
-        """What the window says stays in the log."""
+        """Add the window's message to the log."""
         level = _LEVELS[self._notice.severity]
         said, details = self._notice.said, self._notice.details.toPlainText()
         self._session.log.add(level, Source.WINDOW, said, details)

@@ -1,4 +1,4 @@
-"""The end of long work: the title counts, and the desktop tells who has turned elsewhere."""
+"""Progress in the window title, and a desktop notification at the end of long work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
 
 LONG: Final = 10.0  # seconds
-_SHOWN: Final = 10_000  # ms that the message of the desktop stays at most
+_SHOWN: Final = 10_000  # ms that the desktop notification stays at most
 _ENDED: Final = {
     State.MERGING: "The merge has ended.",
     State.EXPORTING: "The export has ended.",
@@ -27,9 +27,10 @@ _ENDED: Final = {
 
 
 class LongWork(QObject):
-    """Follows what runs. ``counted``: ``share`` is another whole percent, None where nothing runs.
+    """Follows running work. ``counted``: ``share`` changed by a whole percent; None if nothing
+    runs.
 
-    ``notified`` carries the sentence that the desktop is asked to show.
+    ``notified`` carries the text of the desktop notification.
     """
 
     counted = Signal()
@@ -50,14 +51,14 @@ class LongWork(QObject):
         self._problem = str(error)
 
     def _follow(self) -> None:
-        """Note what begins; tell of what ended after a long time."""
+        """Record the start of work, and announce the end of long work."""
         now = time.monotonic()
         for state, sentence in _ENDED.items():
             if self._session.activity.is_running(state):
                 if state not in self._began:
                     self._began[state], self._problem = now, ""
             elif now - self._began.pop(state, now) > LONG:
-                # The job's error, if any, is told in this turn as well, after its state ended.
+                # A job's error arrives in the same turn, after the job's state has ended.
                 QTimer.singleShot(0, self, partial(self._tell, sentence))
         self._count()
 
@@ -73,7 +74,7 @@ class LongWork(QObject):
             self.counted.emit()
 
     def _tell(self, sentence: str) -> None:
-        """Where nobody looks at the window: mark it, and ask the desktop to say so."""
+        """If the window is not active, mark it and send a desktop notification."""
         if self._window.isActiveWindow():
             return
         QApplication.alert(self._window)

@@ -1,4 +1,4 @@
-"""The window: puts the panels together and passes wishes on."""
+"""The main window: connects panels, session and dialogs."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 
-if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
+if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
-_FRAME: Final = QSize(16, 48)  # px around it that a window manager may draw
+_FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
 class MainWindow(ShellWindow):
-    """``closed`` follows when the window is really closed, after asking where there is need."""
+    """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
 
@@ -121,7 +121,7 @@ class MainWindow(ShellWindow):
         self.closing = Closing(self.session, self)
         self.closing.agreed.connect(self.close_unasked)
         self._closing = False
-        self._plan: Plan | None = None  # the latest whose warnings were shown
+        self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
         self.before = Before(self, settings, self.sessions, self.opener, self.menus, self.help)
@@ -132,13 +132,13 @@ class MainWindow(ShellWindow):
 
     @property
     def workspace(self) -> Workspace:
-        """The panels; made when they are first needed."""
+        """The panels, created on first use."""
         while self._workspace is None:
             self._make_panel()
         return self._workspace
 
     def prepare(self) -> None:
-        """Make the panels before they are needed, one in a turn of the event loop."""
+        """Create the panels in advance, one per turn of the event loop."""
         self._preparing.run(self._prepare())
         self.runs.list_all()
 
@@ -169,7 +169,7 @@ class MainWindow(ShellWindow):
     def _take_in(self, made: Workspace) -> None:
         made.restore_layout(self.settings)
         for _piece in made.restyle(current_theme()):
-            pass  # nothing is seen yet
+            pass  # nothing is visible yet
         made.experts.remove_wanted.connect(self.conductor.remove_experts)
         made.experts.model.expert_edited.connect(self.conductor.change_expert)
         made.method.parameter_edited.connect(self.conductor.set_parameter)
@@ -238,9 +238,9 @@ class MainWindow(ShellWindow):
         self._refresh()
 
     def fit_to_screen(self) -> None:
-        """Before it is first shown: on a screen that has no room for it and its frame, fill it.
+        """Fill the screen before the first show if the window and its frame do not fit on it.
 
-        What it is when no longer maximised fits, too, and lies on the screen.
+        The size used when it is no longer maximised also fits and lies on the screen.
         """
         room, whole = self.screen().availableGeometry(), self.size() + _FRAME
         if whole != whole.boundedTo(room.size()):
@@ -249,16 +249,15 @@ class MainWindow(ShellWindow):
             self.setWindowState(Qt.WindowState.WindowMaximized)
 
     def set_theme(self, theme: Tokens) -> None:
-        """Restyle what does not follow the palette by itself."""
+        """Restyle everything that does not follow the palette automatically."""
         self._show_preferences()
         if self._workspace is not None:
             self._restyling.run(self._restyle(self._workspace, theme))
 
     def _restyle(self, workspace: Workspace, theme: Tokens) -> Generator[None, None, None]:
-        """Plot by plot, each in a turn of its own; then all panels show the new colours at once.
+        """Restyle one plot per turn, then show the new colours in all panels at once.
 
-        To tell every widget of the new palette, as Qt does in the turn that sets it, is enough for
-        one turn: the panels are not painted in it.
+        Qt's palette update of every widget takes a whole turn, so the panels are not painted in it.
         """
         self._central.setUpdatesEnabled(False)
         try:
@@ -268,7 +267,7 @@ class MainWindow(ShellWindow):
             self._central.setUpdatesEnabled(True)
 
     def _enlarge(self, percent: int) -> Generator[None, None, None]:
-        """Other letters, likewise: first the widgets, in several turns, then plot by plot."""
+        """Apply a new font size in several turns: first the widgets, then plot by plot."""
         app = QApplication.instance()
         assert isinstance(app, QApplication)
         self._central.setUpdatesEnabled(False)
@@ -342,7 +341,7 @@ class MainWindow(ShellWindow):
             a.connect(action, slot)
         a.schemes.triggered.connect(lambda action: self.preferences.choose_scheme(action.data()))
 
-    # What the session says
+    # Session signals
 
     def _refresh(self) -> None:
         allow(self.actions_, self.session, self.merge)
@@ -352,11 +351,11 @@ class MainWindow(ShellWindow):
             self.close()
 
     def menuBar(self) -> QMenuBar:
-        """The one in the header."""
+        """The menu bar, which is in the header."""
         return self.header.menu_bar
 
     def _show_project(self) -> None:
-        """The title, with a mark where something is not saved."""
+        """Update the title, with a mark if there are unsaved changes."""
         name = self.project.name
         title = f"{name}[*] – ACE Workbench" if name else "ACE Workbench"
         share = self.long_work.share
@@ -379,7 +378,7 @@ class MainWindow(ShellWindow):
                 )
 
     def _show_preferences(self) -> None:
-        """The menus say the same as the preferences."""
+        """Update the menus from the preferences."""
         for action in self.actions_.schemes.actions():
             action.setChecked(action.data() == self.settings.scheme)
         engine, session = self.session.engine, self.session
@@ -405,7 +404,7 @@ class MainWindow(ShellWindow):
         if not self.questions.asks_about(error) and not self.dialogs.is_exporting:
             self.notice.show_error(error)
 
-    # What the person wants
+    # User actions
 
     def _cancel(self) -> None:
         self.conductor.cancel()
@@ -435,7 +434,7 @@ class MainWindow(ShellWindow):
             event.ignore()
             return
         if self.session.activity.is_running(*BUSY):
-            event.ignore()  # cancelled; the end of the job closes
+            event.ignore()  # cancelled; closes when the job has ended
             return
         self._restyling.stop()
         self._enlarging.stop()
@@ -445,12 +444,12 @@ class MainWindow(ShellWindow):
             self._workspace.cards.put_back()
         self.project.leave()
         self.runs.finish()
-        self.history.stack.blockSignals(True)  # it tells of its own end
+        self.history.stack.blockSignals(True)  # it announces its own end
         event.accept()
         self.closed.emit()
 
     def _asks_before_closing(self) -> bool:
-        """Ask where something is being written or is not saved; False: there is no need."""
+        """Ask before closing if something is unsaved or being written. False: nothing to ask."""
         if self.closing.is_writing:
             self.closing.ask()
         elif self.project.is_modified:
@@ -458,7 +457,7 @@ class MainWindow(ShellWindow):
         return self.closing.is_writing or self.project.is_modified
 
     def close_unasked(self) -> None:
-        """Close whatever is lost by it, as soon as what is running has stopped."""
+        """Close without asking as soon as the running work has stopped."""
         self._closing = True
         self._cancel()
         self.close()

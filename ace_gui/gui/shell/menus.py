@@ -1,4 +1,4 @@
-"""The menus, made from the actions."""
+"""The menus, built from the actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIMIT_TIP: Final = "Where one tensor needs more, the checks say so before anyth
 
 
 class MemoryMenu(ChoiceMenu):
-    """How much memory a merge may use. ``limited`` carries bytes; None: what is free."""
+    """The memory limit of a merge. ``limited`` carries bytes, or None for all free memory."""
 
     limited = Signal(object)
 
@@ -38,7 +38,7 @@ class MemoryMenu(ChoiceMenu):
         self.chosen.connect(self._take)
 
     def offer(self, total: int, limit: int | None) -> None:
-        """Offer what fits into a machine with ``total`` bytes, and the limit there is."""
+        """Offer limits for a machine with ``total`` bytes of memory, and the current limit."""
         self._total, self._limit = total, limit
         sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
         sizes |= {limit} if limit else set()
@@ -69,7 +69,7 @@ class MemoryMenu(ChoiceMenu):
 
 
 class Menus(QObject):
-    """Owns the menu bar's menus.
+    """The menu bar's menus.
 
     ``recent_chosen`` carries a path.
     """
@@ -86,7 +86,7 @@ class Menus(QObject):
         self._fill_bar(window, bar)
 
     def set_recent(self, paths: Sequence[Path]) -> None:
-        """Offer what was open lately, under Ctrl+1 and so on."""
+        """Offer the recent recipes, with shortcuts from Ctrl+1."""
         self.recent.clear()
         for number, path in enumerate(paths, start=1):
             action = self.recent.addAction(plain(short_name(path)).replace("&", "&&"))

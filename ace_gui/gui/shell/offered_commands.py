@@ -1,4 +1,4 @@
-"""Everything the window can do or show, gathered from its menus and panels."""
+"""All commands of the window, collected from its menus and panels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NATIVE = QKeySequence.SequenceFormat.NativeText
 
 
 def commands_of_menus(bar: QMenuBar) -> list[Command]:
-    """A command for every entry of every menu."""
+    """One command for every entry of every menu."""
     seen: set[QAction] = set()
     return [command for action in bar.actions() for command in _of_action(action, "", seen)]
 
 
 def _of_action(action: QAction, where: str, seen: set[QAction]) -> Iterator[Command]:
-    """``seen``: some stand in two menus."""
+    """``seen`` skips actions that are in two menus."""
     title = _plain(action)
     menu = action.menu()
     if isinstance(menu, QMenu):
@@ -48,7 +48,7 @@ def _of_action(action: QAction, where: str, seen: set[QAction]) -> Iterator[Comm
 
 
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
-    """A command to show each workspace and each panel. ``why``: why nothing can be shown now."""
+    """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
     from ace_gui.gui.panels.compare.compare_page import LOOKS
     from ace_gui.gui.panels.scores.scores_page import PLACES
     from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES

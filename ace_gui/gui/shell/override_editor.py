@@ -1,4 +1,4 @@
-"""Where overrides are made: the menu of the layers, the list in the method's form, a dialog."""
+"""Editing of overrides, from the layers' menu, the method panel's list, or a dialog."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OverrideEditor(QObject):
-    """Connects the panels' wishes; ``dialog`` is the one that is open, if one is."""
+    """Connects the panels' requests. ``dialog`` is the open dialog, or None."""
 
     def __init__(
         self, session: Session, conductor: Conductor, workspace: Workspace, window: QWidget
@@ -35,7 +35,7 @@ class OverrideEditor(QObject):
         layers.rule_wanted.connect(self.complete)
 
     def edit(self, index: int) -> None:
-        """Ask for changes to one of the recipe's rules; -1: for a new one."""
+        """Edit the override with this index, or a new one for -1."""
         if index < 0:
             self.complete(None)
             return
@@ -43,7 +43,7 @@ class OverrideEditor(QObject):
         self._ask(rules[index], lambda made: (*rules[:index], made, *rules[index + 1 :]))
 
     def complete(self, rule: Override | None) -> None:
-        """Ask for a new rule; ``rule``: what is known of it."""
+        """Edit a new override that starts from ``rule``."""
         self._ask(rule, lambda made: (*self._session.draft.inputs.overrides, made))
 
     def _ask(

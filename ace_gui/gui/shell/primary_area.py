@@ -1,4 +1,4 @@
-"""The one place in the header for what comes next: Merge, its progress, then Export."""
+"""The header's main button: Merge, then its progress, then Export."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 
-REFRESH: Final = 60  # ms between two looks at the progress
+REFRESH: Final = 60  # ms between two progress updates
 CHANGED: Final = "Settings changed since this merge"
 _TICK: Final = 16  # px
-_PADDING: Final = 94  # px: of two buttons, and what is between them
+_PADDING: Final = 94  # px: two buttons and the gap between them
 _WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
 
 
 class PrimaryArea(QWidget):
-    """Follows the session; its buttons trigger the window's actions, so that keys do the same."""
+    """Follows the session. Its buttons trigger the window's actions, so shortcuts do the same."""
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,7 +47,7 @@ class PrimaryArea(QWidget):
         self.main.clicked.connect(lambda _=False: self._press())
         self._next: QAction | None = None
         self._stopping = False
-        self._lent: QWidget | None = None  # where the focus is while ``main`` cannot have it
+        self._lent: QWidget | None = None  # receives the focus while ``main`` is disabled
         self._brief = 0
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -72,14 +72,14 @@ class PrimaryArea(QWidget):
         self.refresh()
 
     def set_compact(self, brief: int) -> None:
-        """1: say with a sign, and its tip, what there is no room for in words; 2: no more than one
-        button, since the menus have the other."""
+        """1: replace text by a symbol with a tooltip. 2: also show only one button, since the menus
+        have the other."""
         if brief != self._brief:
             self._brief = brief
             self.refresh()
 
     def needed(self, brief: int) -> int:
-        """Pixels at a brevity of 0, 1 or 2, with the longest that is said."""
+        """The width in px at level 0, 1 or 2, for the longest text."""
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
         sign = round(_TICK * scale())
         if brief > 1:
@@ -91,7 +91,7 @@ class PrimaryArea(QWidget):
         return buttons + (sign if brief else said + 2 * sign)
 
     def refresh(self) -> None:
-        """Show what comes next."""
+        """Show the next action."""
         self._timer.stop()
         session = self._session
         running = session.activity.foremost
@@ -161,7 +161,7 @@ class PrimaryArea(QWidget):
         self._allow(action.isEnabled())
 
     def _allow(self, allowed: bool) -> None:
-        """Between two steps the button cannot be used: then it gets back the focus it had."""
+        """Restore the focus that the button lost while it was disabled between two steps."""
         had, focused = self.main.hasFocus(), QApplication.focusWidget()
         self.main.setEnabled(allowed)
         if had and not allowed:
@@ -187,7 +187,7 @@ class PrimaryArea(QWidget):
             self._next.trigger()
 
     def _show_stopping(self) -> None:
-        """At once: the engine may need a while to come to a place where it can stop."""
+        """Show this at once: the engine may need a while until it can stop."""
         self._stopping = True
         self.refresh()
 
@@ -203,7 +203,7 @@ class PrimaryArea(QWidget):
 
 
 def progress_text(progress: Progress) -> str:
-    """``12 of 24 · 0:04 left``; of an export ``3.1 MB of 9.6 MB``."""
+    """``12 of 24 · 0:04 left``, or ``3.1 MB of 9.6 MB`` for an export."""
     if progress.state is State.EXPORTING:
         return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
     parts = [f"{progress.done} of {progress.total}"]

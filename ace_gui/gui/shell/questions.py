@@ -1,4 +1,4 @@
-"""What the window asks before it goes on: about checks, about pickles, about NaN and Inf."""
+"""Questions before the window continues: about checks, pickles, NaN and Inf."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ace_gui.recipe.values import NonFinite
 
 
 class Questions:
-    """Asks in the notice, one thing at a time; a later question takes the place of an earlier."""
+    """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
     def __init__(
         self,
@@ -36,8 +36,9 @@ class Questions:
         self._show_checks = show_checks
 
     def merge(self) -> None:
-        """Merge, after asking once about what the checks warn of; their errors stop it."""
-        goes_on = self._merge.can_continue  # its room on the disk is taken already
+        """Start a merge after confirming the checks' warnings once. Errors of the checks prevent
+        it."""
+        goes_on = self._merge.can_continue  # its disk space is already reserved
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
         if errors:
@@ -50,7 +51,7 @@ class Questions:
             self._merge.start()
 
     def asks_about(self, error: WorkbenchError) -> bool:
-        """Ask what to do about an error that leaves a choice; False where it leaves none."""
+        """Ask how to handle an error that offers a choice. False if it offers none."""
         if isinstance(error, PickleConsentError) and error.path is not None:
             answers = {"Convert and open": partial(self._conductor.convert, error.path)}
             self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)

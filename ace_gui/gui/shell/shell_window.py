@@ -1,4 +1,4 @@
-"""What parts of the window's shell may ask of the window that they belong to."""
+"""The interface of the main window for the parts of its shell."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.window_header import Header
 from ace_gui.gui.state.session import Session
 
-if TYPE_CHECKING:  # the workspace brings the plots along, which the empty window does not need
+if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 
 class ShellWindow(QMainWindow):
-    """The main window, as the help desk and its tutorial see it."""
+    """The main window as the help desk and the tutorial use it."""
 
     session: Session
     project: Project
@@ -31,11 +31,11 @@ class ShellWindow(QMainWindow):
 
     @property
     def workspace(self) -> Workspace:
-        """The panels; made when they are first needed."""
+        """The panels, created on first use."""
         raise NotImplementedError
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return presses the button with the focus; Qt lets it do so in dialogs alone."""
+        """Let Return press the focused button, which Qt only does in dialogs."""
         button = QApplication.focusWidget()
         if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             super().keyPressEvent(event)

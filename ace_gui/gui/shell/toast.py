@@ -1,4 +1,4 @@
-"""Where a message floats: over the lower left, where inputs are, never over results."""
+"""The floating message at the lower left, over the inputs and never over results."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.panels.notice import Notice
 
-WIDTH: Final = 272  # px; where letters are larger, more
-STAYS: Final = 6_000  # ms; an error, a warning and a question stay until they are dismissed
+WIDTH: Final = 272  # px, scaled with the font size
+STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
 _SLIDE: Final = 160  # ms
 _MARGIN: Final = 8  # px
 
 
 class Toast(QObject):
-    """Places a notice over ``ground``, slides it in, and takes advice away after a while.
+    """Places a notice over ``ground``, slides it in, and hides simple messages after a while.
 
-    The pointer over it stops the clock.
+    The timer stops while the pointer is over it.
     """
 
     def __init__(self, notice: Notice, ground: QWidget) -> None:

@@ -1,4 +1,4 @@
-"""The dialogs of the window, each made when it is wanted."""
+"""The dialogs of the window, each created on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Dialogs(QObject):
-    """``export`` and ``clean_up``: those that are open, if they are."""
+    """``export`` and ``clean_up`` are the open dialogs, or None."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class Dialogs(QObject):
 
     @property
     def is_exporting(self) -> bool:
-        """Whether the export dialog is there to show what goes wrong."""
+        """Whether the export dialog is open and shows errors."""
         return self.export is not None and self.export.isVisible()
 
     def choose_method(self) -> ChooseMethodDialog | None:
-        """The merge methods, once the engine has said which there are."""
+        """Show the merge methods once the engine has listed them."""
         from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 
         draft = self._session.draft
@@ -68,7 +68,7 @@ class Dialogs(QObject):
         return dialog
 
     def open_export(self) -> None:
-        """Export the window's merge."""
+        """Show the export dialog for the current merge."""
         from ace_gui.gui.dialogs.export_dialog import ExportDialog
 
         if self._session.can_export and self.export is None:
@@ -77,7 +77,7 @@ class Dialogs(QObject):
             self.export.open()
 
     def export_run(self, run: MergeRun) -> None:
-        """Restore a run, and export it once it is the window's merge."""
+        """Restore a run and export it."""
         if run is self._session.results.merge:
             self.open_export()
         else:
@@ -95,7 +95,7 @@ class Dialogs(QObject):
             self.export = None
 
     def delete_runs(self, runs: list[MergeRun]) -> None:
-        """Delete runs, after asking where one of them is nowhere else."""
+        """Delete runs, after confirmation if one of them exists nowhere else."""
         lost = [run for run in runs if not run.exported]
         if not lost:
             self._runs.delete(runs)
@@ -123,7 +123,7 @@ class Dialogs(QObject):
         box.open()
 
     def clean_up_runs(self) -> None:
-        """Show every kept merge, of any base, to choose which go."""
+        """Show all kept merges, of any base model, and delete the chosen ones."""
         from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
 
         self.clean_up = CleanUpDialog(self._runs, self._window)
@@ -131,7 +131,7 @@ class Dialogs(QObject):
         self.clean_up.open()
 
     def show_preferences(self, preferences: Preferences) -> None:
-        """What one may prefer, beside the window."""
+        """Show the preferences next to the window."""
         from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 
         dialog = PreferencesDialog(preferences, self._window)

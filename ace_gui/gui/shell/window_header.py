@@ -1,4 +1,4 @@
-"""The row on top: the menus, the workspaces, and the one place for what comes next."""
+"""The header: menus, workspaces and the main button."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 
 HEIGHT: Final = 48
-WORKSPACES: Final = (  # title and tip, in the order of the pages of ``Workspace``
+WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Workspace``
     ("Layers", "The model's tensors, and a close look at each"),
     ("Scores", "How good the models are at tasks of your own"),
     ("Compare", "Finished merges side by side, and methods against each other"),
     ("Report", "What the merge did, as one HTML file"),
 )
 _BRAND: Final = 22  # px
-_BETWEEN: Final = 58  # px: the margins and the gaps
+_BETWEEN: Final = 58  # px: margins and gaps
 
 
 class Header(QWidget):
-    """``workspaces`` has a segment for each page of the window."""
+    """The header. ``workspaces`` has one segment per page of the window."""
 
     def __init__(self, index: PrimaryArea, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,7 +57,7 @@ class Header(QWidget):
         return handled
 
     def _fit(self) -> None:
-        """Where there is little room, a sign says what words say elsewhere."""
+        """Replace text by symbols where there is little room."""
         room = self.width() - self.menu_bar.sizeHint().width()
         room -= self._brand.width() + _BETWEEN
         beside = room - self.workspaces.sizeHint().width()
@@ -69,7 +69,7 @@ class Header(QWidget):
         self.primary.set_compact(sum(room < self.primary.needed(brief) for brief in (0, 1)))
 
     def _place_workspaces(self) -> None:
-        """Between the menus and the place for what comes next, or below them."""
+        """Place the segments between the menus and the main button, or in a second row."""
         centred = Qt.AlignmentFlag.AlignCenter
         if self._two_rows:
             self._grid.addWidget(self.workspaces, 1, 0, 1, 3, centred)

@@ -1,1 +1,1 @@
-"""How the window shares its room: the column of inputs, the workspaces, their cards."""
+"""The layout of the window: the input column, the workspaces and their cards."""

@@ -1,7 +1,7 @@
-"""The three cards of the layers' workspace: side by side, one of them alone, or in turns.
+"""The three cards of the layers workspace: together, one alone, or one at a time.
 
-Each can also stand in a window of its own, as on a second screen. They are no docks: a dock may be
-dropped where there is no room for it, while these borders keep every card readable.
+Each card can also be detached into its own window. The cards are not QDockWidgets: a dock could be
+dropped where it does not fit, while these splitters keep every card readable.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _TURNS: Final = (
     ("One layer", "A close look at the chosen tensor"),
     ("All layers", "γ and what else concerns the whole model"),
 )
-_LEAST: Final = (42, 39)  # lines of text, across and down, that all three need at once
-_APART: Final = (50, 28)  # lines of text that a window of its own has at least, at first
-_SIZES: Final = {"rows": (39, 18), "top": (54, 25)}  # lines of text
+_LEAST: Final = (42, 39)  # in text lines: the width and height that all three cards need together
+_APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
+_SIZES: Final = {"rows": (39, 18), "top": (54, 25)}  # in text lines
 
 
 class Cards(QWidget):
     """Layers and inspector above the views of all layers.
 
-    A card is shown alone by its button, by a double click on its ground or its tabs, or by F11 (see
-    ``toggle_maximised``), and in a window of its own by ``toggle_detached``. Without room for
-    three, a row of segments turns from one to the next. ``maximised`` carries whether a card is
-    shown alone by wish.
+    A card is maximised with its button, a double click on its background or its tabs, or F11 (see
+    ``toggle_maximised``). ``toggle_detached`` moves it into its own window. If there is no room for
+    three cards, a row of segments switches between them. ``maximised`` carries whether the user has
+    maximised a card.
     """
 
     maximised = Signal(bool)
@@ -45,10 +45,12 @@ class Cards(QWidget):
         super().__init__()
         self._panels = tuple(panels)
         self._cards = [card(panel) for panel in panels]
-        self._alone: int | None = None  # by wish
+        self._alone: int | None = None  # chosen by the user
         self._detached: dict[int, PanelWindow] = {}
-        self._borders: dict[QSplitter, QByteArray] = {}  # before any was taken apart
-        self._away: dict[int, QByteArray] = {}  # windows of the last time, until this is shown
+        self._borders: dict[QSplitter, QByteArray] = {}  # before any card was detached
+        self._away: dict[
+            int, QByteArray
+        ] = {}  # detached windows of the last session, until this is shown
         self._current = LAYERS
         self.turns = Segments("Which panel is shown", self)
         for title, tip in _TURNS:
@@ -80,16 +82,16 @@ class Cards(QWidget):
 
     @property
     def in_turns(self) -> bool:
-        """Whether there is no room for all of them at once."""
+        """Whether there is only room for one card at a time."""
         line = self.fontMetrics().height()
         return self.width() < _LEAST[0] * line or self.height() < _LEAST[1] * line
 
     def in_order(self) -> tuple[QWidget, ...]:
-        """The row of segments, then the panels as one reads."""
+        """The row of segments, then the panels in reading order."""
         return self.turns, *self._panels
 
     def bring(self, index: int) -> None:
-        """Show this card, whatever else is shown."""
+        """Bring this card to the front."""
         if index in self._detached:
             self._detached[index].activateWindow()
             return
@@ -99,11 +101,11 @@ class Cards(QWidget):
         self.arrange()
 
     def toggle_maximised(self) -> None:
-        """The card with the focus alone, or all of them again."""
+        """Maximise the focused card, or restore all of them."""
         self._toggle(self._focused())
 
     def toggle_detached(self) -> None:
-        """The card with the focus in a window of its own, or back at its place."""
+        """Detach the focused card into its own window, or dock it again."""
         index = self._focused()
         if index in self._detached:
             self._put_back(index)
@@ -111,12 +113,12 @@ class Cards(QWidget):
             self._take_apart(index)
 
     def put_back(self) -> None:
-        """No card in a window of its own."""
+        """Dock all detached cards."""
         for index in sorted(self._detached):
             self._put_back(index)
 
     def reset(self) -> None:
-        """All cards, as large as at the first start."""
+        """Show all cards with their initial sizes."""
         self.put_back()
         self._alone = None
         line = self.fontMetrics().height()
@@ -125,7 +127,7 @@ class Cards(QWidget):
         self.arrange()
 
     def restore(self, settings: Settings) -> None:
-        """The layout of the last time."""
+        """Restore the saved layout."""
         for each in (self.rows, self.top):
             state = settings.layout(each.objectName())
             if not state.isEmpty():
@@ -139,7 +141,7 @@ class Cards(QWidget):
             self._toggle(int(alone.data()))
 
     def save(self, settings: Settings) -> None:
-        """Remember the layout; the borders unless the lack of room or a wish hides some."""
+        """Save the layout, but not the splitter sizes while some cards are hidden."""
         if self._detached:
             for each, state in self._borders.items():
                 settings.save_layout(each.objectName(), state)
@@ -171,7 +173,7 @@ class Cards(QWidget):
         return False
 
     def _focused(self) -> int:
-        """The card with the focus, else the one that was shown last."""
+        """The focused card, or else the one shown last."""
         focused = QApplication.focusWidget()
         indices = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
         return indices[0] if len(indices) == 1 else self._current
@@ -220,7 +222,7 @@ class Cards(QWidget):
         self.maximised.emit(self._alone is not None)
 
     def arrange(self) -> None:
-        """Show those for which there is room now."""
+        """Show the cards that there is room for now."""
         turns = self.in_turns
         shown = self._alone if self._alone is not None else self._current if turns else None
         self.turns.setVisible(turns)
@@ -246,12 +248,12 @@ class Cards(QWidget):
 
 
 class PanelWindow(QWidget):
-    """A card in a window of its own. ``closed`` follows when the person closes it."""
+    """A detached card's window. ``closed`` follows when the user closes it."""
 
     closed = Signal()
 
     def __init__(self, shown: QWidget, title: str, parent: QWidget) -> None:
-        super().__init__(parent, Qt.WindowType.Tool)  # the window's shortcuts work in it
+        super().__init__(parent, Qt.WindowType.Tool)  # makes the window's shortcuts work in it
         self.setWindowTitle(title)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GAP, GAP, GAP, GAP)
@@ -263,7 +265,7 @@ class PanelWindow(QWidget):
 
 
 def splitter(name: str, orientation: Qt.Orientation, *widgets: QWidget) -> QSplitter:
-    """Widgets side by side or below each other; none of them can be pushed away."""
+    """A splitter whose widgets cannot be collapsed."""
     made = QSplitter(orientation)
     made.setObjectName(name)
     made.setChildrenCollapsible(False)

@@ -1,4 +1,4 @@
-"""The inputs at the left: in full, or folded to a rail of icons and the experts' colours."""
+"""The input column at the left: complete, or collapsed to a rail of icons and expert colours."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
-WIDTH: Final = 18  # lines of text that the column is wide at first
+WIDTH: Final = 18  # in text lines: initial width of the column
 _LEAST: Final = 16.5
-_ROOMY: Final = 88  # lines of text: in a narrower window the column starts folded
-_RAIL: Final = 4.25  # lines of text
-_NAMES: Final = 5  # experts that the rail has room for at least; of more it says how many
-_ICON: Final = 1.1  # lines of text
+_ROOMY: Final = 88  # in text lines: the column starts collapsed in a narrower window
+_RAIL: Final = 4.25  # in text lines
+_NAMES: Final = 5  # number of experts that the rail always shows; it counts the others
+_ICON: Final = 1.1  # in text lines
 
 
 class LeftColumn(QWidget):
-    """Folds by itself in a narrow window, until a person says otherwise.
+    """Collapses automatically in a narrow window until the user decides otherwise.
 
-    ``folded_changed`` carries whether it is folded.
+    ``folded_changed`` carries whether it is collapsed.
     """
 
     folded_changed = Signal(bool)
@@ -70,16 +70,16 @@ class LeftColumn(QWidget):
 
     @property
     def is_folded(self) -> bool:
-        """Whether there is the rail in place of the column."""
+        """Whether the rail replaces the column."""
         return self._folded
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the window is too narrow for the whole column, unless a person says otherwise."""
+        """Whether the window is too narrow for the whole column and the user has not decided."""
         return self._narrow
 
     def fit(self, width: int) -> None:
-        """Fold or unfold by itself when the window of ``width`` pixels becomes narrow or wide."""
+        """Collapse or expand automatically when the window's ``width`` in px crosses the limit."""
         narrow = width < _ROOMY * self.fontMetrics().height()
         if narrow != self._narrow:
             self._narrow = narrow
@@ -103,7 +103,7 @@ class LeftColumn(QWidget):
 
 
 class _Whole(QWidget):
-    """At least as wide as what is in it needs, in any language."""
+    """At least as wide as its content needs."""
 
     def minimumSizeHint(self) -> QSize:
         needed = super().minimumSizeHint()
@@ -111,7 +111,7 @@ class _Whole(QWidget):
 
 
 class Rail(QWidget):
-    """``opened``: the person wants to see the whole column."""
+    """The collapsed column. ``opened``: the user wants the whole column."""
 
     opened = Signal()
 

@@ -1,4 +1,4 @@
-"""The panels of the window and how they share its room."""
+"""The panels of the window and their layout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LAYERS, SCORES, COMPARE, REPORT = range(4)
 
 @dataclass(frozen=True, kw_only=True)
 class Panels:
-    """What stands in the workspace, and the layers' health that two of them show."""
+    """The panels of the workspace, and the layer health that two of them show."""
 
     experts: ExpertsPanel
     method: MethodPanel
@@ -64,7 +64,7 @@ def workspace_in_steps(
     change_base: Callable[[], object],
     actions: Actions,
 ) -> Generator[None, None, Workspace]:
-    """Make a workspace panel by panel, for a window that goes on answering meanwhile."""
+    """Create a workspace panel by panel, so that the window keeps responding."""
     experts = ExpertsPanel(session, change_base, actions.add_experts)
     method = MethodPanel(session, actions.choose_method)
     runs = RunsPanel(session)
@@ -89,14 +89,13 @@ def workspace_in_steps(
 
 
 class Workspace(QWidget):
-    """The inputs on the left, and beside them one page of results at a time.
+    """The inputs on the left, and one page of results at a time on the right.
 
-    The pages, in the order of the header's ``WORKSPACES``: the layers beside the inspector, over
-    the views of all layers; the scores; the merges compared; the report. ``space_shown`` carries
-    the place of the one that is shown. ``trial_accepted``: what is tried on a layer shall become
-    the recipe; ``inputs_edited`` carries Inputs that a panel of the model offers,
-    ``value_chosen`` a parameter's name and value.
-    ``finding_wanted`` says of a kind of finding whether a panel in view shows it.
+    The pages follow the header's ``WORKSPACES``: the layers and the inspector over the views of all
+    layers; the scores; the comparison of merges; the report. ``space_shown`` carries the index of
+    the page shown. ``trial_accepted`` asks to write a layer's trial settings into the recipe.
+    ``inputs_edited`` carries Inputs that a model panel offers, ``value_chosen`` a parameter's name
+    and value. ``finding_wanted`` carries a kind of finding and whether a visible panel shows it.
     """
 
     trial_accepted = Signal()
@@ -160,7 +159,7 @@ class Workspace(QWidget):
             self._settling.run(self._settle())
 
     def _settle(self) -> Generator[None, None, None]:
-        """Other letters leave other room: each step lays out everything, in a turn of its own."""
+        """A new font size changes the layout: one layout step per turn of the event loop."""
         yield
         self.left.fit(self.width())
         yield
@@ -169,7 +168,8 @@ class Workspace(QWidget):
         self.cards.arrange()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """To fold or unfold the column lays out everything once more: in a turn of its own."""
+        """Collapsing or expanding the column repeats the layout, so it gets its own event-loop
+        turn."""
         super().resizeEvent(event)
         if self.isVisible():
             self._fitting.start()
@@ -177,23 +177,24 @@ class Workspace(QWidget):
             self.left.fit(event.size().width())
 
     def order_tabs(self, first: QWidget) -> QWidget:
-        """Have the Tab key go from ``first`` through what is seen, as one reads; the last stop."""
+        """Set the Tab order from ``first`` through the visible widgets in reading order, and return
+        the last one."""
         for part in (self.left.rail, self.experts, self.method, *self.cards.in_order()):
             first = tab_through(first, part)
         return first
 
     def _share_width(self) -> None:
-        """The splitter does not look at new limits by itself while it is hidden."""
+        """A hidden splitter does not apply new size limits by itself."""
         line, left = self.fontMetrics().height(), self.left
         wanted = left.minimumWidth() if left.is_folded else WIDTH * line
         self._columns.setSizes([wanted, max(self.width() - wanted, line)])
 
     def show_inputs(self, shown: bool) -> None:
-        """Show the left column, or give its room to the results."""
+        """Show the left column, or give its width to the results."""
         self.left.fold(not shown)
 
     def show_space(self, index: int) -> None:
-        """Show a page, made when it is first looked at."""
+        """Show a page, which is created on first use."""
         make = self._makers.pop(index, None)
         if make is not None:
             empty = self._spaces.widget(index)
@@ -215,14 +216,14 @@ class Workspace(QWidget):
         return self.comparison
 
     def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:
-        """The panels of the layers' page whose views are tabs, and what they are called."""
+        """The panels of the layers page that have tabs, with their titles."""
         return [
             ("One layer", self.inspector.tabs),
             ("All layers", self.heterogeneity.tabs),
         ]
 
     def bring(self, tabs: LazyTabs, index: int) -> None:
-        """Bring a view of a panel of the layers' page to the front."""
+        """Bring a tab of a panel of the layers page to the front."""
         self.show_space(LAYERS)
         self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
         tabs.setCurrentIndex(index)
@@ -267,7 +268,7 @@ class Workspace(QWidget):
         )
 
     def _add_learning(self, session: Session) -> None:
-        """A tab that is there once a merge has learned something."""
+        """Add the tab that only exists once a merge has learned something."""
         tabs, learning = self.heterogeneity.tabs, session.results.learning
         tip = "How a method that learns from data goes on: loss by task, coefficients by expert"
         index = tabs.add("Learning", tip, lambda: LearningView(session))
@@ -279,31 +280,31 @@ class Workspace(QWidget):
         show()
 
     def show_scores(self) -> ScoresPage:
-        """Bring the scores to the front; their page."""
+        """Show the Scores page."""
         self.show_space(SCORES)
         return self.scores
 
     def show_tasks(self) -> None:
-        """Bring the tasks to the front, where data are chosen."""
+        """Show the tasks, where data are chosen."""
         self.show_scores().show_tab(TASKS)
 
     def show_methods(self) -> None:
-        """Bring the methods that are compared to the front."""
+        """Show the comparison of methods."""
         self.show_space(COMPARE)
         self.comparison.show_look(METHODS)
 
     def show_comparison(self) -> None:
-        """Bring two merges side by side to the front."""
+        """Show the comparison of two merges."""
         self.show_space(COMPARE)
         self.comparison.show_look(TWO_MERGES)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        """Compare these two, layer by layer."""
+        """Compare these two merges layer by layer."""
         self.show_comparison()
         self.comparison.compare(first, second)
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle the plots, and whatever shows an expert's colour, in several turns."""
+        """Restyle the plots and all widgets that show an expert's colour, over several turns."""
         yield from self.inspector.restyle(theme)
         yield from self.heterogeneity.restyle(theme)
         space = self._spaces.currentWidget()
@@ -311,19 +312,19 @@ class Workspace(QWidget):
             yield from restyle_plots(space, theme)
 
     def set_awaited(self, kind: Kind, awaited: bool) -> None:
-        """A finding of this kind is on its way, or no longer."""
+        """Set whether a finding of this kind is being computed."""
         for panel in self.findChildren(LayerPanel):
             if panel.finding is kind:
                 panel.set_busy(awaited)
 
     def reset_layout(self) -> None:
-        """The layout of the first start."""
+        """Restore the initial layout."""
         self.left.fold(self.left.is_narrow)
         self._share_width()
         self.cards.reset()
 
     def restore_layout(self, settings: Settings) -> None:
-        """The layout of the last time."""
+        """Restore the saved layout."""
         state = settings.layout("columns")
         if not state.isEmpty():
             self._columns.restoreState(state)
@@ -332,9 +333,9 @@ class Workspace(QWidget):
         self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
-        """Remember the layout."""
+        """Save the layout."""
         if not self.left.is_folded:
             settings.save_layout("columns", self._columns.saveState())
-        folded = self.left.is_folded and not self.left.is_narrow  # by wish
+        folded = self.left.is_folded and not self.left.is_narrow  # chosen by the user
         settings.save_layout("folded", QByteArray(b"1" if folded else b""))
         self.cards.save(settings)

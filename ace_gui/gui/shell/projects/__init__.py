@@ -1,1 +1,1 @@
-"""What is open: opening it by dialogs and drops, saving it, leaving it."""
+"""The open project: opening by dialog or drop, saving, leaving."""

@@ -1,4 +1,4 @@
-"""What was open before: recent recipes, and a window that did not end well."""
+"""Recent recipes, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.files.file_dialogs import ask_files
 
 
 class Before(QObject):
-    """Shows it in the menu and on the first page, and opens it again."""
+    """Shows recent projects in the menu and on the welcome page, and reopens them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Before(QObject):
             self._tell_of_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
-        """Show what is recent now."""
+        """Update the list of recent projects."""
         projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
         self._is_known = bool(projects)
         self._allow()
@@ -76,16 +76,16 @@ class Before(QObject):
         self._menus.recent.setEnabled(bool(self._shown) and not busy)
 
     def reopen(self) -> None:
-        """Open what a window left that did not end well; else the latest recipe."""
+        """Reopen what a crashed window left, or else the latest recipe."""
         recovered, self._recovered = self._recovered, None
         if recovered is not None:
-            self._window.notice.hide()  # it offers what is done now
+            self._window.notice.hide()  # it offers what is open now
             self._opener.open_paths([recovered])
         elif self._settings.recent:
             self._opener.open_paths(self._settings.recent[:1])
 
     def locate(self, gone: Path) -> None:
-        """Ask where a recent recipe is now, and open it."""
+        """Ask for the new path of a recent recipe, and open it."""
 
         def take(paths: list[Path]) -> None:
             self._settings.replace_recent(gone, paths[0])
@@ -94,7 +94,7 @@ class Before(QObject):
         ask_files(self._window, f"Locate {gone}", RECIPE, RECIPES_KIND, take)
 
     def tell_of_crash(self, words: str) -> None:
-        """A window before this one was brought down, and these were its last words; "": none."""
+        """Report that an earlier window crashed, with its last output; "" means that none did."""
         if not words:
             return
         self._help.crash = words

@@ -1,4 +1,4 @@
-"""Asks before the window closes while something is being written."""
+"""The question before the window closes while something is being written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ace_gui.gui.state.session import Session
 
 
 class Closing(QObject):
-    """``agreed`` follows when the person closes the window all the same. ``box``: the question."""
+    """``agreed``: the user closes the window anyway. ``box`` is the question."""
 
     agreed = Signal()
 
@@ -24,11 +24,11 @@ class Closing(QObject):
 
     @property
     def is_writing(self) -> bool:
-        """Whether something would be cut short."""
+        """Whether closing would interrupt a write."""
         return self._session.activity.is_running(State.EXPORTING, State.MERGING)
 
     def ask(self) -> None:
-        """Ask, unless the question stands already."""
+        """Ask, unless the question is already shown."""
         if self.box is not None:
             return
         exporting = self._session.activity.is_running(State.EXPORTING)

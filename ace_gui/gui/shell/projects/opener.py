@@ -1,4 +1,4 @@
-"""Everything that opens models and recipes: dialogs, drops, recent files, the sample."""
+"""Opening of models and recipes: dialogs, drops, recent files, the sample."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REPORT = "Reports (*.html)"
 
 
 class Opener(QObject):
-    """Asks for paths and hands them on. ``scanned``: the dialog of the latest scan."""
+    """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Opener(QObject):
         self.scanned: ScanDialog | None = None
 
     def open_paths(self, paths: Sequence[Path]) -> None:
-        """Open a recipe, or models with the base first, in place of what is loaded."""
+        """Open a recipe, or models with the base model first, and replace what is loaded."""
         if self._must_wait():
             return
         if len(paths) == 1 and is_collection(paths[0]):
@@ -69,7 +69,7 @@ class Opener(QObject):
         self.open_paths([Sample.IMAGES.recipe])
 
     def open_base(self) -> None:
-        """Ask for the folder of a base model."""
+        """Ask for a base model's folder."""
         ask_folders(self._window, "Base model", MODELS, self._open_folders)
 
     def _open_folders(self, folders: Sequence[Path]) -> None:
@@ -79,20 +79,20 @@ class Opener(QObject):
             self._scan(folders, None)
 
     def open_base_file(self) -> None:
-        """Ask for a base model in one file."""
+        """Ask for a base model in a single file."""
         ask_files(self._window, "Base model", WEIGHTS, MODELS, self.open_paths)
 
     def change_base(self) -> None:
-        """Ask for another base under the same experts."""
+        """Ask for another base model for the same experts."""
         use = self._conductor.set_base
         ask_folders(self._window, "Base model", MODELS, lambda paths: use(paths[0]))
 
     def add_experts(self) -> None:
-        """Ask for the folders of experts, or a folder of such folders."""
+        """Ask for expert folders, or for a folder that contains them."""
         ask_folders(self._window, "Experts", MODELS, self.add, start=self._beside())
 
     def add_expert_files(self) -> None:
-        """Ask for experts in one file each."""
+        """Ask for experts in single files."""
         ask_files(
             self._window,
             "Experts",
@@ -104,14 +104,14 @@ class Opener(QObject):
         )
 
     def add(self, paths: Sequence[Path]) -> None:
-        """Add experts; where a folder only holds models, those that the person chooses in it."""
+        """Add experts. For a folder that only contains models, let the user choose among them."""
         if any(is_collection(path) for path in paths):
             self._scan(paths, self._session.draft.inputs.base)
         else:
             self._conductor.add_experts(paths)
 
     def scan(self) -> None:
-        """Ask for folders, and look for models in them."""
+        """Ask for folders and search them for models."""
         base = self._session.draft.inputs.base
         ask_folders(self._window, "Scan a folder", MODELS, lambda paths: self._scan(paths, base))
 
@@ -127,19 +127,19 @@ class Opener(QObject):
         dialog.open()
 
     def open_recipe(self) -> None:
-        """Ask for a recipe."""
+        """Ask for a recipe and open it."""
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
 
     def save_recipe(self) -> None:
-        """Save to the recipe that this window wrote before; else ask where to."""
+        """Save to the recipe file that this window wrote before, or else ask for a path."""
         if self._project.file is not None and self._project.file == self._own:
             self._write_recipe(self._own)
         else:
             self.save_recipe_as()
 
     def save_recipe_as(self) -> None:
-        """Ask where to save the recipe of what is loaded."""
-        # Reading and writing YAML takes a moment to import; the person is choosing a name.
+        """Ask for a path and save the recipe there."""
+        # Importing YAML takes a moment, so it happens while the user chooses a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
         project = self._project
         own = project.file if not project.is_sample else None  # not into the program's own folder
@@ -154,7 +154,7 @@ class Opener(QObject):
         dialog.rejected.connect(self._project.stay)
 
     def save_report(self) -> None:
-        """Ask where to write the report of the finished merge."""
+        """Ask for a path and write the report of the finished merge there."""
         name = f"{self._project.name}-merge.html" if self._project.name else "merge.html"
 
         def write(paths: list[Path]) -> None:
@@ -164,7 +164,7 @@ class Opener(QObject):
         dialog.setDefaultSuffix("html")
 
     def drop(self, paths: Sequence[Path]) -> None:
-        """Open what was dropped: a recipe, a base, experts, or several models to sort out."""
+        """Open dropped paths: a recipe, a base model, experts, or several models to choose from."""
         if self._must_wait():
             return
         dropped = classify(paths)
@@ -174,7 +174,7 @@ class Opener(QObject):
             self._sort_out(dropped.models)
 
     def _must_wait(self) -> bool:
-        """Whether something is being written; then it says so."""
+        """Whether a write is in progress. If so, show a message."""
         busy = self._session.activity.is_running(State.MERGING, State.EXPORTING)
         if busy:
             said = "Wait for the merge to end, or cancel it, before opening models."
@@ -182,14 +182,14 @@ class Opener(QObject):
         return busy
 
     def _sort_out(self, models: Sequence[Path]) -> None:
-        """Experts where a base is open; else a base, or several models of which one is it."""
+        """Add experts if a base is open. Otherwise open a base, or let the user choose it."""
         if self._session.draft.inputs.base is not None:
             self.add(models)
         else:
             self._open_folders(models)
 
     def _scan(self, paths: Sequence[Path], base: Path | None) -> None:
-        """Offer the models in these places."""
+        """Offer the models found in these paths."""
         from ace_gui.gui.dialogs.scan_dialog import ScanDialog
 
         self.scanned = dialog = ScanDialog(self._conductor, paths, base, self._window)
@@ -204,7 +204,7 @@ class Opener(QObject):
             self._project.before_leaving(lambda: self._conductor.open([base, *experts]))
 
     def _beside(self) -> Path | None:
-        """Where experts are looked for first: where the last one is, else beside the base."""
+        """The start folder for experts: that of the last expert, or the base model's parent."""
         inputs = self._session.draft.inputs
         last = inputs.experts[-1].path if inputs.experts else inputs.base
         return last.parent if last is not None else None
@@ -227,7 +227,7 @@ class Opener(QObject):
             self._project.saved(path)
 
     def _recipe_text(self, folder: Path, *, mergekit: bool) -> str:
-        """The recipe of what is loaded, or mergekit's of the same merge."""
+        """The recipe as YAML, in this program's format or in mergekit's."""
         from ace_gui.recipe.mergekit.writing import dump_mergekit
         from ace_gui.recipe.recipe_file import dump_recipe
 

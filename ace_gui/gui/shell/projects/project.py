@@ -1,4 +1,4 @@
-"""What is open as a project: its file, whether it is saved, and what happens before it is left."""
+"""The open project: its file, whether it is saved, and the question before it is closed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ace_gui.recipe.values import hub_name, model_name
 
 
 class Project(QObject):
-    """``file``: the recipe that is open, None for models alone. ``changed`` follows both.
+    """The open project. ``file`` is its recipe, or None for models alone. ``changed`` follows both.
 
-    ``save_wanted``: the person answers that changes shall be saved first.
+    ``save_wanted``: the user chose to save the changes first.
     """
 
     changed = Signal()
@@ -42,7 +42,9 @@ class Project(QObject):
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
-        self._tasks = session.draft.planned.tasks  # as opened or saved; no step has them
+        self._tasks = (
+            session.draft.planned.tasks
+        )  # as opened or saved; the undo steps do not contain them
         self._was_modified = False
         history.stack.cleanChanged.connect(lambda _: self._follow())
         session.draft.changed.connect(self._follow)
@@ -57,21 +59,21 @@ class Project(QObject):
 
     @property
     def is_modified(self) -> bool:
-        """Whether anything was changed since it was opened or saved."""
+        """Whether anything has changed since it was opened or saved."""
         planned = self._session.draft.planned
         changed = not self._history.stack.isClean() or planned.tasks != self._tasks
         return changed and bool(planned.experts)
 
     @property
     def is_sample(self) -> bool:
-        """Whether a sample of the program's own is open."""
+        """Whether a built-in sample is open."""
         return self.file in {sample.recipe for sample in Sample}
 
     @property
     def name(self) -> str:
-        """What the window is called by: its file, else the folder that holds all of its models.
+        """The name for the title: the recipe file, or else the common folder of the models.
 
-        Empty where nothing is open.
+        Empty if nothing is open.
         """
         inputs = self._session.draft.inputs
         if self.file is not None:
@@ -85,7 +87,7 @@ class Project(QObject):
         )
 
     def open(self, paths: tuple[Path, ...]) -> None:
-        """These were opened: a recipe, or models."""
+        """Record that a recipe or models were opened."""
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
         self.file = paths[0].absolute() if is_recipe else None
         self._history.reset()
@@ -95,7 +97,7 @@ class Project(QObject):
         self._tell()
 
     def saved(self, file: Path) -> None:
-        """What is open was written there."""
+        """Record the file that the project was saved to."""
         self.file = file.absolute()
         self._tasks = self._session.draft.planned.tasks
         self._history.stack.setClean()
@@ -104,7 +106,7 @@ class Project(QObject):
         self._go_on()
 
     def leave(self) -> None:
-        """It is closed now, or something else opened; what has no file keeps one for later."""
+        """Close the project. Unsaved work without a file is kept for later."""
         unsaved = self.file is None or self.is_modified
         kept = self._sessions.leave(keep=unsaved)
         if kept is not None:
@@ -116,7 +118,7 @@ class Project(QObject):
         self._tell()
 
     def before_leaving(self, then: Callable[[], object]) -> None:
-        """Ask whether to save what was changed, then go on, unless the person cancels."""
+        """Ask whether to save changes, then continue unless the user cancels."""
         if not self.is_modified:
             then()
             return
@@ -125,7 +127,7 @@ class Project(QObject):
             self._ask()
 
     def stay(self) -> None:
-        """It was not saved after all: nothing that waited for it happens."""
+        """Drop what waited for the save, because saving failed."""
         self._then = None
 
     def _ask(self) -> None:
@@ -147,7 +149,7 @@ class Project(QObject):
         if answer == QMessageBox.StandardButton.Discard:
             self._go_on()
         elif answer == QMessageBox.StandardButton.Save:
-            self.save_wanted.emit()  # ``saved`` goes on
+            self.save_wanted.emit()  # ``saved`` continues
         else:
             self._then = None
 

@@ -1,1 +1,1 @@
-"""Tours of the window: coach marks in turn; the tutorial; the demo."""
+"""Tours of the window with coach marks: the tutorial and the demo."""

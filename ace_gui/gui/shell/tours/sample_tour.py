@@ -1,4 +1,4 @@
-"""The demo: opens a sample, merges it, merges it by simpler methods, shows the scores of all."""
+"""The demo: opens a sample, merges it with several methods, and scores all merges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.state.activity import State
 
 SIMPLER: Final = ("linear", "task_arithmetic")
-"""Merges that stand beside the recipe's own."""
+"""Methods to compare with the recipe's own."""
 
 
 class Demo(QObject):
-    """Does once, in a window, what a person would do."""
+    """Performs the steps of a user in the window."""
 
     def __init__(self, window: MainWindow, recipe: Path) -> None:
         super().__init__(window)
@@ -42,12 +42,12 @@ class Demo(QObject):
             self._compare()
 
     def _compare(self) -> None:
-        """Merge by simpler methods; then everything is tried on the tasks."""
+        """Merge with simpler methods, then evaluate all merges on the tasks."""
         recipe, window = self._window.session.draft.inputs.recipe(), self._window
         simpler = [replace(recipe, merge_method=name, parameters={}) for name in SIMPLER]
         window.comparison.changed.connect(self._evaluate)
         window.comparison.start(simpler)
-        self._evaluate()  # at once, where nothing could be merged
+        self._evaluate()  # at once if nothing could be merged
 
     def _evaluate(self) -> None:
         if not self._window.comparison.is_running:
@@ -57,7 +57,7 @@ class Demo(QObject):
             self._show_marks()
 
     def _show_marks(self) -> None:
-        """Where to look now that there are scores, and what one can do next."""
+        """Point out the scores and the next steps."""
         window = self._window
         if not window.session.activity.is_running(State.SCORING):
             window.session.activity.changed.disconnect(self._show_marks)
@@ -65,7 +65,7 @@ class Demo(QObject):
 
 
 def marks(window: MainWindow) -> list[Step]:
-    """What the demo points at when it is done."""
+    """The coach marks at the end of the demo."""
     return [
         Step(
             sentence="How good every model is at the tasks: the base, the experts at their own "

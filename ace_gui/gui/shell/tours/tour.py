@@ -1,4 +1,4 @@
-"""Coach marks one after another, each until the person does what it says."""
+"""Coach marks one after another; each waits until its step is done."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def _never() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """``target``: the control, where it is now; ``begin``: what makes it seen; ``done``: whether
-    the person has done what ``sentence`` says. Without ``done`` the person says so.
+    """A step of a tour.
+
+    ``target`` returns its control, ``begin`` makes the control visible, and ``done`` returns
+    whether the step is done. Without ``done`` the user confirms the step.
     """
 
     sentence: str
@@ -32,7 +34,7 @@ class Step:
 
 
 class Tour(QObject):
-    """Shows ``steps`` over ``window``. ``watched``: signals after which a step may be done."""
+    """Shows ``steps`` over ``window``. After each of the ``watched`` signals a step may be done."""
 
     def __init__(
         self, window: QWidget, steps: Sequence[Step], watched: Sequence[SignalInstance] = ()
@@ -54,7 +56,7 @@ class Tour(QObject):
         return 0 <= self.step_index < len(self._steps)
 
     def end(self) -> None:
-        """Take the marks away."""
+        """Remove the marks."""
         if not self.is_running:
             return
         self.step_index = len(self._steps)
@@ -68,7 +70,7 @@ class Tour(QObject):
             self._go_on()
 
     def _go_on(self) -> None:
-        """To the next step that is not done yet."""
+        """Go to the next step that is not done yet."""
         self.step_index += 1
         while self.is_running and self._steps[self.step_index].done():
             self.step_index += 1

@@ -1,4 +1,4 @@
-"""The tutorial: from the sample to a merged model, in eight steps that the person does."""
+"""The tutorial: from the sample to a merged model in eight steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def tutorial(window: ShellWindow) -> Tour:
-    """Begin the tutorial in a window, whatever is open in it."""
+    """Start the tutorial in a window, whatever is open in it."""
     session = window.session
     watched = (
         session.activity.changed,
@@ -59,7 +59,7 @@ def _opening(window: ShellWindow) -> list[Step]:
 
 def _merging(window: ShellWindow) -> list[Step]:
     session, merged = window.session, lambda: window.session.results.is_merged
-    begun: list[float] = []  # τ, before the person moves it
+    begun: list[float] = []  # τ before the user changes it
 
     def views() -> None:
         from ace_gui.gui.shell.layout.cards import VIEWS
@@ -128,7 +128,7 @@ def _judging(window: ShellWindow) -> list[Step]:
 
 
 def _sample_button(window: ShellWindow) -> QWidget | None:
-    """On the welcome page its button, else the menus, which have it under Help."""
+    """The button on the welcome page, or else the menu button (under Help)."""
     buttons = window.welcome.findChildren(QPushButton)
     named = "Open the sample"
     found = next((each for each in buttons if each.isVisible() and each.text() == named), None)
