@@ -14,7 +14,18 @@ from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import NonFinite
-from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, plan, recipe
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    ENGINE,
+    GAMMAS,
+    SST2,
+    FakeWorker,
+    analysed,
+    make_store,
+    plan,
+    recipe,
+)
 
 FINE = Check(subject=EVERYTHING, title="Names", verdict=Verdict.OK, sentence="All there.")
 NOTE = Check(subject="cola", title="Heads", verdict=Verdict.NOTE, sentence="Kept.")
@@ -192,8 +203,7 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, ERROR)
-    left = window.merge._stores._folder(window.session.draft.inputs.recipe())
-    left.mkdir(parents=True)
+    make_store(window.merge._stores._folder(window.session.draft.inputs.recipe()))
     window.actions_.merge.trigger()
     assert merges(worker) == 1
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
@@ -281,8 +281,8 @@ def test_a_first_window_leaves_no_part_of_it_beside_the_screen(
     window: MainWindow, room: tuple[int, int], fills: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Screen:
-        def availableSize(self) -> QSize:
-            return QSize(*room)
+        def availableGeometry(self) -> QRect:
+            return QRect(0, 0, *room)
 
     monkeypatch.setattr(window, "screen", Screen)
     window.hide()
