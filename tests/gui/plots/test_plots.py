@@ -13,8 +13,9 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QImage, QKeyEvent, QMouseEvent
+from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage, QKeyEvent, QMouseEvent
 from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QApplication, QToolTip
 
 # isort: split
 import pyqtgraph as pg
@@ -355,6 +356,71 @@ def test_what_is_said_of_the_selected_layer_lies_beside_its_symbol(plot):
         box = plot._said.mapRectToScene(plot._said.boundingRect())
         symbol = plot._said.scenePos().x()
         assert box.right() <= symbol - 9 or box.left() >= symbol + 9
+
+
+@pytest.mark.parametrize("kind", ["layers", "spectra"])
+def test_values_under_a_resting_pointer_stay(qtbot, plot, spectra, kind):
+    """Qt asks for a tooltip of its own when the pointer rests, which would hide what is shown."""
+    if kind == "layers":
+        point, shown = at(plot, 2, 0.5), plot
+    else:
+        spectra.show_spectrum(spectrum(), COLOURS)
+        point, shown = on_curve(spectra, AFTER, 5), spectra
+    shown._hovered(shown.canvas.mapToScene(point))
+    said = QToolTip.text()
+    assert said
+    viewport = shown.canvas.viewport()
+    event = QHelpEvent(QEvent.Type.ToolTip, point, viewport.mapToGlobal(point))
+    QApplication.sendEvent(viewport, event)
+    qtbot.wait(400)  # a tooltip that is to be hidden stays for 300 ms
+    assert QToolTip.isVisible()
+    assert QToolTip.text() == said
+    QToolTip.hideText()
+    qtbot.waitUntil(lambda: not QToolTip.isVisible())
+
+
+def on_curve(plot: SpectrumPlot, key: str, index: int) -> QPoint:
+    """The pixel of the canvas where a curve has its value of ``index``, from 1."""
+    value = QPointF(index, plot._drawn[key][index - 1])
+    return plot.canvas.mapFromScene(plot.canvas.getViewBox().mapViewToScene(value))
+
+
+def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    spectra.legend.chip("expert b").click()
+    place = spectra.canvas.mapToScene(on_curve(spectra, "expert c", 5))
+    spectra._hovered(place)
+    said = QToolTip.text().splitlines()
+    assert said[0].startswith("c: "), "the nearest is the first"
+    names = {line.partition(":")[0] for line in said}
+    on = {c.entry.label for c in spectra.curves() if spectra.legend.is_on(c.entry.key)}
+    assert names == on
+    assert "b" not in names
+    assert all("i = 5" in line for line in said)
+    QToolTip.hideText()
+    qtbot.waitUntil(lambda: not QToolTip.isVisible())
+
+
+def test_no_curve_stays_faded_once_the_pointer_has_left(qtbot, spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    spectra._hovered(spectra.canvas.mapToScene(on_curve(spectra, AFTER, 5)))
+    assert {item.opacity() for item in spectra._items.values()} != {1.0}
+    QApplication.sendEvent(spectra.canvas, QEvent(QEvent.Type.Leave))
+    assert {item.opacity() for item in spectra._items.values()} == {1.0}
+    QToolTip.hideText()
+    qtbot.waitUntil(lambda: not QToolTip.isVisible())
+
+
+def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
+    for chosen in (None, NAMES[2]):
+        plot.select(chosen)
+        shown = plot.caption.isVisible(), plot._quantity.isVisible()
+        plot.show_as_picture(True)
+        assert plot._quantity.isVisible()
+        assert plot._quantity.text() == "γ"
+        assert plot.caption.isVisible() == (chosen is not None)
+        plot.show_as_picture(False)
+        assert (plot.caption.isVisible(), plot._quantity.isVisible()) == shown == (True, False)
 
 
 def test_arrows_walk_the_layers(qtbot, plot):
@@ -720,7 +786,7 @@ def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spe
     spectra.resize(500, 400)
     spectra.show_spectrum(spectrum(), COLOURS)
     spectra.grab()
-    named = spectra._ends.places()
+    named = spectra._ends.rects()
     assert {label.key for label, _ in named} == {c.entry.key for c in spectra.curves()}
     assert {"before", "after"} < {label.text for label, _ in named}
     for (_, above), (_, below) in pairwise(named):

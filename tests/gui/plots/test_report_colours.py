@@ -23,7 +23,7 @@ SHOWN = {  # in the report → in the window
 }
 
 
-@pytest.mark.parametrize(("place", "theme"), [(0, LIGHT), (1, DARK)])
+@pytest.mark.parametrize(("index", "theme"), [(0, LIGHT), (1, DARK)])
 def test_the_report_has_the_windows_colours(index: int, theme: Tokens) -> None:
     colours = dict(re.findall(r"--(\w+): (#\w+);", BLOCKS[index]))
     experts = {name: value for name, value in colours.items() if re.fullmatch(r"e\d", name)}

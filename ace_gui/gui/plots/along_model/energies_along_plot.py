@@ -34,7 +34,6 @@ from ace_gui.gui.theme import DARK, LIGHT, Tokens
 EMPTY = "The experts' energies appear here once a base and its experts are open."
 _ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
 _ROLE_TIP = "Show the layers of one role only, joined by lines"
-_HINT = "Choose a layer to see its energies; the legend hides experts."
 _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 
 
@@ -43,6 +42,8 @@ class EnergiesAlongPlot(LayersPlot):
 
     Lines are drawn where one role is chosen: between layers of different roles they say nothing.
     """
+
+    hint = "Choose a layer to see its energies; the legend hides experts."
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
@@ -248,9 +249,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._mark.setVisible(position is not None)
         if position is not None:
             self._mark.setValue(position)
-        index = self._selected
-        self.caption.set_whole(_HINT if index is None else self._describe(index))
-        self.caption.setVisible(self.message() is None)
+        self._show_caption()
 
     def _describe(self, index: int) -> str:
         energies = zip(self._experts, self._energies[index], strict=True)

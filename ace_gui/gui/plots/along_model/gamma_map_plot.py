@@ -27,7 +27,6 @@ from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import Tokens
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
-_HINT = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 _MAP = "cividis"  # even steps of lightness, the same to every kind of colour vision
 _BAR_LABELS = 58  # pixels
@@ -39,6 +38,8 @@ class RoleMapPlot(LayersPlot):
 
     The arrow keys move from cell to cell. ``tau`` puts a dot on the heterogeneous ones.
     """
+
+    hint = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
@@ -229,8 +230,7 @@ class RoleMapPlot(LayersPlot):
         if index is not None:
             at = QRectF(self._column[index] - 0.5, self._row[index] - 0.5, 1, 1)
             self._frame.setRect(at)
-        self.caption.set_whole(_HINT if index is None else self._describe(index))
-        self.caption.setVisible(self.message() is None)
+        self._show_caption()
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]

@@ -31,7 +31,6 @@ from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import Face, Tokens, face
 
 EMPTY = "γ appears here once a base and two experts are open."
-HINT = "Choose a layer to see its spectrum; drag the line to change τ."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
 HALO = 22  # pixels across, round the selected layer's symbol
@@ -75,9 +74,11 @@ class GammaPlot(LayersPlot):
 
     tau_changed = Signal(float)
     tau_committed = Signal(float)
+    hint = "Choose a layer to see its spectrum; drag the line to change τ."
+    axis_named_outside = True
 
     def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
-        self._left = quantity_axis("left", grid=True)
+        self._left = quantity_axis("left", "γ", grid=True)
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
         self._family = np.zeros(0, dtype=np.intp)
@@ -312,8 +313,7 @@ class GammaPlot(LayersPlot):
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
-        self.caption.set_whole(HINT if index is None else self._describe(index))
-        self.caption.setVisible(self.message() is None)
+        self._show_caption()
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]

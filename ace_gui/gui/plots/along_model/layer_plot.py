@@ -27,6 +27,8 @@ class LayersPlot(Plot):
     """
 
     layer_selected = Signal(str)
+    hint = ""
+    """The caption while no layer is selected; no picture has it."""
 
     def __init__(self, **how: Any) -> None:
         self._names: tuple[str, ...] = ()
@@ -72,6 +74,17 @@ class LayersPlot(Plot):
 
     def _bring_into_view(self, index: int) -> None:
         """Scroll to a layer, where there is more than is shown."""
+
+    def _show_caption(self) -> None:
+        self.caption.set_whole(
+            self.hint if self._selected is None else self._describe(self._selected)
+        )
+        self.caption.setVisible(self.message() is None)
+
+    def show_as_picture(self, on: bool) -> None:
+        is_hint = bool(self.hint) and self.caption.whole == self.hint
+        self.caption.setVisible(self.message() is None and not (on and is_hint))
+        super().show_as_picture(on)
 
     def _choose(self, index: int) -> None:
         self._selected = index

@@ -65,6 +65,7 @@ class Plot(ThemedWidget):
 
     changed = Signal()
     named_outside = False
+    axis_named_outside = False
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class Plot(ThemedWidget):
         self.title.setVisible(bool(self.title.whole) and not self.named_outside)
         self.caption.setVisible(bool(self.caption.whole))
         self.legend.setVisible(bool(self.legend.entries()) and self._has_legend)
-        self._quantity.setVisible(bool(self._quantity.text()))
+        self._quantity.setVisible(bool(self._quantity.text()) and not self.axis_named_outside)
         for control in (self.picture_button, *self._controls):
             control.show()
         for action in self.actions():
@@ -213,12 +214,14 @@ class Plot(ThemedWidget):
         view.setRange(xRange=across, yRange=up, padding=0)  # drawing anew must not undo a zoom
 
     def show_as_picture(self, on: bool) -> None:
-        """A picture has its title, wherever the window has it."""
+        """A picture has its title and its axis's, wherever the window has them."""
         if self.named_outside and self.title.whole:
             self.title.setVisible(on)
-            layout = self.layout()
-            if layout is not None:
-                layout.activate()
+        if self.axis_named_outside and self.message() is None:
+            self._quantity.setVisible(on)
+        layout = self.layout()
+        if layout is not None:
+            layout.activate()
 
     def restyle(self, before: Tokens) -> None:
         """Redraw in ``self.theme``; ``before`` is the theme that was shown."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
 
@@ -62,7 +62,9 @@ class Frame(pg.GraphicsWidget):
 
 
 class Canvas(pg.GraphicsView):
-    """No menu and no buttons of pyqtgraph's own."""
+    """No menu and no buttons of pyqtgraph's own. ``left``: the pointer is elsewhere now."""
+
+    left = Signal()
 
     def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
         super().__init__()
@@ -85,6 +87,14 @@ class Canvas(pg.GraphicsView):
         if isinstance(axis, QuantityAxis):
             axis.make_room(low=event.size().height() < _LOW * self.fontMetrics().height())
         super().resizeEvent(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        """A plot shows values itself; Qt's own tooltips of items, all empty, would hide them."""
+        return event.type() == QEvent.Type.ToolTip or super().viewportEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.left.emit()
 
     def fit_letters(self) -> None:
         """Leave room for the last number of the horizontal axis."""

@@ -125,6 +125,7 @@ class SpectrumPlot(Plot):
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
+        self.canvas.left.connect(lambda: self._bring_forward(None))
         self.canvas.scene().sigMouseClicked.connect(self._clicked)
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
@@ -388,9 +389,11 @@ class SpectrumPlot(Plot):
             QToolTip.hideText()
             return
         key, index = found
-        curve = next(c for c in self._curves if c.entry.key == key)
+        near = sorted(self._curves, key=lambda curve: curve.entry.key != key)
+        shown = [c for c in near if self.legend.is_on(c.entry.key) and index <= len(c.values)]
+        values = [f"{curve.entry.label}: {self._said_of(curve, index)}" for curve in shown]
         point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(point, f"{curve.entry.label}: {self._said_of(curve, index)}", self.canvas)
+        QToolTip.showText(point, "\n".join(values), self.canvas)
 
     def _said_of(self, curve: Curve, index: int) -> str:
         quantity = self.quantity.current
