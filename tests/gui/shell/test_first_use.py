@@ -115,7 +115,7 @@ def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> 
 @pytest.mark.parametrize("by_menu", [False, True])
 def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu: bool) -> None:
     loaded.actions_.merge.trigger()
-    button = loaded.header.index.cancel
+    button = loaded.header.primary.cancel
     assert button.text() == "Cancel"
     (loaded.actions_.cancel.trigger if by_menu else button.click)()
     assert button.text() == "Stopping…"
