@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have; a value that cannot be one is wrong usage."""
+"""Arguments and options shared by several commands. Invalid values are usage errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_GIGABYTES: Final = 1e6
 
 
 def path_given(text: str) -> Path:
-    """A path of the command line. Raises BadParameter for what cannot be one."""
+    """A path given on the command line. Raises BadParameter if it is not a possible path."""
     if not text:
         raise typer.BadParameter("The path is empty.")
     if "\0" in text:
@@ -34,20 +34,22 @@ def path_given(text: str) -> Path:
 
 
 def recipe_given(text: str) -> Path:
-    """The path of a recipe, or ``sample`` or ``text-sample`` where no such file exists."""
+    """The path of a recipe, or the bundled recipe for ``sample`` or ``text-sample`` without such a
+    file.
+    """
     path = path_given(text)
     samples = {sample.recipe.parent.name: sample.recipe for sample in Sample}
     return path if os.path.isfile(path) else samples.get(text, path)  # noqa: PTH113 - Path's fails where it may not look
 
 
 def model_given(text: str) -> str:
-    """A model as a recipe would name it: a path, or ``org/name``. Raises BadParameter."""
+    """A model as in a recipe: a path, or ``org/name``. Raises BadParameter."""
     path_given(text)
     return text
 
 
 def gigabytes_given(text: str) -> float:
-    """An amount of memory. Raises BadParameter."""
+    """An amount of memory in gigabytes. Raises BadParameter."""
     try:
         amount = float(text)
     except ValueError:
@@ -73,7 +75,7 @@ def threads_given(text: str) -> int:
 
 
 def counts_given(text: str) -> tuple[int, ...]:
-    """Numbers of workers, as ``1,8,64``; none of an empty text. Raises BadParameter."""
+    """Numbers of workers, as ``1,8,64``; empty for an empty text. Raises BadParameter."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(
         part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_WORKERS for part in parts
@@ -85,13 +87,11 @@ def counts_given(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Show where an error came from, with its traceback.")
-]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 RecipeFile = Annotated[
     Path,
     typer.Argument(
-        parser=recipe_given, metavar="RECIPE.yaml", help="The recipe, or: sample, text-sample."
+        parser=recipe_given, metavar="RECIPE.yaml", help="A recipe file, or: sample, text-sample."
     ),
 ]
 MethodId = Annotated[
@@ -99,7 +99,7 @@ MethodId = Annotated[
     typer.Option(
         "--method",
         metavar="ID|ID:VARIANT",
-        help="The method, with its defaults (default: the recommended merge).",
+        help="The method to use, with its defaults (default: the recommended merge).",
     ),
 ]
 Settings = Annotated[
@@ -107,12 +107,17 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A parameter of the method, or a key of a recipe (heads, out_dtype, after.scale); "
-        "may be said again.",
+        help=(
+            "A parameter of the method, or a key of the recipe (heads, out_dtype, after.scale); "
+            "repeatable."
+        ),
     ),
 ]
 NewFolder = Annotated[
-    Path, typer.Option(parser=path_given, metavar="DIR", help="A folder that is new or empty.")
+    Path,
+    typer.Option(
+        parser=path_given, metavar="DIR", help=("The output folder; it must be new or empty.")
+    ),
 ]
 JsonFile = Annotated[
     Path | None,
@@ -120,14 +125,14 @@ JsonFile = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Examples of each task at most, drawn by chance."),
+    typer.Option(min=1, metavar="N", help="Maximum number of examples per task, drawn at random."),
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")]
 Cluster = Annotated[
     str,
     typer.Option(
         metavar="local:N|auto|ray://HOST:PORT",
-        help="Processes that do the work: N here, or those of a Ray cluster.",
+        help="Distribute the work: N local processes, or the workers of a Ray cluster.",
     ),
 ]
 Threads = Annotated[
@@ -135,16 +140,19 @@ Threads = Annotated[
     typer.Option(
         parser=threads_given,
         metavar="N",
-        help="Threads for computing (default: one for each processor).",
+        help="Number of compute threads (default: one per processor).",
     ),
 ]
 Convert = Annotated[
     bool,
     typer.Option(
         "--convert",
-        help="Convert PyTorch pickles to safetensors first; nothing in them is run.",
+        help="Convert PyTorch pickles to safetensors first; no code in them is run.",
     ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Also replace a file that this program did not make.")
+    bool,
+    typer.Option(
+        "--overwrite", help=("Replace existing files even if this program did not write them.")
+    ),
 ]

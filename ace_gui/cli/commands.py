@@ -1,7 +1,6 @@
-"""The command line: the engine without a window, and the door to the window.
+"""The command line: runs the engine without a window, or opens the window.
 
-Everything heavy is imported by the command that needs it, so that the window opens fast and
-``--help`` answers at once.
+Each command imports its heavy modules itself, so the window opens fast and ``--help`` is immediate.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from ace_gui.offline import go_offline
 from ace_gui.paths import Sample
 
 WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
-"""Typer's errors about a command line; which module they are of depends on its version."""
+"""Typer's usage errors. Their module depends on Typer's version."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,8 +53,10 @@ def _print_version(wanted: bool) -> None:
 
 
 app = typer.Typer(
-    help="Merge fine-tuned experts in closed form, and see what the merge does. "
-    "Without a command: open the window, with a recipe or model folders (the base first) loaded.",
+    help=(
+        "Merge fine-tuned models in closed form, and inspect the result. Without a command, the "
+        "window opens; a recipe or model folders (base first) can be given."
+    ),
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -78,7 +79,7 @@ def _default(
 def open_window(
     paths: Annotated[
         list[Path],
-        typer.Argument(parser=path_given, help="A recipe, or model folders, base first."),
+        typer.Argument(parser=path_given, help="A recipe, or model folders with the base first."),
     ],
     verbose: Verbose = False,
 ) -> None:
@@ -92,7 +93,7 @@ def open_window(
 @app.command("demo")
 def demo(
     sample: Annotated[
-        Sample, typer.Option("--sample", help="Which sample project.")
+        Sample, typer.Option("--sample", help="The sample project to merge.")
     ] = Sample.IMAGES,
     headless: Annotated[
         bool, typer.Option("--headless", help="Print the results instead of opening a window.")
@@ -102,12 +103,12 @@ def demo(
         typer.Option(
             parser=path_given,
             metavar="DIR",
-            help="Write the merged model and a picture of the window.",
+            help="Write the merged model and a screenshot of the window to this folder.",
         ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Merge a sample project and show what happened."""
+    """Merge a sample project and show the results."""
     with _reported(verbose):
         if not headless and not has_display():
             headless = True
@@ -131,17 +132,17 @@ def init(
         typer.Argument(
             parser=model_given,
             metavar="BASE EXPERT…",
-            help="Folders, files, or names in the local Hugging Face cache.",
+            help="Model folders, files, or names in the local Hugging Face cache.",
         ),
     ],
     method: MethodId = None,
     settings: Settings = None,
     verbose: Verbose = False,
 ) -> None:
-    """Write a recipe with comments to the standard output; merge nothing."""
+    """Print a commented recipe; merge nothing."""
     with _reported(verbose):
         if len(models) < 2:
-            raise typer.BadParameter("Name a base and at least one expert.")
+            raise typer.BadParameter("Give a base and at least one expert.")
         with starting(), heavy_imports():
             from ace_gui.cli.from_models import init_recipe
 
@@ -155,7 +156,7 @@ def merge(
         typer.Argument(
             parser=model_given,
             metavar="RECIPE.yaml|BASE EXPERT…",
-            help="A recipe (or: sample, text-sample), or a base and its experts.",
+            help="A recipe (or: sample, text-sample), or a base model and its experts.",
         ),
     ],
     out: NewFolder,
@@ -168,28 +169,32 @@ def merge(
         typer.Option(
             parser=gigabytes_given,
             metavar="GB",
-            help="Memory to use at most (default: what is free).",
+            help="Memory limit (default: the free memory).",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a merge that was stopped.")
+        bool, typer.Option("--resume", help="Continue an interrupted merge.")
     ] = False,
     complete_heads: Annotated[
         bool,
         typer.Option(
-            "--complete-heads", help="Also write a whole model for each expert's own head."
+            "--complete-heads",
+            help=("Also write one whole model per expert, with the expert's own head."),
         ),
     ] = False,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Score on the recipe's tasks, for the model card.")
+        bool,
+        typer.Option(
+            "--evaluate", help=("Score the result on the recipe's tasks, for the model card.")
+        ),
     ] = False,
     convert: Convert = False,
     cluster: Cluster = "",
     verbose: Verbose = False,
 ) -> None:
-    """Merge a recipe, or a base and experts, and write a folder that transformers loads.
+    """Merge a recipe, or a base and experts, into a folder that transformers loads.
 
-    Without a recipe and a --method it is the recommended merge, as init writes it.
+    Without a recipe and without --method, this is the recommended merge, as printed by init.
     """
     with _reported(verbose):
         if len(models) == 1 and (method or settings):
@@ -217,7 +222,7 @@ def merge(
 @app.command("task")
 def task(
     model: Annotated[
-        Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder that merge wrote.")
+        Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder written by merge.")
     ],
     expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")],
     out: NewFolder,
@@ -226,12 +231,12 @@ def task(
         typer.Option(
             parser=path_given,
             metavar="DIR",
-            help="The base model (default: where the recipe says).",
+            help="The base model (default: the recipe's).",
         ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Make one expert's model again from a merged one that has modules for each task."""
+    """Rebuild one expert's model from a merged model with modules for each task."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.engine.output.task_model import write_task_model
@@ -250,7 +255,8 @@ def inspect(
     covariances: Annotated[
         bool,
         typer.Option(
-            "--covariances", help="Also compare ACE's covariances with the experts' own inputs."
+            "--covariances",
+            help=("Also compare ACE's covariances with those of the experts' own inputs."),
         ),
     ] = False,
     overwrite: Overwrite = False,
@@ -277,15 +283,21 @@ def plan(
     recipe: RecipeFile,
     cluster: Cluster = "",
     workers: Annotated[
-        str, typer.Option(metavar="N,M,…", help="For how many workers to tell the time.")
+        str, typer.Option(metavar="N,M,…", help="Numbers of workers to estimate the time for.")
     ] = "",
     speed: Annotated[
         float | None,
-        typer.Option(min=0.01, metavar="GFLOPS", help="Of a worker (default: measured here)."),
+        typer.Option(
+            min=0.01, metavar="GFLOPS", help=("Speed of one worker (default: measured here).")
+        ),
     ] = None,
     disk: Annotated[
         float | None,
-        typer.Option(min=0.01, metavar="MB/S", help="That a worker reads and the output takes."),
+        typer.Option(
+            min=0.01,
+            metavar="MB/S",
+            help=("Disk speed for reading and writing (default: measured here)."),
+        ),
     ] = None,
     threads: Threads = None,
     json: JsonFile = None,
@@ -293,7 +305,7 @@ def plan(
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show how much work a merge is and how long it takes; merge nothing."""
+    """Estimate the work and time of a merge; merge nothing."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.planning import Given, plan_recipe
@@ -309,7 +321,7 @@ def report(
     recipe: RecipeFile,
     out: Annotated[
         Path,
-        typer.Option(parser=path_given, metavar="FILE.html", help="The report."),
+        typer.Option(parser=path_given, metavar="FILE.html", help="The HTML file to write."),
     ],
     device: Device = "auto",
     threads: Threads = None,
@@ -317,7 +329,7 @@ def report(
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write one HTML file that shows what the merge of a recipe does; write no model."""
+    """Write one HTML report about a recipe's merge; write no model."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.console import report_recipe
@@ -331,10 +343,14 @@ def report(
 def compare(
     recipe: RecipeFile,
     methods: Annotated[
-        str, typer.Option(metavar="a,b,c|all", help="The methods, each with its defaults.")
+        str,
+        typer.Option(metavar="a,b,c|all", help=("The methods to compare, each with its defaults.")),
     ] = "",
     parameter: Annotated[
-        str, typer.Option(metavar="NAME=v1,v2", help="Values of one parameter of one method.")
+        str,
+        typer.Option(
+            metavar="NAME=v1,v2", help=("Values to compare for one parameter of one method.")
+        ),
     ] = "",
     json: JsonFile = None,
     device: Device = "auto",
@@ -342,10 +358,10 @@ def compare(
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
-    """Merge by several methods, or with several values, and print one table; keep nothing."""
+    """Merge with several methods or parameter values, print one table, and keep no model."""
     with _reported(verbose):
         if not methods and not parameter:
-            raise typer.BadParameter("Say which --methods or which --parameter to compare.")
+            raise typer.BadParameter("Give --methods or --parameter to compare.")
         with starting(), heavy_imports():
             from ace_gui.cli.comparing import compare_methods
 
@@ -367,7 +383,7 @@ def evaluate(
         typer.Argument(
             parser=recipe_given,
             metavar="RECIPE_OR_FOLDER…",
-            help="A recipe, whose base and experts are tried, and folders with models.",
+            help="A recipe, to score its base and experts, and folders with models.",
         ),
     ],
     tasks: Annotated[
@@ -375,22 +391,24 @@ def evaluate(
         typer.Option(
             parser=path_given,
             metavar="FILE",
-            help="A YAML file with tasks (default: the recipe's).",
+            help="A YAML file with tasks (default: the recipe's tasks).",
         ),
     ] = None,
     harness: Annotated[
         str,
-        typer.Option(metavar="a,b,c", help="Also these tasks of lm-eval, on the folders."),
+        typer.Option(metavar="a,b,c", help="Also run these lm-eval tasks on the folders."),
     ] = "",
     harness_tasks: Annotated[
         Path | None,
         typer.Option(
-            parser=path_given, metavar="DIR", help="A folder with lm-eval tasks of one's own."
+            parser=path_given, metavar="DIR", help="A folder with your own lm-eval tasks."
         ),
     ] = None,
     routing: Annotated[
         bool,
-        typer.Option("--routing", help="Also show which experts merges with routers take."),
+        typer.Option(
+            "--routing", help=("Also show which experts the routers of merged models choose.")
+        ),
     ] = False,
     limit: Limit = None,
     json: JsonFile = None,
@@ -400,7 +418,7 @@ def evaluate(
     convert: Convert = False,
     verbose: Verbose = False,
 ) -> None:
-    """Score base, experts and any model on one's own data; see the help page on tasks."""
+    """Score base, experts and other models on your own data; see the help page on tasks."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.evaluating import evaluate_models
@@ -425,16 +443,24 @@ def tune(
     recipe: RecipeFile,
     parameter: Annotated[
         list[str],
-        typer.Option(metavar="NAME=a..b", help="A parameter of the method; may be said again."),
+        typer.Option(
+            metavar="NAME=a..b", help=("A parameter of the method and its range; repeatable.")
+        ),
     ],
     merges: Annotated[
         int | None,
-        typer.Option(min=2, metavar="N", help="Merges to try (default: 9, of several 25)."),
+        typer.Option(
+            min=2,
+            metavar="N",
+            help=("Number of merges to try (default: 9, or 25 for several parameters)."),
+        ),
     ] = None,
     limit: Limit = None,
     out: Annotated[
         Path | None,
-        typer.Option(parser=path_given, metavar="FILE", help="Write the recipe with the values."),
+        typer.Option(
+            parser=path_given, metavar="FILE", help=("Write the recipe with the chosen values.")
+        ),
     ] = None,
     json: JsonFile = None,
     device: Device = "auto",
@@ -442,7 +468,7 @@ def tune(
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
-    """Choose parameters on one half of the tasks' data, and report them on the other half."""
+    """Choose parameter values on one half of the tasks' data, and score on the other half."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.tuning import tune_recipe
@@ -463,11 +489,13 @@ def tune(
 @app.command("mergekit")
 def mergekit(
     recipe: RecipeFile,
-    out: Annotated[Path, typer.Option(parser=path_given, metavar="FILE", help="The file.")],
+    out: Annotated[
+        Path, typer.Option(parser=path_given, metavar="FILE", help=("The YAML file to write."))
+    ],
     overwrite: Overwrite = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a recipe as a YAML file for mergekit; merge and the window read its files, too."""
+    """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.comparing import write_mergekit
@@ -477,9 +505,9 @@ def mergekit(
 
 @app.command("methods")
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this method in detail.")] = None,
     folder: Annotated[
-        bool, typer.Option("--folder", help="Print where files with methods of your own belong.")
+        bool, typer.Option("--folder", help="Print the folder for files with your own methods.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -498,7 +526,7 @@ def methods(
 
 @app.command("devices")
 def devices(verbose: Verbose = False) -> None:
-    """List what a merge can run on, and say why a GPU is not among it."""
+    """List the devices for merges, and explain why a GPU is not usable."""
     with _reported(verbose):
         with starting(), heavy_imports():
             from ace_gui.cli.console import show_devices
@@ -515,7 +543,7 @@ def has_display() -> bool:
 
 
 def main() -> None:
-    """Do what the command line says, and exit with 0, 1 (reported error), 2 (usage) or 130."""
+    """Run the command line, and exit with 0, 1 (reported error), 2 (usage) or 130."""
     prepare_streams()
     go_offline()
     arguments = sys.argv[1:]
@@ -533,7 +561,7 @@ def main() -> None:
 
 
 def _with_command(arguments: list[str]) -> list[str]:
-    """``ace-gui PATH…`` opens the window."""
+    """Insert ``open`` where the first argument is a path."""
     first = next(iter(arguments), "-")
     commands = {command.name for command in app.registered_commands}
     if first.startswith("-") or first in commands:

@@ -36,7 +36,7 @@ from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import ParameterValue
 
-# As ``ace_gui.cli.console`` has them.
+# First bytes of the files, as in ``ace_gui.cli.console``.
 JSON_MARK: Final = b'{\n "methods": ['
 MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 
@@ -53,9 +53,9 @@ def compare_methods(
     cluster: str = "",
     overwrite: bool = False,
 ) -> None:
-    """``ace-gui compare``: merge by each method or with each value, and print one table.
+    """``ace-gui compare``: merge with each method or value, and print one table.
 
-    ``methods``: names with commas between, or all; ``parameter``: ``name=value,value``; either may
+    ``methods``: names separated by commas, or all. ``parameter``: ``name=value,value``. Either may
     be empty. Raises RecipeError for an unknown one.
     """
     use_threads(None)
@@ -90,13 +90,13 @@ def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]
     name, equals, values = parameter.partition("=")
     if not equals or not values or len(recipes) != 1:
         raise RecipeError(
-            "Say --parameter name=value,value with at most one method.", key="parameter"
+            "Give --parameter name=value,value with at most one method.", key="parameter"
         )
     return by_value(recipes[0], name.strip(), [_value(text) for text in values.split(",")])
 
 
 def _value(text: str) -> ParameterValue:
-    """A number, true, false, or text, as a recipe would read it."""
+    """A number, true, false, or text, read as in a recipe."""
     try:
         return float(text) if "e" in text.lower() else _scalar(yaml.safe_load(text))
     except (ValueError, yaml.YAMLError):
@@ -110,7 +110,7 @@ def _scalar(value: object) -> ParameterValue:
 def run(
     recipes: Sequence[Recipe], device: str = "auto", workers: Executor | None = None
 ) -> list[MethodCompared]:
-    """Merge and measure each; what was merged is removed again."""
+    """Merge and measure each recipe. The merged models are removed afterwards."""
     rows = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
     console = Console(stderr=True)
@@ -128,7 +128,7 @@ def run(
 
 
 def comparison_table(rows: Sequence[MethodCompared]) -> Table:
-    """One line a merge: scores where there are tasks, norm, distances, health, time, memory."""
+    """One line per merge: scores if there are tasks, norm, distances, health, time, memory."""
     tasks = next((row.by_task for row in rows if row.scores), {})
     table = Table(box=None, pad_edge=False)
     table.add_column("method", no_wrap=True)

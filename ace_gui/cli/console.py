@@ -1,4 +1,4 @@
-"""The output of the commands: the engine's events as text, tables, JSON and CSV."""
+"""The commands' output: the engine's events as text, tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
-# The beginnings of the files that the commands write; a file that begins so may be replaced.
+# First bytes of the files that the commands write. Such files may be replaced.
 JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
 CSV_MORE: Final = ("log_variance", "gamma_unreliable")
@@ -59,25 +59,28 @@ UNSURE: Final = "?"
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """The files that a command writes beside its ``inputs``; ``overwrite``: replace any file."""
+    """The files that a command writes besides its model. They must not replace ``inputs``.
+
+    ``overwrite``: replace any other file.
+    """
 
     inputs: tuple[Path, ...]
     overwrite: bool
 
     def check(self, marks: Mapping[Path | None, bytes]) -> None:
-        """Raise OutputError, before any work is done, where a file cannot be written."""
+        """Raise OutputError, before any work is done, if a file cannot be written."""
         for path, mark in marks.items():
             if path is not None:
                 check_file(path, self.inputs, mark=mark, overwrite=self.overwrite)
 
     def write(self, path: Path, text: str, mark: bytes) -> None:
-        """Write a text file, whole or not at all. Raises OutputError or ResourceError."""
+        """Write a text file atomically. Raises OutputError or ResourceError."""
         data = text.encode("utf-8", "backslashreplace")
         write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
 
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> None:
-    """``ace-gui merge``: say what the plan has to say, merge with a progress bar, publish."""
+    """``ace-gui merge``: print the plan's warnings, merge with a progress bar, write the folder."""
     console = Console(stderr=True)
     events = merging(recipe, out, options)
     with said_to_convert(options.convert):
@@ -96,12 +99,12 @@ def _planned(event: Event) -> Plan:
 
 @contextlib.contextmanager
 def said_to_convert(convert: bool) -> Iterator[None]:
-    """Add to an error about a pickle how to consent to its conversion."""
+    """Add the option for consent to an error about a pickle."""
     try:
         yield
     except PickleConsentError as error:
         if error.path is not None and not convert:
-            error.sentence += " Add --convert to have it converted."
+            error.sentence += " Add --convert to convert it."
         raise
 
 
@@ -116,7 +119,7 @@ def inspect_recipe(
 ) -> None:
     """``ace-gui inspect``: the plan and the statistics of every tensor.
 
-    ``covariances``: and how well ACE's covariances show those of the experts' inputs.
+    ``covariances``: also compare ACE's covariances with those of the experts' inputs.
     """
     recipe = load_recipe(recipe_file)
     outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
@@ -130,7 +133,7 @@ def inspect_recipe(
         records = [dataclasses.asdict(layer) for layer in found.layers]
         scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
         content = {
-            "layers": records,  # with the fields that other programs rely on, and no others
+            "layers": records,  # only the fields that other programs rely on
             "scales": [scale for scale in scales if scale["log_variance"] is not None],
             "checks": [dataclasses.asdict(check) for check in found.checks],
             "parameters": dict(plan.parameters),
@@ -153,14 +156,14 @@ def inspect_recipe(
 
 
 def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """The entries of these keys, taken out of the record."""
+    """Remove and return the entries of these keys."""
     return {key: record.pop(key) for key in keys}
 
 
 def report_recipe(
     recipe_file: Path, out: Path, options: Options, *, overwrite: bool = False
 ) -> None:
-    """``ace-gui report``: what the merge does, tensor by tensor, as one HTML file."""
+    """``ace-gui report``: describe the merge, tensor by tensor, in one HTML file."""
     console = Console(stderr=True)
     events = report_to_file(
         load_recipe(recipe_file), out, options, inputs=(recipe_file,), overwrite=overwrite
@@ -183,7 +186,7 @@ def report_recipe(
 
 
 def show_devices() -> None:
-    """``ace-gui devices``: one line a device, and why others are not used."""
+    """``ace-gui devices``: one line per device, and why others are not used."""
     automatic = str(resolve_device("auto"))
     for device in available_devices():
         memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
@@ -194,7 +197,7 @@ def show_devices() -> None:
 
 
 def show_methods() -> None:
-    """``ace-gui methods``: one line a method."""
+    """``ace-gui methods``: one line per method."""
     table = Table(box=None, pad_edge=False)
     for heading in ("method", "title", "what it does"):
         table.add_column(heading, overflow="fold")
@@ -243,7 +246,7 @@ def show_method(name: str) -> None:
 
 
 def value_range(item: FieldInfo) -> str:
-    """The values a parameter may have, in words."""
+    """The allowed values of a parameter, in words."""
     if item.choices:
         return ", ".join(item.choices)
     if item.kind == "bool":
@@ -254,14 +257,14 @@ def value_range(item: FieldInfo) -> str:
 
 
 def wide_console() -> Console:
-    """A console that cuts no line short when its output goes to a file or a pipe."""
+    """A console that does not cut lines when its output goes to a file or a pipe."""
     return Console() if sys.stdout.isatty() else Console(width=240)
 
 
 def _merged(
     events: Iterator[Event], store: Path, console: Console
 ) -> tuple[MergeFinished, Exported]:
-    """Run a merge to its end; one that is stopped says how to go on with it."""
+    """Run a merge to its end. If it is stopped, print how to continue it."""
     try:
         return _drive(events, console)
     except (KeyboardInterrupt, Cancelled):
@@ -271,7 +274,7 @@ def _merged(
 
 
 def _drive(events: Iterator[Event], console: Console) -> tuple[MergeFinished, Exported]:
-    """Run a merge to its end with a progress bar where there is a terminal."""
+    """Run a merge to its end, with a progress bar on a terminal."""
     columns = (
         TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
         BarColumn(),
@@ -327,12 +330,12 @@ def _print_merged(experts: int, finished: MergeFinished, result: Exported) -> No
     if finished.gpu_peak is not None:
         allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
         console.print(
-            shown(f"Of the GPU's memory: {allocated:.2f} GB, {reserved:.2f} GB reserved.")
+            shown(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
         )
 
 
 def print_layers(plan: Plan, layers: Sequence[Layer]) -> None:
-    """Print one line a tensor, then how many are heterogeneous."""
+    """Print one line per tensor, then the number of heterogeneous ones."""
     console = wide_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("γ", justify="right")
@@ -379,13 +382,13 @@ def _gamma_text(layer: Layer) -> str:
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
-    """Print warnings about a merge as a whole, a line each."""
+    """Print warnings about a merge as a whole, one per line."""
     for warning in warnings:
         console.print(shown(f"Warning: {warning}", style="yellow"), soft_wrap=True)
 
 
 def print_parameter_notes(plan: Plan, console: Console) -> None:
-    """Print what was chosen for a parameter that the recipe leaves open, and why."""
+    """Print the value and the reason for each parameter that the recipe leaves open."""
     for name, note in plan.parameter_notes.items():
         value = value_text(plan.parameters[name])
         console.print(shown(f"Note: {name} = {value}. {note}", style="dim"), soft_wrap=True)
@@ -402,12 +405,14 @@ def _print_overrides(plan: Plan, console: Console) -> None:
 
 
 def shown(text: str, style: str = "") -> Text:
-    """Text with names out of files in it, fit for a terminal: no markup, no control characters."""
+    """Text that may contain names from files, safe for a terminal: no markup, no control
+    characters.
+    """
     return Text(printable(text), style=style)
 
 
 def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = False) -> None:
-    """Print the warnings and errors among the checks, if wished the notes too, a line each."""
+    """Print the warnings and errors among the checks, one per line. ``notes``: print notes too."""
     styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
     if notes:
         styles[Verdict.NOTE] = "dim"

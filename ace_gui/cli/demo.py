@@ -26,13 +26,13 @@ from ace_gui.recipe.recipe_file import load_recipe
 
 PICTURE = "window.png"
 COMPARED = ("linear", "task_arithmetic", "ace", "ace:automatic")
-"""The merges of the table, each with its method's defaults."""
+"""The merges in the table, each with its method's defaults."""
 
 
 def run_headless(recipe_file: Path, out: Path | None) -> None:
-    """Print γ of every layer and the scores; write the merged model and a picture to ``out``.
+    """Print γ of every layer and the scores; write the merged model and a screenshot to ``out``.
 
-    Raises WorkbenchError, before anything else where ``out`` cannot be written.
+    Raises WorkbenchError. If ``out`` cannot be written, it is raised before anything else is done.
     """
     recipe = load_recipe(recipe_file)
     target = None if out is None else check_output_folder(out, models_of(recipe))
@@ -47,7 +47,7 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
 
 
 def _scores(recipe: Recipe) -> tuple[TaskScore, ...]:
-    """Of the base, of each expert on its own task, and of the merges."""
+    """Scores of the base, of each expert on its own task, and of the merges."""
     *_, last = score(recipe, (), recipe.tasks, device="cpu")
     assert isinstance(last, Evaluated)
     rows = run(by_method(recipe, COMPARED), "cpu")
@@ -67,10 +67,10 @@ def _write(recipe: Recipe, recipe_file: Path, target: Path, console: Console) ->
 
 
 def take_picture(recipe: Path, file: Path) -> str:
-    """Draw a merge in the real window, off screen. Returns the error, or an empty text.
+    """Render a merge in the real window, off screen. Returns the error, or an empty text.
 
-    In a process of its own: the window's libraries may be missing on a server, and a missing one
-    ends the process that asks for it.
+    It runs in a process of its own. The window's libraries may be missing on a server, and a
+    missing library ends the process that loads it.
     """
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     from_source = [sys.executable, "-m", "ace_gui.gui.picture"]

@@ -1,4 +1,4 @@
-"""The end of a command: one sentence about any error, and an exit status."""
+"""The end of a command: one sentence for any error, and an exit status."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FAILED: Final = 1
 
 @contextlib.contextmanager
 def reported(verbose: bool, *passed: type[Exception]) -> Iterator[None]:
-    """Errors as one sentence on stderr and status 1; an interrupt as status 130.
+    """Report errors as one sentence on stderr with status 1, and an interrupt with status 130.
 
-    ``passed``: exceptions that the caller reports.
+    ``passed``: exceptions that the caller reports itself.
     """
     try:
         yield
@@ -34,7 +34,7 @@ def reported(verbose: bool, *passed: type[Exception]) -> Iterator[None]:
 
 
 def status_of(error: BaseException, *, verbose: bool) -> int:
-    """Print why a command stopped. Returns its exit status."""
+    """Print why a command stopped, and return its exit status."""
     if isinstance(error, KeyboardInterrupt | Cancelled):
         say("Cancelled.")
         return CANCELLED
@@ -46,12 +46,12 @@ def status_of(error: BaseException, *, verbose: bool) -> int:
 
 
 def finished(status: int) -> int:
-    """The exit status of a command whose results were printed, which may have failed."""
+    """The exit status of a finished command. It is 1 if standard output could not be written."""
     problem = output_problem()
     if problem is None or status:
         return status
     reason = problem.strerror or problem
-    say(f"Error: The results could not all be printed: {reason}. Print them elsewhere.")
+    say(f"Error: Not all results could be printed: {reason}. Redirect the output to another file.")
     return FAILED
 
 
@@ -69,7 +69,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _logged(error: BaseException) -> Path | None:
-    """The traceback in a file of its own in the user's log folder, or the temporary one."""
+    """Write the traceback to a new file in the user's log folder, or the temporary folder."""
     text = "".join(traceback.format_exception(error))
     for folder in _log_folders():
         with contextlib.suppress(OSError):

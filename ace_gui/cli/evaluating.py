@@ -1,4 +1,4 @@
-"""What ``ace-gui evaluate`` does: models on tasks, as a table and as JSON."""
+"""``ace-gui evaluate``: models on tasks, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ace_gui.recipe.tasks import Task
 
 JSON_MARK: Final = b'{\n "scores": ['
 MARK: Final = "†"
-"""Stands for a score or a mean that is not defined."""
+"""Marks an undefined score or mean."""
 _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 
@@ -46,16 +46,17 @@ def evaluate_models(
     routing: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """``ace-gui evaluate``: a recipe's base and experts, and folders, on its tasks or a file's.
+    """``ace-gui evaluate``: score a recipe's base and experts, and folders, on its tasks or a
+    file's.
 
-    ``harness``: names of lm-eval's tasks with commas between, for the folders.
+    ``harness``: names of lm-eval tasks, separated by commas, for the folders.
     """
     recipes = [path for path in paths if path.suffix in _RECIPES]
     folders = list(dict.fromkeys(path for path in paths if path not in recipes))
     if len(recipes) > 1 or not (recipes or tasks_file or harness):
-        raise RecipeError("Name one recipe, or folders with --tasks FILE.", key="tasks")
+        raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
     if harness and not folders:
-        raise RecipeError("--harness runs on folders; name the merged one.", key="harness")
+        raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
     recipe = load_recipe(recipes[0]) if recipes else None
     tasks = () if recipe is None else recipe.tasks
     tasks = tasks if tasks_file is None else load_tasks(tasks_file)
@@ -72,7 +73,7 @@ def evaluate_models(
             with workers_at(cluster, device) as workers:
                 found = _driven(score(recipe, folders, tasks, workers=workers, **how))
         taken = _routes_of(recipe, folders, tasks, how) if routing else ()
-    beside = () if run is None else _by_harness(run, folders, limit, device)
+    harness_scores = () if run is None else _by_harness(run, folders, limit, device)
     if json_file is not None:
         content = {
             "scores": [each.record() for each in found],
@@ -81,7 +82,7 @@ def evaluate_models(
         if routing:
             content["routes"] = [each.record() for each in taken]
         if run is not None:
-            content["harness"] = [each.record() for each in beside]
+            content["harness"] = [each.record() for each in harness_scores]
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
     if found:
@@ -90,7 +91,7 @@ def evaluate_models(
     for model in dict.fromkeys(each.model for each in taken):
         wide_console().print(_routes_table([each for each in taken if each.model == model]))
     if run is not None:
-        wide_console().print(_harness_table(beside))
+        wide_console().print(_harness_table(harness_scores))
 
 
 def _routes_of(
@@ -104,13 +105,13 @@ def _routes_of(
         if isinstance(event, RoutesFound):
             found = event.routes
     if not found:
-        sentence = "None of these models has a router; name a merge by smile, twin_merging, …"
+        sentence = "None of these models has a router; give a merge by smile, twin_merging, …"
         raise RecipeError(sentence, key="routing")
     return found
 
 
 def _routes_table(found: Sequence[TaskRoutes]) -> Table:
-    """One line a task: the experts' shares in the mean over the layers, and the time."""
+    """One line per task: the experts' mean shares over the layers, and the time."""
     title = f"routes of {printable(found[0].model)}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     table.add_column("task", no_wrap=True)
@@ -135,7 +136,7 @@ def _by_harness(
 
 
 def _harness_table(scores: Sequence[TaskScore]) -> Table:
-    """One line a score: the harness has several metrics of one task."""
+    """One line per score, because the harness has several metrics per task."""
     table = Table(box=None, pad_edge=False, title="lm-eval", title_justify="left")
     for heading in ("model", "task", "metric", "n", "score"):
         table.add_column(heading, justify="right" if heading in ("n", "score") else "left")
@@ -146,7 +147,7 @@ def _harness_table(scores: Sequence[TaskScore]) -> Table:
 
 
 def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
-    """Let the models answer, with a progress bar where there is a terminal."""
+    """Run the evaluation, with a progress bar on a terminal."""
     columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True) as progress:
@@ -162,9 +163,9 @@ def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
 
 
 def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
-    """One line a model: score by task, mean, and mean share of the experts.
+    """One line per model: score by task, mean, and mean share of the experts' scores.
 
-    ``errors``: with standard errors.
+    ``errors``: add standard errors.
     """
     tasks = {each.task: each for each in scores}
     table = Table(box=None, pad_edge=False)
@@ -182,13 +183,13 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
 
 
 def mean_cells(mean: MeanScore) -> tuple[str, str]:
-    """The mean score and the mean share of the experts, marked where they are missing."""
+    """The mean score and the mean share of the experts' scores, marked if undefined."""
     share = _number(mean.normalised) or (MARK if mean.unmeasured or mean.undefined else "")
     return _number(mean.score) or (MARK if mean.undefined else ""), share
 
 
 def print_remarks(scores: Sequence[TaskScore]) -> None:
-    """Footnotes of a table: why means are missing."""
+    """Print footnotes of a table: why means are missing."""
     for said in remarks(scores):
         wide_console().print(shown(f"{MARK} {said}", style="yellow"))
 

@@ -1,4 +1,4 @@
-"""Recipes of a base and experts on the command line: ``ace-gui init`` and ``ace-gui merge``."""
+"""Recipes from a base and experts on the command line: ``ace-gui init`` and ``ace-gui merge``."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 
 _WIDTH: Final = 96
 _HEADER: Final = (
-    "A recipe for `ace-gui merge FILE --out FOLDER`. Relative paths are taken from the folder of "
+    "A recipe for `ace-gui merge FILE --out FOLDER`. Relative paths start from the folder of "
     "this file. The keys are on the help page on recipes; `ace-gui methods` lists the methods."
 )
 _COMMENTS: Final[Mapping[str, str]] = {
-    "models": "The experts. One may have a name and a weight: name: a, parameters: {weight: 1.0}",
-    "parameters": "Of the method. Those behind a # have their default.",
-    "after": "What is done to the merged change of each matrix: a spectrum below 1 makes its "
-    "singular values more even.",
-    "poolers": "Where heads are kept for each expert, so is what feeds them alone.",
+    "models": "The experts. Each may have a name and a weight: name: a, parameters: {weight: 1.0}",
+    "parameters": "Parameters of the method. Commented lines have their default.",
+    "after": (
+        "Changes to each matrix's merged change: a spectrum below 1 makes its singular values more "
+        "even."
+    ),
+    "poolers": (
+        "If heads are kept for each expert, the modules that feed only heads are kept with them."
+    ),
 }
 
 
 def init_recipe(
     models: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
 ) -> str:
-    """The text of a recipe with comments; it makes the same merge as ``merge`` without a file.
+    """The text of a commented recipe, equal to what ``merge`` does without a file.
 
-    Raises RecipeError for a model that is not there, a method or a setting that is unknown.
+    Raises RecipeError for a missing model, or an unknown method or setting.
     """
     base, *experts = models
     keys = recipe_keys(base, experts, method, settings)
@@ -50,22 +54,22 @@ def init_recipe(
 def recipe_of(
     models: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe in a file that is named alone, or of a base and experts. Raises RecipeError."""
+    """The recipe of a single file, or of a base and experts. Raises RecipeError."""
     if len(models) == 1:
         return load_recipe(recipe_given(models[0]))
     recipes = [model for model in models if model.lower().endswith((".yaml", ".yml"))]
     if recipes:
         raise RecipeError(
-            f"{recipes[0]} is a recipe, which names its models; give it alone.", key="model"
+            f"{recipes[0]} is a recipe and already names its models; give it alone.", key="model"
         )
     base, *experts = models
     return checked_recipe(recipe_keys(base, experts, method, settings))
 
 
 def checked_recipe(keys: Mapping[str, Any]) -> Recipe:
-    """The recipe with these keys, its parameters checked. Raises RecipeError."""
+    """The recipe with these keys and checked parameters. Raises RecipeError."""
     given = keys.get("parameters", {})
-    if isinstance(given, Mapping):  # else the recipe says what is wrong
+    if isinstance(given, Mapping):  # otherwise recipe_from reports the error
         checked_parameters(get_method(keys["merge_method"]), given)
     return recipe_from(keys)
 
@@ -87,7 +91,7 @@ def _entry(key: str, value: object) -> Iterator[str]:
 
 
 def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Those that are set, and as comments the rest that the method uses with these."""
+    """The given parameters, and the other applicable ones as comments."""
     fields = parameter_fields(method)
     values: dict[str, Any] = {field.name: field.default for field in fields}
     values |= given

@@ -1,4 +1,4 @@
-"""``ace-gui plan``: how much work a merge is, and how long it takes on so many workers."""
+"""``ace-gui plan``: the work of a merge, and its time on a given number of workers."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from ace_gui.recipe.recipe_file import load_recipe
 
 PLAN_MARK: Final = b'{\n "units": ['
 SHOWN: Final = 12
-"""Units in the table; the JSON has all of them."""
+"""Number of units in the table. The JSON has all of them."""
 
-TOLD: Final = ("flops", "read", "write", "scan", "start")
-"""What the JSON says of the speed."""
+SPEED_FIELDS: Final = ("flops", "read", "write", "scan", "start")
+"""The fields of the speed in the JSON."""
 
 WRITE: Final = 5e8
-"""Bytes a second that the writer is taken to write, where nobody says otherwise."""
+"""Assumed write speed in bytes per second, if none is given or measured."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Given:
-    """What the command line says of the workers; None: to be measured, or the default.
+    """Options about the workers. None means measured or default.
 
-    ``gigaflops``: of one worker, billions of operations a second; ``disk``: megabytes a second
-    that a worker reads and the writer writes. ``workers``: for how many the time is told.
+    ``gigaflops``: speed of one worker in 10⁹ operations per second. ``disk``: read and write speed
+    in megabytes per second. ``workers``: numbers of workers to estimate the time for.
     """
 
     workers: tuple[int, ...]
@@ -65,8 +65,11 @@ def plan_recipe(
     convert: bool,
     overwrite: bool,
 ) -> None:
-    """Print every kind of unit, the totals, and the times; read headers, and a few matrices where
-    no speed is given: on the cluster, where one is named, which then tells its start as well."""
+    """Print the units of work, the totals and the times.
+
+    If no speed is given, some matrices are merged to measure it, on the cluster if one is named.
+    The start-up time of the cluster is then measured, too. Otherwise only headers are read.
+    """
     address = Address.of(cluster) if cluster else None
     use_threads(given.threads)
     with said_to_convert(convert):
@@ -81,7 +84,7 @@ def plan_recipe(
     if json_file is not None:
         content = {
             "units": [dataclasses.asdict(unit) for unit in planned],
-            "speed": {name: getattr(speed, name) for name in TOLD},
+            "speed": {name: getattr(speed, name) for name in SPEED_FIELDS},
             "schedules": [dataclasses.asdict(each) for each in times],
         }
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)

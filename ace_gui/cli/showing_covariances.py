@@ -1,4 +1,4 @@
-"""What ``ace-gui inspect --covariances`` adds: ACE's covariances beside the measured ones."""
+"""``ace-gui inspect --covariances``: ACE's covariances compared with the measured ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ace_gui.recipe import Recipe
 
 
 def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
-    """The matches of every matrix and expert, with a progress bar where there is a terminal."""
+    """The matches of every matrix and expert, with a progress bar on a terminal."""
     found: list[CovarianceMatch] = []
     prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
     columns = (BarColumn(), TextColumn("{task.description}", markup=False))
@@ -46,7 +46,7 @@ def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
 
 
 def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
-    """One line a matrix, in the mean over the experts; and one a role."""
+    """Two tables, with one line per matrix (the mean over the experts) and one per role."""
     lines = [
         mean_match(tuple(own), name, role)
         for (name, role), own in groupby(matches, key=lambda each: (each.name, each.role))

@@ -1,4 +1,4 @@
-"""Standard output and error that accept every text, whatever terminal or file they write to."""
+"""Standard output and error that accept every text on any terminal or file."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _PLAIN: Final = {
     "–": "-",
     "…": "...",
 }
-"""What is printed where the encoding of a terminal lacks a character; others as ``\\u1234``."""
+"""Replacements for characters that a terminal's encoding lacks; others become ``\\u1234``."""
 
 
 class _Lasting(io.FileIO):
-    """A stream's file that discards what it cannot write, and remembers why."""
+    """A stream's file that discards data it cannot write, and keeps the first error."""
 
     problem: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write, or lose."""
+        """Write ``data``, or discard it after an error."""
         if self.problem is None:
             try:
                 return super().write(data) or 0
@@ -50,9 +50,10 @@ class _Lasting(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Make the streams take and lose what cannot be written, so that no work stops for it.
+    """Make the streams discard what cannot be written, so that no work stops for it.
 
-    A closed descriptor is filled: else the next file that is opened would be standard output.
+    Closed descriptors are opened on the null device. Otherwise the next opened file would become
+    standard output.
     """
     codecs.register_error("ace-plain", _replace)
     for descriptor in range(3):
@@ -65,7 +66,7 @@ def prepare_streams() -> None:
 
 
 def _prepared(stream: TextIO | None, descriptor: int) -> TextIO:
-    """The stream, made lasting; a Windows console is one already."""
+    """The stream, wrapped to survive write errors. A Windows console already does."""
     if stream is None:
         file = io.BufferedWriter(_Lasting(descriptor, "w", closefd=False))
         return io.TextIOWrapper(file, encoding="utf-8", errors="ace-plain")
@@ -85,14 +86,14 @@ def _prepared(stream: TextIO | None, descriptor: int) -> TextIO:
 
 
 def output_problem() -> OSError | None:
-    """Why standard output lost something; None if it did not."""
+    """The error for which standard output lost text, or None."""
     sys.stdout.flush()
     file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return file.problem if isinstance(file, _Lasting) else None
 
 
 def say(text: str) -> None:
-    """One line on standard error, without control characters; nothing where that cannot be."""
+    """Print one line on standard error, without control characters. Write errors are ignored."""
     shown = printable(_BREAK.sub(" ", text.strip()))
     if len(shown) > _LONGEST:
         shown = f"{shown[: _LONGEST // 2]} … {shown[-_LONGEST // 2 :]}"

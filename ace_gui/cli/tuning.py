@@ -1,4 +1,4 @@
-"""What ``ace-gui tune`` does: the curve, what was chosen, and how good it is on other data."""
+"""``ace-gui tune``: the curve, the chosen values, and their scores on other data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tune_recipe(
     cluster: str = "",
     overwrite: bool = False,
 ) -> None:
-    """``ace-gui tune``; ``parameters``: each ``NAME=a..b``. Raises RecipeError for others."""
+    """``ace-gui tune``. ``parameters``: each ``NAME=a..b``. Raises RecipeError otherwise."""
     use_threads(None)
     if not cluster:
         resolve_device(device)
@@ -82,7 +82,7 @@ def parameter_range(text: str) -> ParameterRange:
         found = None
     if found is None or not dots or not found.low < found.high:
         raise RecipeError(
-            f"{text!r} is no range; say --parameter NAME=a..b with a below b.", key="parameter"
+            f"{text!r} is not a range; give --parameter NAME=a..b with a below b.", key="parameter"
         )
     return found
 
@@ -114,12 +114,12 @@ def _print(found: Tuned, console: Console) -> None:
         note = "chosen" if point is found.best else point.error
         table.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
     console.print(table)
-    console.print("\nOn the other half of the data, which nothing was chosen with:\n")
-    console.print(score_table(_beside(found)))
+    console.print("\nOn the other half of the data, which was not used for the choice:\n")
+    console.print(score_table(_scores_before_and_after(found)))
     console.print(f"\n{len(found.points) + 2} merges in {found.seconds:.0f} s.")
 
 
-def _beside(found: Tuned) -> tuple[TaskScore, ...]:
+def _scores_before_and_after(found: Tuned) -> tuple[TaskScore, ...]:
     before = (replace(each, model="as it was") for each in found.before)
     return (*before, *(replace(each, model="chosen") for each in found.scores))
 
@@ -128,13 +128,13 @@ def _record(found: Tuned) -> dict[str, object]:
     return {
         "points": [asdict(point) for point in found.points],
         "best": dict(found.best.parameters),
-        "scores": [each.record() for each in _beside(found)],
+        "scores": [each.record() for each in _scores_before_and_after(found)],
         "seconds": found.seconds,
     }
 
 
 def _tuned_recipe(recipe: Recipe, found: Tuned, out: Path) -> str:
-    """The recipe with the chosen values, and a note of how they were chosen."""
+    """The recipe with the chosen values, and a note on how they were chosen."""
     chosen = replace(recipe, parameters={**recipe.parameters, **found.best.parameters})
     note = f"{RECIPE_MARK.decode()}: {how_chosen(found)}."
     return f"{printable(note)}\n{dump_recipe(chosen, out.resolve().parent)}"

@@ -29,8 +29,8 @@ class ArceeFusionParameters:
         1.5,
         label="Threshold",
         help=(
-            "An entry is the expert's where its importance is at least the median plus this many "
-            "times the distance between the quartiles."
+            "An entry is taken from the expert if its importance is at least the median "
+            "plus this many interquartile ranges."
         ),
         low=0.0,
         high=100.0,
@@ -78,7 +78,7 @@ def _quantile(values: Tensor, share: float) -> Tensor:
 ARCEE_FUSION = MergeMethod(
     name="arcee_fusion",
     title="Arcee Fusion",
-    summary="Takes the entries of one expert that matter most, and leaves the rest as in the base.",
+    summary="Takes the most important entries of one expert and keeps the base's values elsewhere.",
     formula=(
         "W = W₀ + m ⊙ τ,  τ = w ΔW,  mᵢ = 1 where sᵢ ≥ median(s) + 1.5 · (Q₃(s) − Q₁(s)), else 0\n"
         "s = |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)),  softmax and KL of each row"

@@ -53,8 +53,8 @@ class Ends:
         0.14,
         label="Density",
         help=(
-            "Share of each tensor's entries that are kept; named as in mergekit, whose default of "
-            "1 keeps all. The paper leaves out the smallest 85 %."
+            "Share of each tensor's entries to keep. The name is mergekit's, whose default "
+            "of 1 keeps all. The paper removes the smallest 85 %."
         ),
         low=0.0,
         high=1.0,
@@ -64,8 +64,7 @@ class Ends:
         0.01,
         label="Outliers",
         help=(
-            "Share of each tensor's largest entries that are left out; 0 keeps them. No more than "
-            "1 − density are."
+            "Share of each tensor's largest entries to remove, at most 1 − density. 0 keeps them."
         ),
         low=0.0,
         high=1.0,
@@ -79,7 +78,10 @@ class BreadcrumbsParameters(SumParameters, Ends):
     scaling: float = scaling_parameter(
         0.3,
         letter="λ",
-        help="Factor on the sum of what is kept. The paper's text says average, its formula sum.",
+        help=(
+            "Factor on the sum of the kept entries. The paper's text has an average, its "
+            "formula a sum."
+        ),
     )
 
 
@@ -167,8 +169,8 @@ BREADCRUMBS = MergeMethod(
     name="breadcrumbs",
     title="Model Breadcrumbs",
     summary=(
-        "Leaves out each tensor's largest changes, which are outliers, and its smallest, which are "
-        "noise, and adds what every expert has in between."
+        "Removes each tensor's largest changes as outliers and its smallest as noise, and "
+        "adds up what remains of every expert."
     ),
     formula=(
         "W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ\n"
@@ -187,8 +189,8 @@ BREADCRUMBS_TIES = MergeMethod(
     name="breadcrumbs_ties",
     title="Model Breadcrumbs with TIES",
     summary=(
-        "Leaves out each tensor's largest changes and its smallest, and merges what every expert "
-        "has in between by sign election as TIES does."
+        "Removes each tensor's largest and smallest changes, and merges what remains of "
+        "every expert by sign election, as in TIES."
     ),
     formula=(
         "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ ΔWₜ\n"

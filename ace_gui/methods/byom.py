@@ -26,16 +26,16 @@ class ByomParameters:
         ENTRIES,
         label="Keep",
         help=(
-            "What is kept of each expert's difference from the merged model. entries: the largest "
-            "of the whole model, 8 bytes each; low rank: of every matrix the leading singular "
-            "triplets, and other tensors whole."
+            "What is kept of each expert's difference from the merged model. entries: the "
+            "largest entries of the whole model, 8 bytes each. low rank: the leading "
+            "singular triplets of every matrix, and other tensors in full."
         ),
         choices=(ENTRIES, LOW_RANK),
     )
     density: float = parameter(
         0.1,
         label="Density m",
-        help="Share of the entries that is kept; the paper has 0.01 to 0.1, 1 gives the expert.",
+        help="Share of entries kept. The paper uses 0.01 to 0.1. 1 restores the expert.",
         low=0.0,
         low_open=True,
         high=1.0,
@@ -45,7 +45,7 @@ class ByomParameters:
     rank: int = parameter(
         16,
         label="Rank q",
-        help="Singular triplets that are kept of every matrix; all of them give the expert.",
+        help="Number of singular triplets kept per matrix. Keeping all restores the expert.",
         low=1,
         high=65536,
         logarithmic=True,
@@ -78,8 +78,8 @@ BYOM = MergeMethod(
     name="byom",
     title="BYOM",
     summary=(
-        "Adds the experts' changes, and leaves for each expert the largest part of its difference "
-        "from the merged model, which its task then has back."
+        "Adds the experts' changes, and stores the largest part of each expert's difference "
+        "from the merged model. That part is added back for the expert's task."
     ),
     formula=(
         "W = W₀ + α Σₜ wₜ ΔWₜ\n"

@@ -39,7 +39,7 @@ class CartParameters:
     rank_share: float = parameter(
         0.08,
         label="Rank share ρ",
-        help="Share of singular directions kept of each expert's difference to the mean.",
+        help="Share of singular directions kept in each expert's difference from the mean.",
         low=0.0,
         high=1.0,
         presets=(("paper", 0.08), ("as AdaRank starts", 0.16)),
@@ -87,7 +87,10 @@ def _rank(share: float, directions: int) -> int:
 CART = MergeMethod(
     name="cart",
     title="CART",
-    summary="Takes the experts' mean and adds the main directions in which each differs from it.",
+    summary=(
+        "Takes the experts' mean and adds the leading singular directions of each expert's "
+        "difference from it."
+    ),
     formula=(
         "W = M + λ Σₜ wₜ SVD_k(Wₜ − M),  M = Σₜ wₜ Wₜ / Σₜ wₜ,  Wₜ = W₀ + ΔWₜ\n"
         "SVD_k: the leading k = floor(ρ · min(O, I)) singular triplets"

@@ -28,11 +28,13 @@ def mask_threshold_parameter() -> float:
         0.4,
         label="Mask threshold",
         help=(
-            "An expert relies on an entry where its change exceeds this times what the others make "
-            "of the sum."
+            "An expert relies on an entry if its change exceeds this factor times the sum "
+            "of the other experts' changes."
         ),
-        differs="The paper validates it for each expert, between 0.2 and 0.6; without data the "
-        "middle serves all.",
+        differs=(
+            "The paper validates it for each expert, between 0.2 and 0.6. Without data, all "
+            "experts use the middle of that range."
+        ),
         low=0.0,
         high=100.0,
         presets=(("STAR's comparison", 0.4), ("FusionBench", 0.6)),
@@ -48,8 +50,8 @@ class ConsensusParameters:
         2,
         label="Agreeing experts",
         help=(
-            "Entries stay where at least as many experts rely on them; 0 keeps every entry. With "
-            "more than there are experts nothing stays."
+            "Number of experts that must rely on an entry for it to be kept. 0 keeps every "
+            "entry. A value above the number of experts keeps none."
         ),
         low=0,
         high=1000,
@@ -91,8 +93,8 @@ CONSENSUS_TA = MergeMethod(
     name="consensus_ta",
     title="Consensus TA",
     summary=(
-        "Adds the experts' changes, and keeps the sum only in entries on which at least two of "
-        "them rely."
+        "Adds the experts' changes, and keeps only those entries of the sum on which at "
+        "least two experts rely."
     ),
     formula=(
         "W = W₀ + α · 1{Σₜ mₜ ≥ k} ⊙ τ,  τ = Σₜ wₜ ΔWₜ,  entry by entry\n"

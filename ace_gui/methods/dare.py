@@ -43,9 +43,9 @@ def density_parameter(default: float = 0.5) -> Any:
         default,
         label="Density",
         help=(
-            "Chance 1 − p with which each entry of a task vector is kept; kept entries are divided "
-            "by it, so that the expected task vector stays the same. mergekit matches the norms "
-            "of each tensor instead, which is biased for small tensors."
+            "Probability 1 − p of keeping each entry of a task vector. Kept entries are "
+            "divided by it, so the expected task vector does not change. mergekit matches "
+            "the norms of each tensor instead, which is biased for small tensors."
         ),
         low=0.0,
         high=1.0,
@@ -74,8 +74,8 @@ class DroppingAndTrimming(Dropping):
         1.0,
         label="Density after trimming",
         help=(
-            "Share of a tensor's entries that TIES keeps afterwards; 1, as in mergekit, trims "
-            "nothing, FusionBench trims to 0.2."
+            "Share of a tensor's entries that TIES keeps after the random drop. 1, as in "
+            "mergekit, trims nothing. FusionBench uses 0.2."
         ),
         low=0.0,
         high=1.0,
@@ -153,8 +153,8 @@ DARE_LINEAR = MergeMethod(
     name="dare_linear",
     title="DARE with task arithmetic",
     summary=(
-        "Drops a random part of every expert's changes, scales up the rest to make up for it, and "
-        "adds them."
+        "Drops random entries of every expert's change, rescales the rest to compensate, "
+        "and adds them."
     ),
     formula="W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ / (1 − p),  mₜ = 1 with chance 1 − p, else 0",
     citation=CITATION,
@@ -170,8 +170,8 @@ DARE_TIES = MergeMethod(
     name="dare_ties",
     title="DARE with TIES",
     summary=(
-        "Drops a random part of every expert's changes, scales up the rest, and merges them by "
-        "sign election as TIES does."
+        "Drops random entries of every expert's change, rescales the rest, and merges them "
+        "by sign election, as in TIES."
     ),
     formula=(
         "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"

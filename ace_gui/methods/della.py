@@ -50,7 +50,10 @@ class Chances:
     density: float = parameter(
         0.5,
         label="Density",
-        help="Mean chance 1 − p with which an entry is kept; kept ones are divided by their own.",
+        help=(
+            "Mean probability 1 − p of keeping an entry. Each kept entry is divided by its own "
+            "probability."
+        ),
         low=0.0,
         high=1.0,
         low_open=True,
@@ -59,9 +62,10 @@ class Chances:
         0.15,
         label="Spread ε",
         help=(
-            "The chances of a row rise evenly by rank from density − ε for its smallest entry to "
-            "density + ε for its largest, both within 0 and 1. This is half of the paper's ε, and "
-            "mergekit's. 0 gives DARE, and a density of 1 keeps everything."
+            "The probabilities in a row rise evenly by rank from density − ε for its "
+            "smallest entry to density + ε for its largest, both clipped to 0 and 1. This ε "
+            "is mergekit's, and half of the paper's. 0 gives DARE. A density of 1 keeps "
+            "everything."
         ),
         low=0.0,
         high=0.5,
@@ -162,7 +166,7 @@ DELLA = MergeMethod(
     name="della",
     title="DELLA-Merging",
     summary=(
-        "Drops changes at random, small ones more often than large ones, scales up what is left, "
+        "Drops changes at random, small ones more often than large ones, rescales the rest, "
         "and merges it by sign election."
     ),
     formula=(
@@ -185,7 +189,7 @@ DELLA_LINEAR = MergeMethod(
     name="della_linear",
     title="DELLA with task arithmetic",
     summary=(
-        "Drops changes at random, small ones more often than large ones, scales up what is left, "
+        "Drops changes at random, small ones more often than large ones, rescales the rest, "
         "and adds it."
     ),
     formula=(

@@ -23,11 +23,11 @@ class EmrParameters:
         "tensors",
         label="Rescaling",
         help=(
-            "What an expert's scale matches. tensors: the mean magnitude of its change, every "
-            "tensor counting alike, as in the published code; entries: the same with every entry "
-            "counting alike, as in the paper; least squares: the scale that comes nearest to the "
-            "expert's weights, which need not be the best at its task. The merged weights are the "
-            "same."
+            "How each expert's scale is computed. tensors: matches the mean magnitude of "
+            "its change, with equal weight per tensor, as in the published code. entries: "
+            "the same with equal weight per entry, as in the paper. least squares: comes "
+            "nearest to the expert's weights, which may not be best for its task. The "
+            "merged weights do not depend on this choice."
         ),
         choices=("tensors", "entries", "least squares"),
     )
@@ -88,8 +88,9 @@ EMR = MergeMethod(
     name="emr",
     title="EMR-Merging",
     summary=(
-        "Merges into one task vector of elected signs and largest magnitudes, and leaves a mask "
-        "and a scale from which each expert's model can be made again."
+        "Merges the experts into one task vector with elected signs and the largest "
+        "magnitudes. It stores a mask and a scale for each expert, from which the expert's "
+        "model can be rebuilt."
     ),
     formula=(
         "W = W₀ + τ,  τ = γ ⊙ max{|wₜ ΔWₜ| : sgn(wₜ ΔWₜ) = γ},  γ = sgn(Σₜ wₜ ΔWₜ)\n"

@@ -30,11 +30,14 @@ class FrParameters:
         0.1,
         label="Cut-off D₀",
         help=(
-            "Frequencies below this share of the highest are removed, by their distance to zero "
-            "frequency in both directions; 0 removes nothing."
+            "Frequencies below this share of the highest frequency are removed. They are "
+            "measured by their distance to zero frequency over both dimensions. 0 removes "
+            "nothing."
         ),
-        differs="The paper leaves the value open, and its code measures it from another point, "
-        "which removes next to nothing from square matrices.",
+        differs=(
+            "The paper does not give a value. Its code measures the distance from another "
+            "point, which removes almost nothing from square matrices."
+        ),
         low=0.0,
         high=1.0,
     )
@@ -42,15 +45,17 @@ class FrParameters:
         "magnitude",
         label="Coefficients",
         help=(
-            "magnitude: in proportion to the mean magnitude of what is left, adding up to 1, as in "
-            "the paper; equal: 1 for every expert."
+            "magnitude: in proportion to the mean magnitude after filtering, with a sum of "
+            "1, as in the paper. equal: 1 for every expert."
         ),
-        differs="The paper's formula; its code has equal ones and scales the sum by 0.7 for "
-        "FR-Merging, by 0.5 for FREE-Merging.",
+        differs=(
+            "This is the paper's formula. Its code uses equal coefficients and scales the sum "
+            "by 0.7 for FR-Merging and by 0.5 for FREE-Merging."
+        ),
         choices=("magnitude", "equal"),
     )
     scaling: float = scaling_parameter(
-        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
         presets=(("with magnitude", 1.0), ("with equal, published script", 0.7)),
     )
 
@@ -100,8 +105,8 @@ FR_MERGING = MergeMethod(
     name="fr_merging",
     title="FR-Merging",
     summary=(
-        "Removes the low frequencies of every expert's change, in which experts interfere most, "
-        "and adds the rest."
+        "Removes the low frequencies of every expert's change, where experts interfere "
+        "most, and adds the rest."
     ),
     formula=(
         "W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D Fourier transform\n"

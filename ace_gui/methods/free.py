@@ -25,9 +25,12 @@ class FreeParameters(FrParameters):
     density: float = parameter(
         0.01,
         label="Density d",
-        help="Share of each row of a matrix that an expert keeps: its largest entries.",
-        differs="As in the paper, but μ is found for each matrix, and what is kept is added to the "
-        "merged matrix. The published code has one μ for a whole expert and replaces entries.",
+        help="Share of each matrix row that an expert keeps, its largest entries.",
+        differs=(
+            "As in the paper, except that μ is computed for each matrix and the kept entries "
+            "are added to the merged matrix. The published code uses one μ per expert and "
+            "replaces entries."
+        ),
         low=0.0,
         low_open=True,
         high=1.0,
@@ -62,8 +65,8 @@ FREE_MERGING = MergeMethod(
     name="free_merging",
     title="FREE-Merging",
     summary=(
-        "FR-Merging, and of each expert the largest entries, rescaled, which a router adds for "
-        "the examples that it gives to that expert."
+        "FR-Merging that also stores the largest entries of each expert, rescaled. A router "
+        "adds them for the examples it assigns to that expert."
     ),
     formula=(
         "W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ the high frequencies of wₜ ΔWₜ\n"

@@ -41,8 +41,8 @@ def _scaling() -> float:
     scaling: float = scaling_parameter(
         letter="α",
         help=(
-            "Factor on the merged matrix, usually validated in (0, 3]. Applies to matrices: "
-            "everything else is averaged as it is."
+            "Factor on the merged matrix, usually validated in (0, 3]. It applies to "
+            "matrices only. All other tensors are averaged without it."
         ),
     )
     return scaling
@@ -62,7 +62,9 @@ class IsoCtsParameters:
     common: float = parameter(
         0.8,
         label="Common share",
-        help="Share of directions taken from the sum; the rest is split evenly among the experts.",
+        help=(
+            "Share of directions taken from the sum. The others are split evenly among the experts."
+        ),
         low=0.0,
         high=1.0,
     )
@@ -152,8 +154,8 @@ ISO_C = MergeMethod(
     name="iso_c",
     title="Iso-C",
     summary=(
-        "Adds the experts' changes and gives every direction of the sum the same strength, so that "
-        "no expert dominates."
+        "Adds the experts' changes and gives every direction of the sum the same strength, "
+        "so that no expert dominates."
     ),
     formula="W = W₀ + α · mean(S) · U Vᵀ,  Σₜ wₜ ΔWₜ = U S Vᵀ over the directions with S > 0",
     citation=CITATION,
@@ -167,8 +169,8 @@ ISO_CTS = MergeMethod(
     name="iso_cts",
     title="Iso-CTS",
     summary=(
-        "As Iso-C, but the weakest directions of the sum make room for directions that belong to "
-        "single experts."
+        "Iso-C, with the weakest directions of the sum replaced by directions that belong "
+        "to single experts."
     ),
     formula=(
         "W = W₀ + α · mean(S) · polar([U_c U₁ … U_T]) polar([V_c V₁ … V_T])ᵀ\n"

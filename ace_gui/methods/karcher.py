@@ -30,14 +30,14 @@ class KarcherParameters:
     iterations: int = parameter(
         10,
         label="Iterations",
-        help="Steps at most; 0 gives the normalised mean of the directions.",
+        help="Maximum number of steps. 0 gives the normalised mean of the directions.",
         low=0,
         high=1000,
     )
     tolerance: float = parameter(
         1e-5,
         label="Tolerance",
-        help="Stops when a step turns the mean by no more than this, in radians.",
+        help="Stops when a step turns the mean by at most this angle, in radians.",
         low=0.0,
         high=1.0,
         low_open=True,

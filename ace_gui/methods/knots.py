@@ -55,8 +55,8 @@ def _scaling(default: float) -> float:
         default,
         letter="λ",
         help=(
-            "Factor on the merged matrix; the paper searches it. Biases are averaged; the "
-            "published code appends them to the matrices."
+            "Factor on the merged matrix, which the paper searches. Biases are averaged. "
+            "The published code appends them to the matrices."
         ),
     )
     return scaling
@@ -70,8 +70,9 @@ class KnotsTiesParameters:
         0.2,
         label="Density",
         help=(
-            "Share of the coordinates kept of each expert, the largest by magnitude. Directions "
-            "count from 1e-6 of a layer's strongest on; the published code cuts at 1e-5 absolute."
+            "Share of each expert's coordinates to keep, the largest by magnitude. "
+            "Directions weaker than 1e-6 of a layer's strongest are ignored. The published "
+            "code uses an absolute limit of 1e-5."
         ),
         low=0.0,
         high=1.0,
@@ -201,8 +202,8 @@ KNOTS_TIES = MergeMethod(
     name="knots_ties",
     title="KnOTS with TIES",
     summary=(
-        "For LoRA experts: expresses all changes of a layer in one common basis, and merges their "
-        "coordinates there as TIES does."
+        "For LoRA experts: expresses all changes of a layer in one common basis, and merges "
+        "the coordinates as TIES does."
     ),
     formula=FORMULA + "\nmerged: as TIES-Merging",
     citation=CITATION,
@@ -217,8 +218,8 @@ KNOTS_DARE_TIES = MergeMethod(
     name="knots_dare_ties",
     title="KnOTS with DARE-TIES",
     summary=(
-        "For LoRA experts: expresses all changes of a layer in one common basis, drops a random "
-        "part of their coordinates, and merges the rest by sign election."
+        "For LoRA experts: expresses all changes of a layer in one common basis, drops "
+        "random coordinates, and merges the rest by sign election."
     ),
     formula=FORMULA + "\nmerged: as DARE with TIES, without trimming",
     citation=CITATION,

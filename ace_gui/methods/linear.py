@@ -20,14 +20,17 @@ class LinearParameters:
     base_weight: float = parameter(
         0.0,
         label="Weight of the base",
-        help="How much the base itself counts beside the experts; 0: not at all.",
+        help="Weight of the base in the mean, relative to the experts. 0 leaves it out.",
         low=-1000.0,
         high=1000.0,
     )
     normalize: bool = parameter(
         True,
         label="Divide by the weights",
-        help="Divide by the sum of all weights; otherwise the base counts as often as that sum.",
+        help=(
+            "Divide by the sum of all weights. Otherwise the result is the plain weighted sum "
+            "of base and experts."
+        ),
     )
 
 
@@ -56,7 +59,7 @@ def linear(
 LINEAR = MergeMethod(
     name="linear",
     title="Weight averaging",
-    summary="Takes the mean of the experts' weights, each counted by its own weight.",
+    summary="Takes the weighted mean of the experts' parameters.",
     formula="W = W₀ + Σₜ wₜ ΔWₜ / (w₀ + Σₜ wₜ),  ΔWₜ = Wₜ − W₀",
     citation=(
         "M. Wortsman et al., Model soups: averaging weights of multiple fine-tuned models improves "

@@ -24,8 +24,8 @@ class LocalizeStitchParameters:
         0.05,
         label="Sparsity s",
         help=(
-            "Share of each expert's entries that is kept, the largest changes of the whole model. "
-            "5 % is what the published code takes for language models, 1 % what surveys quote."
+            "Share of each expert's entries to keep, the largest changes of the whole model. "
+            "The published code uses 5 % for language models. Surveys quote 1 %."
         ),
         low=0.0,
         high=1.0,
@@ -65,8 +65,9 @@ LOCALIZE_STITCH = MergeMethod(
     name="localize_stitch",
     title="Localize-and-Stitch",
     summary=(
-        "Keeps the few largest changes of every expert over the whole model, and averages them "
-        "where several experts keep the same entry. The variant without data."
+        "Keeps the few largest changes of every expert over the whole model. Where several "
+        "experts keep the same entry, their changes are averaged. This is the variant without "
+        "data."
     ),
     formula=(
         "W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry\n"

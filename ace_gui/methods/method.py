@@ -42,10 +42,10 @@ def parameter(
 ) -> Any:
     """A documented field of a parameter dataclass.
 
-    The form in the window, the command-line help and the checks of a recipe are made from what is
-    said here. ``low_open`` excludes ``low`` itself; ``presets`` are named values worth offering.
-    ``applies_when``: another parameter and the values with which this one matters. ``differs``:
-    where the sources do otherwise than this default and why, which ends the help.
+    The form in the window, the command-line help and the checks of a recipe are generated from
+    these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
+    ``applies_when``: another parameter and the values for which this one has an effect.
+    ``differs``: how and why this default departs from the sources; it is appended to the help.
     """
     return field(
         default=default,
@@ -72,7 +72,7 @@ def scaling_parameter(
     presets: tuple[tuple[str, float], ...] = (),
     differs: str = "",
 ) -> Any:
-    """The field of a factor on what is added to the base; a negative one takes it away."""
+    """The field of a factor on the change added to the base. A negative factor subtracts it."""
     return parameter(
         default,
         label=f"Scaling {letter}".strip(),
@@ -92,7 +92,7 @@ def steps_parameter(
     presets: tuple[tuple[str, int], ...] = (),
     differs: str = "",
 ) -> Any:
-    """The field of how many steps an optimiser takes."""
+    """The field of an optimiser's number of steps."""
     return parameter(
         default, label="Steps", help=help, low=0, high=high, presets=presets, differs=differs
     )
@@ -101,7 +101,7 @@ def steps_parameter(
 def learning_rate_parameter(
     default: float, *, help: str, high: float, presets: tuple[tuple[str, float], ...] = ()
 ) -> Any:
-    """The field of how far a step goes, above 0."""
+    """The field of an optimiser's learning rate, which is above 0."""
     return parameter(
         default,
         label="Learning rate",
@@ -119,13 +119,17 @@ def patience_parameter(default: int = 200) -> Any:
     return parameter(
         default,
         label="Patience",
-        help="Stop when answers did not come nearer to the experts' own for so many steps, and "
-        "keep what came nearest; 0: take all steps.",
+        help=(
+            "Stop after this many steps without answers coming nearer to the experts' own, and "
+            "restore the nearest values. 0 takes all steps."
+        ),
         low=0,
         high=100_000,
         presets=(("published", 0),),
-        differs="The papers take all steps over thousands of inputs; with the few of a calibration "
-        "set the loss falls on while answers get worse.",
+        differs=(
+            "The papers take all steps over thousands of inputs. With the few inputs of a "
+            "calibration set, the loss keeps falling while answers get worse."
+        ),
     )
 
 

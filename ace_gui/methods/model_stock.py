@@ -71,8 +71,8 @@ MODEL_STOCK = MergeMethod(
     name="model_stock",
     title="Model Stock",
     summary=(
-        "Takes the experts' mean, and goes towards it from the base as far as the angle between "
-        "the experts says that they agree."
+        "Moves from the base towards the experts' mean. The smaller the angle between the "
+        "experts, the further it moves."
     ),
     formula=(
         "W = W₀ + t · Σₜ wₜ ΔWₜ / Σₜ wₜ,  t = N c / (1 + (N − 1) c)\n"

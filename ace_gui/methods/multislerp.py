@@ -25,7 +25,10 @@ class MultislerpParameters:
     normalize: bool = parameter(
         True,
         label="Divide by the weights",
-        help="Have the weights sum to 1; otherwise they also scale the length of the result.",
+        help=(
+            "Scale the weights so that they sum to 1. Otherwise they also scale the length of the "
+            "result."
+        ),
     )
 
 
@@ -67,7 +70,7 @@ def multislerp(
 MULTISLERP = MergeMethod(
     name="multislerp",
     title="Multi-SLERP",
-    summary="Takes the mean of the experts' directions, at their mean norm.",
+    summary="Takes the mean of the experts' directions, with their mean norm.",
     formula="W = W₀ + (Σₜ aₜ ‖ΔWₜ‖) · x / ‖x‖,  x = Σₜ aₜ ΔWₜ / ‖ΔWₜ‖,  aₜ = wₜ / Σⱼ wⱼ",
     citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
     parameters=MultislerpParameters,

@@ -31,17 +31,18 @@ class NanParameters:
         "tensor",
         label="Norms of",
         help=(
-            "tensor: each tensor is weighted by the norms of its own changes, as in the paper; "
-            "model: all tensors alike, by the norms of the whole task vectors. The paper derives "
-            "inverse squares; its formula, which counts here, has inverse norms."
+            "tensor: weights each tensor by the norms of its own changes, as in the paper. "
+            "model: weights all tensors alike, by the norms of the whole task vectors. The "
+            "paper derives inverse squares, but its formula has inverse norms. The formula is "
+            "used here."
         ),
         choices=("tensor", "model"),
     )
 
     scaling: float = scaling_parameter(
         help=(
-            "Factor beside the method's own T/2, where T counts the experts that changed the "
-            "tensor; one expert alone is halved."
+            "Factor in addition to the method's own T/2, where T is the number of experts that "
+            "changed the tensor. A single expert is therefore halved."
         ),
     )
 

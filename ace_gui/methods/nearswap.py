@@ -25,8 +25,8 @@ class NearswapParameters:
         1e-4,
         label="Distance t",
         help=(
-            "An entry that is no further than this from the base's is the expert's; one that is "
-            "further moves towards it by this much."
+            "An entry is taken from the expert if it differs from the base's by at most this. "
+            "Otherwise the base's entry moves towards it by this amount."
         ),
         low=0.0,
         high=10.0,
@@ -53,7 +53,10 @@ def nearswap(
 NEARSWAP = MergeMethod(
     name="nearswap",
     title="NearSwap",
-    summary="Takes one expert's weights where they are near the base's; else moves towards them.",
+    summary=(
+        "Takes one expert's entries that are near the base's. All others move a fixed distance "
+        "towards the expert."
+    ),
     formula="W = W₀ + min(1, t / |τ|) · τ,  entry by entry,  τ = w ΔW",
     citation=(
         "alchemonaut, QuartetAnemoi-70B-t0.0001, 2024; as in C. Goddard et al., Arcee's MergeKit, "

@@ -47,10 +47,12 @@ class PcbParameters:
     density: float = parameter(
         0.05,
         label="Density ρ",
-        help=("Share of entries of each expert that compete successfully; 5 to 10 % in the paper."),
-        differs="Scores and the cut changes that are averaged are those of its code for vision "
-        "models: the softmax of its text is flat over millions of entries, and its code for "
-        "language models depends on the changes' size. Its formula averages changes uncut.",
+        help=("Share of each expert's entries that win the competition. The paper uses 5 to 10 %."),
+        differs=(
+            "Scores, and the clipped changes that are averaged, follow the paper's code for vision "
+            "models. The softmax in its text is flat over millions of entries, and its code for "
+            "language models depends on the changes' size. Its formula averages unclipped changes."
+        ),
         low=0.0,
         high=1.0,
         low_open=True,
@@ -59,8 +61,8 @@ class PcbParameters:
         "model",
         label="Compete over",
         help=(
-            "model: magnitudes and scores are compared over the whole model, as in the paper, "
-            "which reads the experts four times more; tensor: within each tensor."
+            "model: compares magnitudes and scores over the whole model, as in the paper. This "
+            "reads the experts four more times. tensor: compares within each tensor."
         ),
         choices=("model", "tensor"),
     )
@@ -68,8 +70,10 @@ class PcbParameters:
         1.2,
         letter="λ",
         help="Factor on the merged task vector.",
-        differs="The paper searches 0.8 to 1.3 on validation data, from 1.2 on; without data it "
-        "stays at the start.",
+        differs=(
+            "The paper searches 0.8 to 1.3 on validation data, starting at 1.2. Without data, the "
+            "value is the start."
+        ),
     )
 
 
@@ -213,8 +217,8 @@ PCB = MergeMethod(
     name="pcb",
     title="PCB-Merging",
     summary=(
-        "Scores every entry of every expert by its size and by how far the others agree with it, "
-        "and averages the winners by their scores."
+        "Scores every entry of every expert by its size and its agreement with the other "
+        "experts, and averages the winners by their scores."
     ),
     formula=(
         "W = W₀ + λ Σₜ ŝₜ wₜ Δₜ / Σₜ ŝₜ,  Δₜ = ΔWₜ, |Δₜ| within the quantiles of 1 % and 99 %\n"

@@ -24,7 +24,7 @@ def threshold_parameter() -> float:
     epsilon: float = parameter(
         1e-5,
         label="Changed above",
-        help="An expert takes part in an entry that it changed by more than this.",
+        help="An expert counts for an entry if it changed that entry by more than this.",
         low=0.0,
         high=1.0,
     )
@@ -50,14 +50,14 @@ class RamPlusParameters:
     r: float = parameter(
         0.1,
         label="Rescaling r",
-        help="How much entries that only one expert changed grow; 0 gives RAM.",
+        help="How strongly entries that only one expert changed are scaled up. 0 gives RAM.",
         low=0.0,
         high=10.0,
     )
     alpha: float = parameter(
         0.2,
         label="Limit α",
-        help="What an expert's ratio of shared to unique entries counts at most.",
+        help="Upper limit on an expert's ratio of shared to unique entries.",
         low=0.0,
         high=10.0,
     )
@@ -122,7 +122,7 @@ def _changed(delta: Tensor, weight: float, epsilon: float) -> Tensor:
 RAM = MergeMethod(
     name="ram",
     title="RAM",
-    summary="Keeps what only one expert changed, and averages what several changed.",
+    summary="Keeps entries changed by only one expert, and averages entries changed by several.",
     formula="W = W₀ + Σₜ∈A wₜ ΔWₜ / |A|,  entry by entry,  A = experts with |wₜ ΔWₜ| > ε",
     citation=CITATION,
     parameters=RamParameters,
@@ -134,7 +134,10 @@ RAM = MergeMethod(
 RAMPLUS_TL = MergeMethod(
     name="ramplus_tl",
     title="RAM+ by tensor",
-    summary="As RAM, and scales up what only one expert changed, the more it shares otherwise.",
+    summary=(
+        "RAM that also scales up entries changed by only one expert. The larger the expert's share "
+        "of shared entries, the larger the factor."
+    ),
     formula=(
         "W = W₀ + Σₜ∈A aₜ wₜ ΔWₜ / |A|,  entry by entry,  A = experts with |wₜ ΔWₜ| > ε\n"
         "aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, else 1"

@@ -105,19 +105,19 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
         ),
     }
 )
-"""The methods by what they work with, in the order in which to offer them."""
+"""The built-in methods by the kind of their input, in the order of display."""
 
 _REGISTERED: Final[dict[str, MergeMethod[Any]]] = {
     method.name: method for family in FAMILIES.values() for method in family
 }
 
 METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(_REGISTERED)
-"""Every method by its name: those above, and those that a person or a package registered."""
+"""Every method by its name: the built-in ones and those registered by a user or a package."""
 
 _ADDED: Final[dict[str, tuple[MergeMethod[Any], ...]]] = {}
 
 YOUR_OWN: Final = "Your own"
-"""The heading of methods that name no other."""
+"""The default heading for registered methods."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -126,7 +126,7 @@ Function = TypeVar("Function", bound=MergeFunction[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
-    """Of a method without any."""
+    """The parameters of a method that has none."""
 
 
 _KINDS: Final = {
@@ -151,7 +151,7 @@ class ParameterField:
 
 
 def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
-    """Every method under its heading, in the order in which to offer them."""
+    """Every method under its heading, in the order of display."""
     found = {**FAMILIES}
     for heading, methods in _ADDED.items():
         found[heading] = (*found.get(heading, ()), *methods)
@@ -159,11 +159,11 @@ def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
 
 
 def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: bool = False) -> None:
-    """Offer a method wherever methods are offered, under the heading ``family``.
+    """Register a method under the heading ``family``, for the library, command line and window.
 
-    ``replace``: in place of one that was added under this name before. Raises MethodError for a
-    name that is taken or is none, a function that cannot be called as methods are, fields of other
-    types than declared, and parameters that are no frozen dataclass of documented fields.
+    ``replace``: allow replacing a method that was registered under this name before. Raises
+    MethodError for a name that is taken or invalid, a function with the wrong signature, fields of
+    the wrong type, and parameters that are not a frozen dataclass of documented fields.
     """
     name = method.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -211,12 +211,12 @@ def register_method(
     replace: bool = False,
     **options: Any,
 ) -> Callable[[Function], Function]:
-    """A decorator that offers a function as a merge method: ``MergeMethod`` has the options.
+    """A decorator that registers a function as a merge method.
 
-    ``options``: the fields of ``MergeMethod`` that are to be other than their defaults. Without
-    ``parameters`` the method has none; ``kind`` is ``Kind.MATRIX`` unless said otherwise.
-    ``replace``: in place of one registered before, as when a notebook's cell is run again. Raises
-    MethodError as ``add_method`` does, and for an unknown kind or option.
+    ``options``: fields of ``MergeMethod`` that differ from their defaults. Without ``parameters``
+    the method has none. The default ``kind`` is ``Kind.MATRIX``. ``replace``: allow replacing a
+    method registered before, for example when a notebook's cell runs again. Raises MethodError as
+    ``add_method`` does, and for an unknown kind or option.
     """
 
     def registered(function: Function) -> Function:
@@ -240,7 +240,7 @@ def register_method(
 
 
 def get_method(name: str) -> MergeMethod[Any]:
-    """The method called ``name``. Raises RecipeError that names the known ones."""
+    """The method called ``name``. Raises RecipeError, which lists the known names."""
     if name in METHODS:
         return METHODS[name]
     raise RecipeError(
@@ -251,7 +251,7 @@ def get_method(name: str) -> MergeMethod[Any]:
 
 
 def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
-    """What ``METHOD`` or ``METHOD:VARIANT`` names: the method, and the parameter that says so.
+    """Split ``METHOD`` or ``METHOD:VARIANT`` into the method and its ``variant`` parameter.
 
     Raises RecipeError for an unknown method or variant.
     """
@@ -262,9 +262,9 @@ def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
 
 
 def every_variant() -> tuple[str, ...]:
-    """Every method, each followed by those of its variants that are not its default.
+    """Every method, each followed by its variants other than the default.
 
-    Those that train the whole model are left out: each takes as long as a training.
+    Methods that train the whole model are left out, because each takes as long as a training run.
     """
     names = []
     for name, method in METHODS.items():
@@ -297,10 +297,11 @@ def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:
 
 
 def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -> Any:
-    """The method's parameter dataclass from a recipe's values; what is missing is the default.
+    """The method's parameter dataclass with the recipe's values. Missing values have their
+    defaults.
 
-    Raises RecipeError, with ``key``, for an unknown name, a value of the wrong kind, NaN or Inf,
-    or a value out of range.
+    Raises RecipeError, with ``key``, for an unknown name, a value of the wrong kind, NaN or Inf, or
+    a value out of range.
     """
     fields = {field.name: field for field in parameter_fields(method)}
     for name in values:

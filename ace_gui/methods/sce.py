@@ -47,9 +47,9 @@ class SceParameters:
         1.0,
         label="Selected share",
         help=(
-            "Share of the entries that differ at all between experts that is kept, those of the "
-            "largest variance; 1, as in mergekit, keeps every entry. Below 1, experts that agree "
-            "in every entry of a tensor leave it as in the base."
+            "Share kept of the entries that differ between experts, those with the largest "
+            "variance. 1, as in mergekit, keeps every entry. Below 1, a tensor keeps the "
+            "base's values if all experts agree in every entry."
         ),
         low=0.0,
         high=1.0,
@@ -59,9 +59,9 @@ class SceParameters:
         1e-6,
         label="Alike below",
         help=(
-            "Where the mean squares of all experts' changes to a tensor sum to less than this, "
-            "their coefficients are equal, as in mergekit; 0 weights them by their mean squares "
-            "however small these are."
+            "If the mean squares of all experts' changes to a tensor sum to less than this, "
+            "their coefficients are equal, as in mergekit. 0 always weights them by their mean "
+            "squares."
         ),
         low=0.0,
         high=1.0,
@@ -213,8 +213,8 @@ SCE = MergeMethod(
     name="sce",
     title="SCE",
     summary=(
-        "Weights the experts, tensor by tensor, by how much they changed, after leaving out "
-        "entries in which they hardly differ and signs in the minority."
+        "Weights the experts in each tensor by how much they changed it. Entries in which "
+        "experts hardly differ, and signs in the minority, are left out first."
     ),
     formula=(
         "W = W₀ + scaling · Σₜ∈A cₜ τₜ / Σₜ∈A cₜ,  entry by entry,  τₜ = m ⊙ wₜ ΔWₜ\n"

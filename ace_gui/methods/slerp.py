@@ -37,8 +37,9 @@ class SlerpParameters:
         0.5,
         label="Position t",
         help=(
-            "0 is the first expert, 1 the second. Goes between the experts' changes to the base; "
-            "mergekit goes between whole weights. Nearly parallel ones are interpolated linearly."
+            "0 is the first expert, 1 the second. Interpolates the experts' changes from the "
+            "base, where mergekit interpolates whole weights. Nearly parallel changes are "
+            "interpolated linearly."
         ),
         low=0.0,
         high=1.0,
@@ -56,16 +57,16 @@ class NuslerpParameters:
         False,
         label="Row by row",
         help=(
-            "Interpolate each row, which is a vector along the last dimension, by its own angle; "
-            "otherwise the tensor as one vector."
+            "Interpolate each row, a vector along the last dimension, by its own angle. "
+            "Otherwise the tensor is one vector."
         ),
     )
     column_wise: bool = parameter(
         False,
         label="Column by column",
         help=(
-            "Interpolate each column, which is a vector along the first dimension, by its own "
-            "angle; goes before Row by row."
+            "Interpolate each column, a vector along the first dimension, by its own angle. "
+            "This takes precedence over Row by row."
         ),
     )
 
@@ -77,14 +78,17 @@ class BaseSlerpParameters:
     t: float = parameter(
         0.5,
         label="Position t",
-        help="0 is the base, 1 the expert. Goes between whole weights, as mergekit's slerp does.",
+        help="0 is the base, 1 the expert. Interpolates whole weights, as mergekit's slerp does.",
         low=-10.0,
         high=10.0,
     )
     parallel: float = parameter(
         NEARLY_PARALLEL,
         label="Straight above",
-        help="|cosine| above which the way is the straight line; fine-tunes are above 0.9995.",
+        help=(
+            "|cosine| above which interpolation is linear. Fine-tuned models are usually above "
+            "0.9995."
+        ),
         low=0.0,
         high=1.0,
     )
@@ -180,7 +184,7 @@ def _pair(deltas: Sequence[Tensor], weights: Sequence[float]) -> tuple[Tensor, T
 SLERP = MergeMethod(
     name="slerp",
     title="SLERP",
-    summary="Goes from the change of one expert to that of another along the arc between them.",
+    summary="Interpolates between the changes of two experts along the arc between them.",
     formula=(
         "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  θ the angle between ΔW₁ and ΔW₂,\n"
         "each times its weight; (1 − t) ΔW₁ + t ΔW₂ where |cos θ| > 0.9995"
@@ -197,7 +201,7 @@ SLERP = MergeMethod(
 NUSLERP = MergeMethod(
     name="nuslerp",
     title="NuSLERP",
-    summary="SLERP whose position follows from the two experts' weights, at choice row by row.",
+    summary="SLERP with a position that follows from the experts' weights, optionally row by row.",
     formula=(
         "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + w₂)\n"
         "θ: the angle between ΔW₁ and ΔW₂, of the tensor or of each row; a right angle where one "
@@ -215,7 +219,9 @@ NUSLERP = MergeMethod(
 BASE_SLERP = MergeMethod(
     name="base_slerp",
     title="SLERP from the base",
-    summary="Goes along the arc from the base's weights to those of one expert.",
+    summary=(
+        "Interpolates from the base's weights to those of one expert along the arc between them."
+    ),
     formula=(
         "W = [sin((1 − t)θ) W₀ + sin(tθ) W₁] / sin θ,  θ the angle between W₀ and W₁ = W₀ + w ΔW\n"
         "(1 − t) W₀ + t W₁ where |cos θ| > 0.9995"

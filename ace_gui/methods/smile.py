@@ -26,29 +26,36 @@ class SmileParameters:
     rank: int = parameter(
         32,
         label="Rank k",
-        help="Singular triplets of each expert's change that its part of a layer has.",
+        help="Number of singular triplets stored of each expert's change, per layer.",
         low=1,
         high=65536,
         logarithmic=True,
         presets=(("published script", 128),),
-        differs="The published script has 128; more did not help on the samples, and 32 take a "
-        "quarter of the room.",
+        differs=(
+            "The published script uses 128. More did not help on the samples, and 32 take a "
+            "quarter of the space."
+        ),
     )
     gate_rank: int = parameter(
         16,
         label="Rank of the gate k_g",
-        help="Leading right-singular vectors on which an input is seen, to find its expert.",
+        help=(
+            "Number of leading right-singular vectors that the gate compares with an input to find "
+            "its expert."
+        ),
         low=1,
         high=65536,
         logarithmic=True,
         presets=(("published script", 1),),
-        differs="The published script has 1; experts differ little in one direction, and 16 found "
-        "the right expert for 68 % of the inputs of a sample where 1 found it for 37 %.",
+        differs=(
+            "The published script uses 1, but experts differ little in one direction. On a sample, "
+            "16 found the right expert for 68 % of the inputs and 1 for 37 %."
+        ),
     )
     top: int = parameter(
         1,
         label="Experts at a time K",
-        help="Experts that are used for each input of a layer.",
+        help="Number of experts used for each input of a layer.",
         low=1,
         high=64,
     )
@@ -88,8 +95,9 @@ SMILE = MergeMethod(
     name="smile",
     title="SMILE",
     summary=(
-        "Puts a low-rank expert for every task beside each linear layer of the base, and sends "
-        "every input to the one whose leading directions it lies in; the rest is averaged."
+        "Adds a low-rank expert per task to each linear layer of the base, and sends every "
+        "input to the expert whose leading directions match it best. All other tensors are "
+        "averaged."
     ),
     formula=(
         "W = W₀,  y = W₀ x + b₀ + Σₜ λₜ(x) (Uₜ Sₜ Vₜᵀ x + wₜ Δbₜ),  Uₜ Sₜ Vₜᵀ: rank k of wₜ ΔWₜ\n"

@@ -34,14 +34,14 @@ class StarParameters:
     eta: float = parameter(
         40.0,
         label="Kept η (%)",
-        help="Percent of each expert's nuclear norm that its kept singular values make up.",
+        help="Percentage of each expert's nuclear norm that the kept singular values make up.",
         low=0.0,
         high=100.0,
         low_open=True,
     )
     scaling: float = scaling_parameter(
         letter="α",
-        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
     )
 
 
@@ -78,8 +78,8 @@ STAR = MergeMethod(
     name="star",
     title="STAR",
     summary=(
-        "Keeps the strongest singular directions of every expert's change, scales them up to its "
-        "former strength, and averages."
+        "Keeps the strongest singular directions of every expert's change, rescales them to "
+        "its original strength, and averages."
     ),
     formula=(
         "W = W₀ + α Σₜ wₜ cₜ SVD_k(ΔWₜ) / Σₜ wₜ,  cₜ = ‖ΔWₜ‖* / ‖SVD_k(ΔWₜ)‖*\n"

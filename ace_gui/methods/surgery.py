@@ -24,20 +24,22 @@ class SurgeryParameters:
     rank: int = parameter(
         16,
         label="Rank",
-        help="Features between the two matrices of each task's correction.",
+        help="Rank of each task's correction, which is a product of two matrices.",
         low=1,
         high=4096,
         logarithmic=True,
     )
     steps: int = steps_parameter(
         1000,
-        help="Steps of Adam for each task; 0 leaves the merge as it is.",
-        differs="As many as in the paper, but each looks at up to 512 feature vectors, where the "
-        "published code has 16 images: features are computed once, so that more cost little.",
+        help="Number of Adam steps per task. 0 leaves the merge unchanged.",
+        differs=(
+            "As many as in the paper, but each step uses up to 512 feature vectors. The published "
+            "code uses 16 images. Features are computed once here, so more cost little."
+        ),
     )
     learning_rate: float = learning_rate_parameter(
         1e-3,
-        help="Of Adam.",
+        help="Learning rate of Adam.",
         high=1.0,
     )
     scaling: float = scaling_parameter(
@@ -49,8 +51,8 @@ SURGERY = MergeMethod(
     name="surgery",
     title="Representation Surgery",
     summary=(
-        "Task arithmetic, and for each task a low-rank correction of what its head is given, "
-        "trained to be what its expert would give it."
+        "Task arithmetic with a low-rank correction per task of the features that the task's "
+        "head receives. It is trained to match the features of the task's expert."
     ),
     formula=(
         "W = W₀ + α Σₜ wₜ ΔWₜ\n"

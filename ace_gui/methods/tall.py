@@ -24,9 +24,9 @@ class TallParameters:
         0.3,
         label="Scaling α",
         help=(
-            "Factor on the sum of the task vectors in the merged model, which alone is task "
-            "arithmetic. The experts' models do not depend on it, but for rounding: 1 and a "
-            "float32 output keep them sharpest."
+            "Factor on the sum of the task vectors in the merged model, which by itself is "
+            "task arithmetic. Except for rounding, the experts' models do not depend on it. "
+            "They are most exact with 1 and a float32 output."
         ),
         low=0.0,
         low_open=True,
@@ -75,8 +75,8 @@ TALL_MASKS = MergeMethod(
     name="tall_masks",
     title="TALL masks",
     summary=(
-        "Adds the experts' changes, and leaves a mask of the entries on which each expert relies, "
-        "from which its model can be made again."
+        "Adds the experts' changes, and stores a mask of the entries on which each expert "
+        "relies. The expert's model can be rebuilt from it."
     ),
     formula=(
         "W = W₀ + α τ,  τ = Σₜ wₜ ΔWₜ\n"

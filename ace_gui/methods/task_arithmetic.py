@@ -23,7 +23,7 @@ class TaskArithmeticParameters(SumParameters):
     scaling: float = scaling_parameter(
         0.3,
         letter="λ",
-        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
+        help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
         presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
     )
 
@@ -46,7 +46,7 @@ def task_arithmetic(
 TASK_ARITHMETIC = MergeMethod(
     name="task_arithmetic",
     title="Task arithmetic",
-    summary="Adds up what every expert learned on top of the base and scales the sum.",
+    summary="Adds up the experts' task vectors and scales the sum.",
     formula="W = W₀ + λ Σₜ wₜ ΔWₜ,  ΔWₜ = Wₜ − W₀",
     citation=(
         "G. Ilharco, M. T. Ribeiro, M. Wortsman, L. Schmidt, H. Hajishirzi, A. Farhadi, Editing "

@@ -41,8 +41,8 @@ class Trimming:
         0.2,
         label="Density",
         help=(
-            "Share of entries kept of each task vector, the largest by magnitude. Entries as large "
-            "as the last one kept stay. mergekit keeps all unless told otherwise."
+            "Share of each task vector's entries to keep, the largest by magnitude. Entries "
+            "equal to the smallest kept magnitude are kept too. mergekit's default keeps all."
         ),
         low=0.0,
         high=1.0,
@@ -57,7 +57,7 @@ class TiesParameters(ElectionParameters, Trimming):
 
     scaling: float = scaling_parameter(
         letter="λ",
-        help="Factor on the merged task vector; the paper's value without validation is 1.",
+        help="Factor on the merged task vector. The paper's value without validation is 1.",
         presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
     )
 
@@ -109,8 +109,8 @@ TIES = MergeMethod(
     name="ties",
     title="TIES-Merging",
     summary=(
-        "Keeps the largest changes of every expert, lets them elect a sign for every entry, and "
-        "averages those that agree with it."
+        "Keeps the largest changes of every expert, elects a sign for every entry, and "
+        "averages the changes that agree with it."
     ),
     formula=(
         "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"

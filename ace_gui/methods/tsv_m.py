@@ -45,8 +45,8 @@ class TsvMParameters:
     scaling: float = scaling_parameter(
         letter="α",
         help=(
-            "Factor on the merged matrix; the usual value without validation is 1. Applies to "
-            "matrices: everything else is averaged as it is."
+            "Factor on the merged matrix. The usual value without validation is 1. It applies "
+            "to matrices only. All other tensors are averaged without it."
         ),
     )
 
@@ -119,8 +119,8 @@ TSV_M = MergeMethod(
     name="tsv_m",
     title="TSV-Merging",
     summary=(
-        "Keeps the leading singular vectors of every expert's change and rotates them so that "
-        "experts do not interfere."
+        "Keeps the leading singular vectors of every expert's change and makes them "
+        "orthogonal, so that experts do not interfere."
     ),
     formula=(
         "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ\n"
@@ -138,9 +138,9 @@ TSV_C = MergeMethod(
     name="tsv_c",
     title="TSV-Compress",
     summary=(
-        "Merges as TSV-Merging does, and leaves each expert its leading singular triplets, from "
-        "which the matrices of its model can be made again; biases, norms and embeddings stay the "
-        "mean of all experts."
+        "Merges as TSV-Merging does, and stores the leading singular triplets of each expert. "
+        "The matrices of the expert's model can be rebuilt from them. Biases, norms and "
+        "embeddings stay the mean of all experts."
     ),
     formula=(
         "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as TSV-Merging\n"

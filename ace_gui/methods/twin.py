@@ -18,9 +18,9 @@ class TwinParameters(ByomParameters):
         LOW_RANK,
         label="Keep",
         help=(
-            "How each expert's difference from the merged model is compressed. low rank: of every "
-            "matrix the leading singular triplets, other tensors whole; entries: the largest of "
-            "the whole model."
+            "How each expert's difference from the merged model is compressed. low rank: the "
+            "leading singular triplets of every matrix, and other tensors in full. entries: "
+            "the largest entries of the whole model."
         ),
         choices=(LOW_RANK, ENTRIES),
     )
@@ -30,8 +30,8 @@ TWIN_MERGING = MergeMethod(
     name="twin_merging",
     title="Twin-Merging",
     summary=(
-        "Task arithmetic, and the experts' compressed differences from it, which a router mixes "
-        "for each example by what the merged model makes of it."
+        "Task arithmetic plus the experts' compressed differences from it. A router mixes "
+        "these for each example, based on the merged model's features."
     ),
     formula=(
         "W = W₀ + λ Σₜ wₜ ΔWₜ\n"

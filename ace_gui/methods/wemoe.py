@@ -32,17 +32,19 @@ class WemoeParameters:
 
     steps: int = steps_parameter(
         1000,
-        help="Steps of Adam, each with 16 examples of every task; 0 leaves the merge nearly as it "
-        "is.",
+        help=(
+            "Number of Adam steps, each with 16 examples of every task. 0 leaves the merge nearly "
+            "unchanged."
+        ),
     )
     learning_rate: float = learning_rate_parameter(
         1e-4,
-        help="Of Adam.",
+        help="Learning rate of Adam.",
         high=1.0,
     )
     patience: int = patience_parameter()
     scaling: float = scaling_parameter(
-        0.3, letter="λ", help="Factor on the sum of the task vectors outside of the MLP blocks."
+        0.3, letter="λ", help="Factor on the sum of the task vectors outside the MLP blocks."
     )
 
 
@@ -59,8 +61,9 @@ WEMOE = MergeMethod(
     name="wemoe",
     title="WEMoE",
     summary=(
-        "Task arithmetic, but MLP blocks have all experts' changes beside them, and a router that "
-        "weighs these for each example, trained to make answers sure."
+        "Task arithmetic outside the MLP blocks. MLP blocks store all experts' changes, and a "
+        "router weights these for each example. The router is trained to minimise the entropy "
+        "of answers."
     ),
     formula=(
         "W = W₀ + λ Σₜ wₜ ΔWₜ\n"

@@ -55,24 +55,27 @@ class WudiParameters:
         "adam",
         label="Solution",
         help=(
-            "adam: as published, from the sum of the task vectors; stops long before the minimum, "
-            "as no entry moves by more than about steps · learning rate. closed: the minimiser of "
-            "the same loss, of least norm, which uses neither."
+            "adam: as published, starting from the sum of the task vectors. It stops long "
+            "before the minimum, as no entry moves by more than about steps · learning rate. "
+            "closed: the least-norm minimiser of the same loss, which needs neither steps nor "
+            "learning rate."
         ),
         choices=("adam", "closed"),
     )
     steps: int = steps_parameter(
         300,
-        help="Steps of Adam; 300 in the paper, 400 in FusionBench. Ignored by the closed form.",
+        help=(
+            "Number of Adam steps. The paper uses 300, FusionBench 400. The closed form ignores it."
+        ),
     )
     learning_rate: float = learning_rate_parameter(
         1e-5,
-        help="Of Adam, absolute: it must suit the size of the changes.",
+        help="Learning rate of Adam. It is absolute, so it must suit the size of the changes.",
         high=1.0,
         presets=(("vision models", 1e-5), ("RoBERTa", 2e-5)),
     )
     scaling: float = scaling_parameter(
-        help="Factor on the merged matrix; everything that is no matrix is averaged as it is.",
+        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
     )
 
 
@@ -183,8 +186,8 @@ WUDI = MergeMethod(
     name="wudi",
     title="WUDI-Merging",
     summary=(
-        "Looks for the matrix that interferes least with what each expert does on its own inputs, "
-        "whose span it reads off the experts' changes; needs no data."
+        "Finds the matrix that interferes least with each expert's outputs on its own inputs. "
+        "The span of these inputs is estimated from the experts' changes. Needs no data."
     ),
     formula=(
         "W = W₀ + scaling · argmin_M Σₜ ‖(M − ΔWₜ) ΔWₜᵀ‖² / ‖ΔWₜ‖²\n"

@@ -10,8 +10,8 @@ ACE = MergeMethod(
     name="ace",
     title="ACE-Merging",
     summary=(
-        "Estimates from the experts' weight changes which inputs each expert relies on, and solves "
-        "for the one matrix that serves all of them; needs no data."
+        "Estimates which inputs each expert relies on from the change of its weights, and "
+        "solves for the one matrix that serves all experts. Needs no data."
     ),
     formula=(
         "W = W₀ + scaling · (W_pre + ΔW_refine)\n"

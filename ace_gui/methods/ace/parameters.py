@@ -31,17 +31,21 @@ class AceParameters:
     variant: str = parameter(
         PUBLISHED,
         label="Variant",
-        help="Published: the paper's procedure, whose ridge is absolute. Automatic: the ridge "
-        "follows the scale of each layer, nothing is refined, and the change is capped. Measured: "
-        "as published, with the covariances of the inputs that each expert has with its own data.",
+        help=(
+            "Published: the paper's procedure, with an absolute ridge. Automatic: the ridge "
+            "follows the scale of each layer, there is no refinement, and the change is capped. "
+            "Measured: as published, with covariances measured on each expert's own data."
+        ),
         choices=(PUBLISHED, AUTOMATIC, MEASURED),
     )
     epsilon: float = parameter(
         1e-5,
         label="Ridge ε",
-        help="Stabilises the solve; the sensitive parameter. Left out, it follows from the base "
-        "model, as in the paper: 4e-2 for GPT-2, 2e-4 for RoBERTa-base, 1e-5 for all others. The "
-        "authors' script has 1e-2.",
+        help=(
+            "Stabilises the linear system. This is the most sensitive parameter. By default it "
+            "follows from the base model, as in the paper: 4e-2 for GPT-2, 2e-4 for "
+            "RoBERTa-base, 1e-5 for all others. The authors' script uses 1e-2."
+        ),
         low=0.0,
         high=1.0,
         low_open=True,
@@ -57,7 +61,10 @@ class AceParameters:
     tau: float = parameter(
         0.3,
         label="Threshold τ",
-        help="Tensors with γ above it count as heterogeneous: normalised and refined.",
+        help=(
+            "Tensors with γ above this threshold count as heterogeneous. They are normalised "
+            "and refined."
+        ),
         low=0.0,
         high=100.0,
         applies_when=("variant", PUBLISHED, MEASURED),
@@ -65,7 +72,10 @@ class AceParameters:
     k_frac: float = parameter(
         0.3,
         label="Refined fraction",
-        help="Share of singular directions raised in heterogeneous tensors; 0 turns it off.",
+        help=(
+            "Share of the singular directions that the refinement strengthens in heterogeneous "
+            "tensors. 0 turns the refinement off."
+        ),
         low=0.0,
         high=1.0,
         applies_when=("variant", PUBLISHED, MEASURED),
@@ -73,16 +83,20 @@ class AceParameters:
     refine: str = parameter(
         "always",
         label="Refine",
-        help="Always: as published. Agreeing: a refinement that points against the sum of the "
-        "task vectors is left out.",
+        help=(
+            "Always: as published. Agreeing: skips a refinement that points against the sum of "
+            "the task vectors."
+        ),
         choices=("always", "agreeing"),
         applies_when=("variant", PUBLISHED, MEASURED),
     )
     alpha: float = parameter(
         0.3,
         label="Ridge share α",
-        help="The ridge as a share of the mean eigenvalue of each expert's "
-        "normalised Gram matrix. 0.3 to 1 hardly differ.",
+        help=(
+            "The ridge as a share of the mean eigenvalue of each expert's normalised Gram "
+            "matrix. Results hardly differ between 0.3 and 1."
+        ),
         low=0.0,
         high=100.0,
         low_open=True,
@@ -92,8 +106,10 @@ class AceParameters:
     delta: float = parameter(
         0.12,
         label="Cap δ",
-        help="The merged change of a matrix is at most this share of the base's "
-        "norm, or the experts' root mean square norm where that is larger.",
+        help=(
+            "Upper limit on the norm of a matrix's merged change, as a share of the base's "
+            "norm. If the experts' root mean square norm is larger, that is the limit."
+        ),
         low=0.0,
         high=10.0,
         applies_when=("variant", AUTOMATIC),

@@ -41,17 +41,20 @@ class AdaMergingParameters(LearningParameters):
     variant: str = parameter(
         LAYER_WISE,
         label="Variant",
-        help="layer-wise: a coefficient for each expert and tensor; task-wise: one for each "
-        "expert; ++: of task vectors that were trimmed and agree in sign, as in TIES-Merging.",
+        help=(
+            "layer-wise: one coefficient per expert and tensor. task-wise: one per expert. ++: "
+            "the task vectors are first trimmed and restricted to agreeing signs, as in "
+            "TIES-Merging."
+        ),
         choices=(LAYER_WISE, TASK_WISE, LAYER_WISE_TIES, TASK_WISE_TIES),
     )
     scaling: float = scaling_parameter(
-        0.3, letter="λ₀", help="Every coefficient to begin with.", presets=(("paper", 0.3),)
+        0.3, letter="λ₀", help="Initial value of every coefficient.", presets=(("paper", 0.3),)
     )
     density: float = parameter(
         0.2,
         label="Density",
-        help="Share of entries kept of each task vector over the whole model (++).",
+        help="Share of entries kept in each task vector, over the whole model (variants with ++).",
         low=0.0,
         high=1.0,
         low_open=True,
@@ -133,8 +136,8 @@ ADAMERGING = MergeMethod(
     name="adamerging",
     title="AdaMerging",
     summary=(
-        "Learns how much of every expert goes into each layer, so that the merged model is sure of "
-        "its answers to inputs of all tasks; no labels."
+        "Learns how much of every expert goes into each layer by minimising the entropy of "
+        "the merged model's answers to inputs of all tasks. Needs no labels."
     ),
     formula=(
         "W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each expert\n"

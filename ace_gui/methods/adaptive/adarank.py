@@ -37,25 +37,31 @@ class AdaRankParameters(LearningParameters):
 
     steps: int = steps_parameter(
         1000,
-        help="How often the values are moved; 0 leaves them as they begin.",
-        differs="The paper takes 10 000 steps, its code for language models 5 000 at a rate of "
-        "5e-5; with a calibration set answers get no better long before.",
+        help="Number of training steps. 0 keeps the initial values.",
+        differs=(
+            "The paper takes 10 000 steps. Its code for language models takes 5 000 at a rate "
+            "of 5e-5. With a calibration set, answers stop improving long before."
+        ),
     )
-    scaling: float = scaling_parameter(0.3, letter="λ₀", help="Every coefficient to begin with.")
+    scaling: float = scaling_parameter(0.3, letter="λ₀", help="Initial value of every coefficient.")
     ratio: float = parameter(
         1.0,
         label="Share kept at first",
-        help="Of each expert's singular directions, the strongest, that are kept to begin with.",
-        differs="As published; but embeddings have directions here, too, where the published code "
-        "chooses among those of attention and MLP matrices alone.",
+        help="Share of each expert's singular directions kept at the start, the strongest first.",
+        differs=(
+            "As published, except that embeddings also have directions here. The published code "
+            "chooses only among those of attention and MLP matrices."
+        ),
         low=0.0,
         high=1.0,
     )
     temperature: float = parameter(
         10.0,
         label="Temperature",
-        help="Of the sigmoid that stands in for keeping a direction or not when gradients are "
-        "taken.",
+        help=(
+            "Temperature of the sigmoid that replaces the choice to keep or drop a direction in "
+            "the gradients."
+        ),
         low=0.0,
         high=1000.0,
         low_open=True,
@@ -173,8 +179,9 @@ ADARANK = MergeMethod(
     name="adarank",
     title="AdaRank",
     summary=(
-        "Learns which singular directions of each expert's change to keep, and how much of each "
-        "expert, so that the merged model is sure of its answers; no labels."
+        "Learns which singular directions of each expert's change to keep, and a "
+        "coefficient per expert and tensor, by minimising the entropy of the merged model's "
+        "answers. Needs no labels."
     ),
     formula=(
         "W = W₀ + Σₜ λₜ wₜ Uₜ diag(Bₜ ⊙ sₜ) Vₜᵀ,  ΔWₜ = Uₜ diag(sₜ) Vₜᵀ\n"

@@ -39,25 +39,33 @@ class ConcreteParameters(LearningParameters):
 
     steps: int = steps_parameter(
         2000,
-        help="How often the mask is moved; 0 leaves it as it begins, which is task arithmetic.",
+        help="Number of training steps. 0 keeps the initial mask, which gives task arithmetic.",
         presets=(("paper, task arithmetic", 2000), ("paper, AdaMerging", 1000)),
     )
     variant: str = parameter(
         TASK_ARITHMETIC,
         label="Variant",
-        help="task-arithmetic: the mask alone is learned; adamerging: together with a coefficient "
-        "for each expert and tensor.",
+        help=(
+            "task-arithmetic: learns the mask alone. adamerging: also learns one coefficient "
+            "per expert and tensor."
+        ),
         choices=(TASK_ARITHMETIC, ADAMERGING),
     )
     scaling: float = scaling_parameter(
-        0.3, letter="λ", help="Every coefficient; of the variant adamerging to begin with."
+        0.3,
+        letter="λ",
+        help="Value of every coefficient. In the variant adamerging it is the initial value.",
     )
     temperature: float = parameter(
         0.5,
         label="Temperature",
-        help="Of the masks that are drawn in each step: near 0 they are 0 or 1.",
-        differs="As published, but the result is made with each entry's probability: the published "
-        "code draws a last mask, which leaves the result to chance.",
+        help=(
+            "Temperature of the random masks in each step. Near 0, their entries are almost 0 or 1."
+        ),
+        differs=(
+            "As published, except that the result uses each entry's probability. The published "
+            "code draws one last random mask, so its result depends on chance."
+        ),
         low=0.0,
         high=100.0,
         low_open=True,
@@ -129,8 +137,9 @@ CONCRETE = MergeMethod(
     name="concrete",
     title="Concrete",
     summary=(
-        "Learns one mask for the changes of all experts, in which they disturb each other least, "
-        "so that the merged model is sure of its answers; no labels."
+        "Learns one mask shared by the changes of all experts that reduces their "
+        "interference, by minimising the entropy of the merged model's answers. Needs no "
+        "labels."
     ),
     formula=(
         "W = W₀ + m / mean(m) ⊙ Σₜ λₜ wₜ ΔWₜ,  entry by entry, mean over each tensor\n"

@@ -38,19 +38,21 @@ class FewShotParameters(LearningParameters):
 
     steps: int = steps_parameter(
         10,
-        help="How often the masks are moved; 0: the largest changes alone, without any data.",
+        help="Number of training steps. 0 keeps the largest changes and uses no data.",
         high=10_000,
     )
     learning_rate: float = learning_rate_parameter(
         1e7,
-        help="How far a step moves the logits of the masks (plain gradient descent; gradients of "
-        "masks are very small).",
+        help=(
+            "Learning rate for the masks' logits, with plain gradient descent. It is large "
+            "because the gradients of masks are very small."
+        ),
         high=1e12,
     )
     batch: int = parameter(
         64,
         label="Inputs",
-        help="Labelled inputs of each task; every step looks at all of them.",
+        help="Number of labelled inputs per task. Every step uses all of them.",
         low=1,
         high=1024,
         presets=(("published code", 64), ("quoted", 8)),
@@ -58,7 +60,10 @@ class FewShotParameters(LearningParameters):
     density: float = parameter(
         1e-5,
         label="Share at first",
-        help="Of the entries of each expert's whole change, the largest, with which masks begin.",
+        help=(
+            "Share of entries in each expert's initial mask: the largest changes of the whole "
+            "expert."
+        ),
         low=0.0,
         high=1.0,
         low_open=True,
@@ -68,9 +73,11 @@ class FewShotParameters(LearningParameters):
     sparsity: float = parameter(
         1.0,
         label="Sparsity ℓ₁",
-        help="How strongly a step draws masks towards 0: λ times the learning rate.",
-        differs="The published code has 1 for vision and 10 for language, and pushes entries away "
-        "from the middle; here they are drawn to 0, as the paper's formula says.",
+        help="How strongly a step pulls masks towards 0: λ times the learning rate.",
+        differs=(
+            "The published code uses 1 for vision and 10 for language, and pushes entries away "
+            "from the middle. Here they are pulled to 0, as in the paper's formula."
+        ),
         low=0.0,
         high=1e6,
         presets=(("vision", 1.0), ("language", 10.0)),
@@ -153,8 +160,9 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
     name="localize_stitch_few_shot",
     title="Localize-and-Stitch, few-shot",
     summary=(
-        "Learns from a few labelled inputs which entries each expert's task needs, each expert by "
-        "itself, and averages their changes where several need the same."
+        "Learns from a few labelled inputs which entries each expert's task needs, "
+        "separately for each expert. Where several experts need the same entry, their "
+        "changes are averaged."
     ),
     formula=(
         "W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry,  γₜ = 1 where Sₜ > 0, else 0\n"

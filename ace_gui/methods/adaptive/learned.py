@@ -33,17 +33,17 @@ class LearningParameters:
 
     steps: int = steps_parameter(
         1000,
-        help="How often the values are moved; 0 leaves them as they begin.",
+        help="Number of training steps. 0 keeps the initial values.",
     )
     learning_rate: float = learning_rate_parameter(
         1e-3,
-        help="How far a step moves the values (Adam).",
+        help="Learning rate of Adam.",
         high=10.0,
     )
     batch: int = parameter(
         16,
         label="Batch",
-        help="Inputs of each task in a step.",
+        help="Number of inputs per task in each step.",
         low=1,
         high=1024,
     )

@@ -28,8 +28,8 @@ def combine_parameter() -> Any:
         "mean",
         label="Agreeing entries",
         help=(
-            "mean: averaged over the experts that agree, as in the TIES paper; sum: added up, as "
-            "in FusionBench and, with weights not normalised, in mergekit."
+            "mean: averages over the experts that agree, as in the TIES paper. sum: adds them "
+            "up, as in FusionBench and, without normalised weights, in mergekit."
         ),
         choices=("mean", "sum"),
     )
@@ -48,8 +48,8 @@ class ElectionParameters:
         "majority",
         label="Balanced signs",
         help=(
-            "Which sign counts where both weigh the same, as they often do in 16-bit models. "
-            "majority: the one that most entries of the tensor elected; positive: as in mergekit."
+            "Which sign wins a tie. Ties are common in 16-bit models. majority: the sign "
+            "elected by most entries of the tensor. positive: as in mergekit."
         ),
         choices=("majority", "positive"),
     )

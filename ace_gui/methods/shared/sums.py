@@ -21,12 +21,12 @@ class SumParameters:
     scaling: float = scaling_parameter(
         0.3,
         letter="λ",
-        help="Factor on the sum of the task vectors; 1/T for T experts gives their mean.",
+        help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
     )
     normalize: bool = parameter(
         False,
         label="Divide by the weights",
-        help="Divide the sum by the experts' weights, which makes it their mean.",
+        help="Divide the sum by the sum of the experts' weights, which gives their mean.",
     )
 
 

@@ -24,9 +24,9 @@ def trim_parameter(default: str = "model") -> str:
         default,
         label="Chosen over",
         help=(
-            "model: the largest entries of the whole model, as in the paper, which keeps more of "
-            "the tensors that changed most and reads the experts twice more; tensor: of each "
-            "tensor, as mergekit does."
+            "model: keeps the largest entries of the whole model, as in the paper. More is "
+            "kept of the tensors that changed most, and the experts are read twice more. "
+            "tensor: keeps the largest entries of each tensor, as in mergekit."
         ),
         choices=("model", "tensor"),
     )

@@ -45,29 +45,39 @@ class EsmParameters:
     power: float = parameter(
         2.0,
         label="Power",
-        help="Of how much an expert, an input or a layer changes beside the mean; 0: all alike.",
+        help=(
+            "Exponent of the ratio by which an expert's, input's or layer's change exceeds the "
+            "mean. 0 treats all alike."
+        ),
         low=0.0,
         high=8.0,
     )
     eigenvalue_power: float = parameter(
         0.15,
         label="Power of eigenvalues",
-        help="Of how much the outputs change along each direction beside the mean of all kept.",
-        differs="0 is the paper's formula; its code has 0.15.",
+        help=(
+            "Exponent of the change of the outputs along each direction, relative to the mean of "
+            "all kept directions."
+        ),
+        differs="0 is the paper's formula. Its code uses 0.15.",
         low=0.0,
         high=2.0,
     )
     layers: bool = parameter(
         True,
         label="Scale layers",
-        help="Scale each layer by how much its merged change exceeds that of the others of its "
-        "role; takes a pass over the whole model first.",
+        help=(
+            "Scale each layer by the size of its merged change relative to the other layers of its "
+            "role. This needs a first pass over the whole model."
+        ),
     )
     scaling: float = scaling_parameter(
         letter="α",
         help="Factor on the merged matrix.",
-        differs="The paper finds 0.64 to 0.91 with validation data (Table 7), which a merge does "
-        "not have; 1 takes the merged matrix as it is.",
+        differs=(
+            "The paper finds 0.64 to 0.91 with validation data (Table 7), which a merge does not "
+            "have. 1 leaves the merged matrix unscaled."
+        ),
     )
 
 
@@ -160,8 +170,9 @@ ESM = MergeMethod(
     name="esm",
     title="ESM",
     summary=(
-        "Essential subspaces: keeps of every expert's change the directions in which its outputs "
-        "change most on its own data, and makes those of all experts orthogonal to each other."
+        "Essential subspaces: keeps those directions of every expert's change in which its "
+        "outputs change most on its own data, and makes the directions of all experts "
+        "orthogonal."
     ),
     formula=(
         "W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = [A₁; …; A_T]\n"

@@ -27,16 +27,22 @@ class FisherParameters:
     normalize: bool = parameter(
         True,
         label="Divide by the norms",
-        help="Divide each expert's Fisher information by its norm over the whole model, so that "
-        "none counts more because its answers are less certain.",
+        help=(
+            "Divide each expert's Fisher information by its norm over the whole model. Then no "
+            "expert counts more because its answers are less certain."
+        ),
     )
     floor: float = parameter(
         1e-3,
         label="Floor",
-        help="Added to every entry, as a share of the mean over the model: where all experts have "
-        "less, they are averaged.",
-        differs="Published codes add 1e-6, whatever the scale of the information; a share means "
-        "the same in every model.",
+        help=(
+            "Added to every entry, as a share of the mean over the model. Where all experts have "
+            "less information than this, they are averaged."
+        ),
+        differs=(
+            "Published implementations add 1e-6, whatever the scale of the information. A share "
+            "means the same in every model."
+        ),
         low=0.0,
         high=1e3,
         logarithmic=True,
@@ -50,8 +56,10 @@ class UbgmParameters:
     prior: float = parameter(
         1.0,
         label="Prior H₀",
-        help="Precision of the base's weights, as a share of the mean Fisher information; small: "
-        "nearly the Fisher average, large: the sum of the task vectors.",
+        help=(
+            "Precision of the base's weights, as a share of the mean Fisher information. Small "
+            "values come near the Fisher average, large ones near the sum of the task vectors."
+        ),
         low=0.0,
         high=1e6,
         low_open=True,
@@ -127,8 +135,8 @@ FISHER = MergeMethod(
     name="fisher",
     title="Fisher averaging",
     summary=(
-        "Takes the mean of the experts, each entry weighted by how much that expert's answers to "
-        "its own data depend on it."
+        "Takes the mean of the experts. Each entry is weighted by how much that expert's "
+        "answers to its own data depend on it."
     ),
     formula=(
         "W = W₀ + Σₜ wₜ Fₜ ΔWₜ / Σₜ wₜ Fₜ,  entry by entry\n"
@@ -150,8 +158,8 @@ UBGM = MergeMethod(
     name="ubgm",
     title="UBGM",
     summary=(
-        "Uncertainty-based gradient matching: adds the experts' changes, each entry scaled by how "
-        "certain that expert is of it beside all of them and the base."
+        "Uncertainty-based gradient matching: adds the experts' changes. Each entry is scaled "
+        "by the expert's certainty relative to that of all experts and the base."
     ),
     formula=(
         "W = W₀ + Σₜ wₜ (H₀ + Hₜ) / (H₀ + Σⱼ wⱼ Hⱼ) ΔWₜ,  entry by entry\n"

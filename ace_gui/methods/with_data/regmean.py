@@ -32,7 +32,10 @@ class RegMeanParameters:
     alpha: float = parameter(
         0.9,
         label="Off-diagonal share α",
-        help="Factor on the off-diagonal entries of each Gram matrix; 0: every input by itself.",
+        help=(
+            "Factor on the off-diagonal entries of each Gram matrix. 0 treats every input feature "
+            "separately."
+        ),
         low=0.0,
         high=1.0,
         presets=(("CLIP", 0.95), ("GPT-2", 0.6)),
@@ -40,8 +43,10 @@ class RegMeanParameters:
     ridge: float = parameter(
         1e-6,
         label="Ridge",
-        help="Added to the diagonals, as a share of their mean: decides along directions in which "
-        "no expert had inputs.",
+        help=(
+            "Added to the diagonals, as a share of their mean. It decides along directions in "
+            "which no expert had inputs."
+        ),
         low=0.0,
         high=1.0,
         low_open=True,
@@ -118,8 +123,8 @@ REGMEAN = MergeMethod(
     name="regmean",
     title="RegMean",
     summary=(
-        "Solves for the one matrix whose outputs are nearest to each expert's on the inputs that "
-        "this expert had with its own data."
+        "Solves for the one matrix with outputs nearest to each expert's, on the inputs that "
+        "the expert had with its own data."
     ),
     formula=(
         "W = W₀ + (Σₜ wₜ ΔWₜ Gₜ) (Σₜ wₜ Gₜ)⁻¹\n"
