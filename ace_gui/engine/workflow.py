@@ -1,4 +1,4 @@
-"""The one way through a merge: prepare, check, merge, publish; or report instead."""
+"""The complete workflow of a merge: prepare, check, merge, then publish or report."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from ace_gui.steps import result_of
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a merge is carried out; none of it changes what is merged, but for its last digits.
+    """How a merge is carried out. No option changes what is merged, except for rounding.
 
-    ``threads`` None: as torch chooses. ``memory_bytes``: what the merge may use, None: what is
-    free. ``resume``: go on with the merge that an earlier run left unfinished. ``convert``: convert
-    PyTorch pickles among the models. ``complete_heads``: also write a whole model for each expert
-    with a head of its own. ``evaluate``: score it on the recipe's tasks, for its card. ``cluster``:
-    whose workers merge (``cluster.address``); empty: this process.
+    ``threads`` None: torch's default. ``memory_bytes``: memory limit of the merge, None: all free
+    memory. ``resume``: continue an earlier unfinished merge. ``convert``: convert PyTorch pickles
+    among the models. ``complete_heads``: also write a whole model for each expert with a head of
+    its own. ``evaluate``: score the result on the recipe's tasks, for its model card. ``cluster``:
+    address of the cluster that merges (``cluster.address``); empty: this process.
     """
 
     device: str = "auto"
@@ -68,9 +68,9 @@ class Options:
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
-    """The prepared recipe; pickles among its models are converted only if that was asked for.
+    """The prepared recipe. Pickles among its models are converted only if that was requested.
 
-    Raises what ``prepare`` raises, PickleConsentError among it.
+    Raises the errors of ``prepare``, including PickleConsentError.
     """
     while True:
         try:
@@ -82,11 +82,12 @@ def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
 
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
-    """Merge and publish; ``out`` appears only when all of it is there.
+    """Merge and publish; ``out`` appears only when it is complete.
 
-    Yields PlanReady, whose checks are those for this output; what the merge yields; then Exported.
-    Closing the generator cancels, and leaves what was merged to be resumed in ``staging_folder``.
-    Raises ResourceError for a check that failed, and what preparing, merging and publishing raise.
+    Yields PlanReady with the checks for this output, then the events of the merge, then Exported.
+    Closing the generator cancels and keeps the unfinished merge in ``staging_folder``, where it can
+    be resumed. Raises ResourceError for a failed check, and the errors of preparing, merging and
+    publishing.
     """
     if options.cluster:
         Address.of(options.cluster)
@@ -128,13 +129,13 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
 def report_to_file(
     recipe: Recipe, file: Path, options: Options, *, inputs: tuple[Path, ...], overwrite: bool
 ) -> Iterator[Event]:
-    """Merge, keep nothing, and write what the merge does as one HTML file.
+    """Merge, write a report on the merge as one HTML file, and delete the merged model.
 
-    Where the recipe has tasks, the merged model is written to a temporary folder and scored.
+    If the recipe has tasks, the merged model is written to a temporary folder and scored.
 
-    Yields PlanReady, then what ``report`` yields. ``inputs``: further files that ``file`` may not
-    be. Raises OutputError where ``file`` was not made by this program and ``overwrite`` is not set,
-    and what preparing and reporting raise.
+    Yields PlanReady, then the events of ``report``. ``inputs``: more files that ``file`` must not
+    overwrite. Raises OutputError if ``file`` was not made by this program and ``overwrite`` is not
+    set, and the errors of preparing and reporting.
     """
     use_threads(options.threads)
     device = resolve_device(options.device)
@@ -173,10 +174,11 @@ def score(
     convert: bool = False,
     workers: Executor | None = None,
 ) -> Iterator[Event]:
-    """Try the recipe's base and experts, and the folders, on tasks; ``names``: of the folders.
-    ``workers``: who has the models answer, None: this process.
+    """Score the recipe's base and experts, and the folders, on tasks.
 
-    Yields what ``evaluate`` yields, and raises what it and ``prepare`` raise.
+    ``names``: of the folders. ``workers``: the processes that run the models, None: this process.
+
+    Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
     """
     _require_some(tasks)
     use_threads(None)
@@ -227,7 +229,7 @@ class Inspected:
 def inspect(recipe: Recipe, *, convert: bool = False) -> Inspected:
     """Read every expert once: γ, energies and regime of each tensor, and whether the experts fit.
 
-    Raises what ``prepare`` raises, and NonFiniteError where NaN or Inf would stop the merge.
+    Raises the errors of ``prepare``, and NonFiniteError if NaN or Inf would stop the merge.
     """
     use_threads(None)
     prepared = prepared_with_consent(recipe, convert=convert)

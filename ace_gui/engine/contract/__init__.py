@@ -1,1 +1,1 @@
-"""The messages between the engine and the window: plain values, without torch."""
+"""The messages between engine and window: plain values, without torch."""

@@ -1,4 +1,4 @@
-"""What can be done after any method, as fields of a form and of the command line."""
+"""The steps after any method, as fields of a form and of the command line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CAP_FIELD: Final = _field(
 
 
 def value_of(after: After, name: str) -> float | None:
-    """The value of one of ``AFTER_FIELDS``; None where nothing is said."""
+    """The value of one of ``AFTER_FIELDS``; None if it is not set."""
     match name.removeprefix("after."):
         case "depth[0]":
             return None if after.depth is None else after.depth[0]
@@ -80,7 +80,7 @@ def value_of(after: After, name: str) -> float | None:
 
 
 def with_value(after: After, name: str, value: ParameterValue | None) -> After:
-    """The same with another value of one of ``AFTER_FIELDS``; None: nothing is said of it."""
+    """A copy with another value of one of ``AFTER_FIELDS``; None unsets it."""
     plain, number = name.removeprefix("after."), None if value is None else float(value)
     if plain not in ("depth[0]", "depth[1]"):
         made: After = replace(after, **{plain: number})  # type: ignore[arg-type]

@@ -21,25 +21,25 @@ class Verdict(StrEnum):
 
 DISK: Final = "Disk"
 MEMORY: Final = "Memory"
-"""Titles of the checks that ask for room."""
+"""Titles of the checks for memory and disk space."""
 
 RECIPE: Final = "Recipe"
-"""Title of the check that says how the recipe's file was read."""
+"""Title of the check on how the recipe's file was read."""
 
 _ROOMY: Final = 1.25
-"""Times what is needed from which room is not tight."""
+"""Space is ample from this multiple of what is needed."""
 
 WORST_FIRST: Final = (Verdict.ERROR, Verdict.WARNING, Verdict.NOTE, Verdict.OK)
 EVERYTHING: Final = "all models"
-"""The subject of a check that has nothing to say of any one model."""
+"""The subject of a check that concerns no single model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """One check.
 
-    ``subject``: the model it is about, or ``EVERYTHING``. ``title``: what was looked at
-    ("Vocabulary"). ``details``: every offender, a line each, for folding away.
+    ``subject``: the model, or ``EVERYTHING``. ``title``: what was checked ("Vocabulary").
+    ``details``: all findings, one per line, shown on demand.
     """
 
     subject: str
@@ -55,35 +55,41 @@ class Check:
 
     @property
     def line(self) -> str:
-        """The sentence after what it is about, for a list without columns."""
+        """The subject and the sentence, for a list without columns."""
         about = self.title if self.subject == EVERYTHING else f"{self.title}, {self.subject}"
         return f"{about}: {self.sentence}"
 
     @property
     def key(self) -> tuple[str, str, Verdict]:
-        """Identifies an accepted check; figures in its sentence may change."""
+        """Identifies an accepted check.
+
+        It does not contain the figures of the sentence, which may change.
+        """
         return self.subject, self.title, self.verdict
 
 
 def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Errors, warnings, notes, then what is fine; else in the order given."""
+    """Errors, warnings, notes, then passed checks; otherwise in the given order."""
     return tuple(sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict)))
 
 
 def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
-    """The checks, with those of the same titles as ``others`` replaced by them; worst first."""
+    """The checks, with those that share a title with ``others`` replaced by these; worst first."""
     titles = {check.title for check in others}
     return worst_first((*(check for check in checks if check.title not in titles), *others))
 
 
 def disk_check(needed: int, free: int, advice: str) -> Check:
-    """Whether the merged model has room on its disk; sizes in bytes."""
+    """Whether the disk has space for the merged model; sizes in bytes."""
     what = f"About {human_bytes(needed)} for the merged model; {human_bytes(free)} free."
     return _room(DISK, what, needed, free, advice)
 
 
 def memory_check(peak: int, tensor: str, free: int, *, limited: bool = False) -> Check:
-    """Whether the largest tensor has room in memory; ``limited``: the person set ``free``."""
+    """Whether memory has space for the largest tensor.
+
+    ``limited``: ``free`` is a limit set by the user.
+    """
     what = f"About {human_bytes(peak)} for the largest tensor, `{tensor}`"
     if limited:
         advice = "Allow more, or keep that tensor from the base."

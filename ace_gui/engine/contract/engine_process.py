@@ -1,8 +1,8 @@
-"""The engine in its own process, and the handle by which its owner uses it.
+"""The engine in its own process, and the handle with which its owner controls it.
 
 The owner sends jobs and cancellations over a pipe; the engine sends ``(job number, event)`` back.
-One merge-like job and any number of quick ones (plan, spectrum) share the process: jobs are
-generators, and the newest quick one goes first at every step.
+One long job, such as a merge, and any number of quick ones (plan, spectrum) share the process. Jobs
+are generators, and the newest quick one comes first at every step.
 
 The window's process imports this module, so nothing heavy is imported at its top.
 """
@@ -26,7 +26,7 @@ from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline
 
 COOPERATIVE_SECONDS: Final = 5.0
-"""How long a cancelled job may take to reach its next step before the process is ended."""
+"""Time for a cancelled job to reach its next step. After it the process is killed."""
 
 _CALLED: Final = "engine"  # in the folder of crashes
 
@@ -35,7 +35,7 @@ NICENESS: Final = 5
 
 
 class EngineProcess:
-    """A handle on one engine process. Safe to use from two threads: one sends, one receives.
+    """A handle on one engine process. One thread may send while another receives.
 
     ``receive`` blocks; everything else returns at once.
     """
@@ -43,7 +43,7 @@ class EngineProcess:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        # The owner's, so that nothing stays of an engine that is ended in the middle of its work.
+        # It belongs to the owner, so that nothing remains if the engine is killed while working.
         self._scratch = tempfile.TemporaryDirectory(
             prefix="ace-engine-", ignore_cleanup_errors=True
         )
@@ -66,7 +66,7 @@ class EngineProcess:
     def submit(self, number: int, job: Job) -> None:
         """Queue a job; its events carry its number. Raises EngineError if the process is gone.
 
-        Numbers are the owner's and rise: the newest job goes first.
+        The owner chooses increasing numbers: the newest job comes first.
         """
         self._send(Submit(number, job))
 
@@ -75,9 +75,9 @@ class EngineProcess:
         self._send(Cancel(number))
 
     def receive(self, timeout: float | None = None) -> tuple[int, Event] | None:
-        """The next event with its job's number (0: the engine's own); None at a timeout.
+        """The next event with its job's number (0: the engine itself); None after a timeout.
 
-        Raises EngineError with a sentence when the process has ended.
+        Raises EngineError, with the reason, when the process has ended.
         """
         try:
             if not self._pipe.poll(timeout):

@@ -34,10 +34,10 @@ from ace_gui.recipe.values import ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class FieldInfo:
-    """One parameter of a method, as a form shows it. ``kind``: float, int, bool or str.
+    """One parameter of a method, for a form. ``kind``: float, int, bool or str.
 
-    ``applies_when``: another parameter and the values with which this one matters. ``differs``: the
-    end of the help, on sources that have another default.
+    ``applies_when``: another parameter and the values for which this one applies. ``differs``: last
+    part of the help, on sources with another default.
     """
 
     name: str
@@ -55,18 +55,19 @@ class FieldInfo:
     differs: str = ""
 
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
-        """Whether it matters, given the values of the others."""
+        """Whether the parameter applies, given the values of the others."""
         return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """One merge method, as a chooser shows it. ``family``: under which heading.
+    """One merge method, for a list of methods. ``family``: its heading there.
 
-    ``least``, ``most``: how many experts it merges; ``most`` None: any number. ``seeded``: it draws
-    random numbers. ``needs``: what data it wants, a sentence; empty for none. ``leaves``: likewise,
-    what it leaves beside the merged weights; ``routes``: that has a router. ``learns``: its weights
-    are learned from data, so that nothing of a merge is known before it.
+    ``least``, ``most``: numbers of experts that it can merge; ``most`` None: unlimited. ``seeded``:
+    it draws random numbers. ``needs``: the data it needs, as a sentence; empty for none.
+    ``leaves``: what it stores next to the merged weights, as a sentence; ``routes``: this includes
+    a router. ``learns``: its weights are learned from data, so that no preview of a merge is
+    possible.
     """
 
     name: str
@@ -86,16 +87,16 @@ class MethodInfo:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The variants of the method, its default first; none where it has only one."""
+        """The variants of the method, the default first; none if it has only one."""
         field = next((field for field in self.fields if field.name == "variant"), None)
         return () if field is None else tuple(dict.fromkeys((str(field.default), *field.choices)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
-    """One device: ``name`` for the recipe's sake ("cpu", "cuda:0"), ``title`` for people's.
+    """One device: ``name`` as in the recipe ("cpu", "cuda:0"), ``title`` for display.
 
-    ``memory_bytes``: of its own; 0 for the processor, and where that is not known.
+    ``memory_bytes``: its own memory; 0 for the CPU, and if unknown.
     """
 
     name: str
@@ -105,10 +106,10 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReady:
-    """The engine process has started and imported what it needs, or computes otherwise now.
+    """The engine process has started and imported its libraries, or was configured again.
 
-    ``devices_not_used``: why there is no GPU, or not a certain one; ``problems``: methods from
-    outside that could not be used; a sentence each. ``scratch``: as a ConfigureJob set it.
+    ``devices_not_used``: why there is no GPU, or why one is not used. ``problems``: external
+    methods that could not be loaded, one sentence each. ``scratch``: as set by a ConfigureJob.
     """
 
     methods: tuple[MethodInfo, ...]
@@ -123,7 +124,7 @@ class EngineReady:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedModelInfo:
-    """One revision of a model in the local Hugging Face cache; ``bytes`` of all its files."""
+    """One revision of a model in the local Hugging Face cache. ``bytes``: size of all its files."""
 
     name: str
     revision: str
@@ -133,7 +134,7 @@ class CachedModelInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedModelsFound:
-    """The models in the local Hugging Face cache, which is ``folder``."""
+    """The models in the local Hugging Face cache; ``folder``: its path."""
 
     folder: Path
     models: tuple[CachedModelInfo, ...]
@@ -141,7 +142,10 @@ class CachedModelsFound:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundModel:
-    """A model on the disk, by its headers. ``problem``: why it cannot be opened, a sentence."""
+    """A model on disk, described by its headers.
+
+    ``problem``: why it cannot be opened, a sentence.
+    """
 
     path: Path
     architecture: str = ""
@@ -152,9 +156,9 @@ class FoundModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsFound:
-    """The models of a scan. ``alike``: by model, the places of those that may share its base.
+    """The models of a scan. ``alike``: by model, indices of those that may share its base.
 
-    ``base``: the place of the one that seems to be the base, None where nothing tells.
+    ``base``: index of the probable base, None if unknown.
     """
 
     models: tuple[FoundModel, ...]
@@ -180,14 +184,14 @@ class LayerAnalysed:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixSampled:
-    """One matrix was merged to tell beforehand how far the merge will move the model."""
+    """One matrix was merged to estimate how far the merge will move the model."""
 
     report: LayerReport
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeStarted:
-    """The merge begins: ``done`` of ``total`` tensors were already finished by an earlier run.
+    """The merge starts: ``done`` of ``total`` tensors were finished by an earlier run.
 
     ``reports``: of these.
     """
@@ -201,7 +205,10 @@ class MergeStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class PassProgress:
-    """Before or after the merge itself, ``done`` of ``total`` tensors of a pass over the model."""
+    """Progress of a pass over the model before or after the merge:
+
+    ``done`` of ``total`` tensors.
+    """
 
     title: str
     done: int
@@ -212,9 +219,9 @@ class PassProgress:
 class LearningProgress:
     """A method learns from data: ``done`` of ``total`` steps.
 
-    What is new since the last event, from step ``first`` (from 0) on: ``losses`` by task, one a
-    step, and ``figures`` by expert, whose name is ``curve``. ``warnings``: at the end, what may be
-    wrong with the result.
+    New values since the last event, from step ``first`` (from 0) on: ``losses`` by task, one per
+    step, and ``figures`` by expert, named ``curve``. ``warnings``: at the end, possible problems
+    with the result.
     """
 
     title: str
@@ -240,7 +247,7 @@ class TensorFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuPeak:
-    """Bytes of a GPU's memory, at most: of all tensors, and of all that was taken for them."""
+    """Peak GPU memory in bytes: of all tensors, and of everything allocated for them."""
 
     allocated: int
     reserved: int
@@ -248,9 +255,9 @@ class GpuPeak:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeFinished:
-    """Every tensor is in the merge store at ``store``; ``gpu_peak`` where a GPU merged.
+    """Every tensor is in the merge store at ``store``; ``gpu_peak`` is set if a GPU merged.
 
-    ``notes``: what is to be said of the workers of a cluster.
+    ``notes``: on the workers of a cluster.
     """
 
     store: Path
@@ -263,7 +270,7 @@ class MergeFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreRead:
-    """A finished merge, by tensor. ``outdated``: its models' files are not what they were."""
+    """A finished merge, by tensor. ``outdated``: the files of its models have changed."""
 
     store: Path
     reports: tuple[LayerReport, ...]
@@ -272,7 +279,7 @@ class StoreRead:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportProgress:
-    """``done`` of ``total`` of a stage of the report, whose name is ``title``."""
+    """``done`` of ``total`` steps of a stage of the report; ``title``: name of the stage."""
 
     title: str
     done: int
@@ -315,7 +322,7 @@ class Exported:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProgress:
-    """A model is tried on a task: ``done`` of ``total`` examples of all models and tasks."""
+    """Progress of scoring: ``done`` of ``total`` examples over all models and tasks."""
 
     model: str
     task: str
@@ -325,14 +332,17 @@ class EvaluationProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """Every model was tried: the base, the experts and the folders, each on every task."""
+    """Every model was scored: the base, the experts and the folders, each on every task."""
 
     scores: tuple[TaskScore, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareProgress:
-    """The merge at ``index`` (from 0) ``of`` several: ``done`` of ``total`` tensors, 0 unknown."""
+    """Progress of merge ``index`` (from 0) ``of`` several:
+
+    ``done`` of ``total`` tensors, 0 if unknown.
+    """
 
     title: str
     index: int
@@ -343,15 +353,15 @@ class CompareProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodCompared:
-    """The result of one merge of several, or the ``error`` that stopped it.
+    """The result of one of several compared merges, or the ``error`` that stopped it.
 
-    ``index``: among those compared, from 0. ``seconds`` of merging; ``peak_bytes`` of
-    the process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was
-    merged or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F, ``distances`` ‖Δ − ΔW_t‖_F by that (1
-    is as far as the base), ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned``
-    and ``noted``: tensors with a warning or a departure from the published procedure; ``refined``:
-    heterogeneous ones. ``scores``: on the recipe's tasks, if it has any. ``reports``: a tensor
-    each. ``warnings``: of the merge as a whole.
+    ``index``: among the compared merges, from 0. ``seconds`` of merging; ``peak_bytes`` of the
+    process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was merged
+    or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F; ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, which
+    is 1 at the base; ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned`` and
+    ``noted``: numbers of tensors with a warning, or a departure from the published procedure;
+    ``refined``: number of heterogeneous ones. ``scores``: on the recipe's tasks, if it has any.
+    ``reports``: one per tensor. ``warnings``: on the merge as a whole.
     """
 
     title: str
@@ -374,7 +384,7 @@ class MethodCompared:
 
     @property
     def relative_norm(self) -> float:
-        """‖Δ‖ by the experts' mean ‖ΔW_t‖; 0 where nothing is known."""
+        """‖Δ‖ divided by the mean ‖ΔW_t‖ of the experts; 0 if unknown."""
         norms = [norm for norm in self.expert_norms.values() if norm > 0]
         return self.norm * len(norms) / sum(norms) if norms else 0.0
 
@@ -385,7 +395,7 @@ class MethodCompared:
 
     @property
     def by_task(self) -> Mapping[str, float]:
-        """The scores alone."""
+        """The scores by task, without other figures."""
         return {each.task: each.score for each in self.scores}
 
     @property
@@ -397,12 +407,12 @@ class MethodCompared:
 
 @dataclass(frozen=True, kw_only=True)
 class JobDone:
-    """The job ended well; it sends no more events."""
+    """The job succeeded; it sends no more events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailed:
-    """The job ended with an error; it sends no more events."""
+    """The job failed with an error; it sends no more events."""
 
     error: WorkbenchError
 

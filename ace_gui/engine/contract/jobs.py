@@ -1,4 +1,4 @@
-"""What the engine can be asked to do: one frozen value an operation. ``runner`` does them."""
+"""The operations of the engine, one frozen value each; ``runner`` carries them out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.tasks import Task
 
 STORE_COMPLETE: Final = "complete"
-"""Name of the file in a merge store that says: every tensor is here."""
+"""Name of the file that marks a merge store as complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigureJob:
-    """How the engine computes from now on. Yields EngineReady, as it is then.
+    """Set how the engine computes from now on. Yields EngineReady with the new state.
 
-    ``threads`` None: as torch chooses. ``scratch``: below which merges wait, None: the cache.
+    ``threads`` None: torch's default. ``scratch``: folder for unfinished merges, None: the cache.
     """
 
     threads: int | None = None
@@ -47,9 +47,9 @@ class CachedModelsJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanJob:
-    """Look for models at and below ``paths``, and which fit another. Yields ModelsFound.
+    """Look for models at and below ``paths``, and which fit each other. Yields ModelsFound.
 
-    ``base``: one that is open already, to which the others shall be experts.
+    ``base``: an open model for which experts are searched.
     """
 
     paths: tuple[Path, ...]
@@ -58,7 +58,7 @@ class ScanJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertJob:
-    """Convert a PyTorch pickle, with the person's consent. Yields ConversionProgress.
+    """Convert a PyTorch pickle with the user's consent. Yields ConversionProgress.
 
     ``path`` is that of the PickleConsentError. Planning then finds the converted model by itself.
     """
@@ -68,18 +68,18 @@ class ConvertJob:
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyseJob:
-    """Read every merged or averaged tensor once. Yields LayerAnalysed a tensor."""
+    """Read every merged or averaged tensor once. Yields a LayerAnalysed for each tensor."""
 
     recipe: Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeJob:
-    """Merge into a store. Yields MergeStarted, TensorFinished a tensor, MergeFinished.
+    """Merge into a store. Yields MergeStarted, a TensorFinished for each tensor, MergeFinished.
 
-    ``store`` is a folder of the merge's own. ``threads`` None: as torch chooses. ``memory_bytes``:
-    what the merge may use, None: what is free. ``cluster``: whose workers merge
-    (``cluster.address``); empty: the engine's process.
+    ``store``: a folder for this merge alone. ``threads`` None: torch's default. ``memory_bytes``:
+    memory limit of the merge, None: all free memory. ``cluster``: address of the cluster that
+    merges (``cluster.address``); empty: the engine's process.
     """
 
     recipe: Recipe
@@ -93,7 +93,7 @@ class MergeJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadStoresJob:
-    """Look into the stores of finished merges. Yields StoreRead for each that is whole."""
+    """Read the stores of finished merges. Yields a StoreRead for each complete one."""
 
     stores: tuple[Path, ...]
 
@@ -102,8 +102,8 @@ class ReadStoresJob:
 class SpectrumJob:
     """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
 
-    The former only where the latter is not remembered. ``store``: of a finished merge, which need
-    not be done again where it was of just this recipe and rounding hides nothing.
+    ExpertSpectra is left out if the result is cached. ``store``: a finished merge, whose result is
+    used instead of merging again if it was made with this recipe and rounding hides nothing.
     """
 
     recipe: Recipe
@@ -114,7 +114,7 @@ class SpectrumJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleMergesJob:
-    """Merge as many matrices as a few seconds allow. Yields MatrixSampled a matrix."""
+    """Merge as many matrices as a few seconds allow. Yields a MatrixSampled for each."""
 
     recipe: Recipe
     device: str = "auto"
@@ -139,10 +139,11 @@ class DistributionJob:
 
 @dataclass(frozen=True, kw_only=True)
 class CovariancesJob:
-    """ACE's covariances beside those of the inputs that the experts have with their tasks'
-    calibration data, matrix by matrix, beginning with the one called ``first``.
+    """Compare ACE's covariances with those of the experts' inputs on their tasks' calibration data.
 
-    Yields PassProgress while inputs are measured, then CovariancesCompared a matrix.
+    Goes matrix by matrix, starting with the one called ``first``.
+
+    Yields PassProgress while inputs are measured, then a CovariancesCompared for each matrix.
     """
 
     recipe: Recipe
@@ -152,7 +153,10 @@ class CovariancesJob:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCovariancesJob:
-    """The same of one matrix. Yields LayerCovariances; nothing where no inputs were measured."""
+    """Compare the covariances of one matrix.
+
+    Yields LayerCovariances, or nothing if no inputs were measured.
+    """
 
     recipe: Recipe
     row: PlanRow
@@ -161,10 +165,10 @@ class LayerCovariancesJob:
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceJob:
-    """Two finished merges of one base, tensor by tensor. Yields LayerDifference a tensor.
+    """Compare two finished merges of one base. Yields a LayerDifference for each tensor.
 
-    ``row`` None: every tensor that either changed, without spectra; else that one, with spectra if
-    it is a matrix.
+    ``row`` None: every tensor that either merge changed, without spectra; else that one, with
+    spectra if it is a matrix.
     """
 
     first: Path
@@ -174,9 +178,9 @@ class DifferenceJob:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportJob:
-    """Write what a finished merge did as one HTML file. Yields ReportProgress, then Reported.
+    """Write a report on a finished merge as one HTML file. Yields ReportProgress, then Reported.
 
-    ``store``: of the finished merge. A ``file`` that exists is replaced.
+    ``store``: of the finished merge. An existing ``file`` is replaced.
     """
 
     store: Path
@@ -189,7 +193,7 @@ class ExportJob:
     """Write a finished store as a model folder. Yields ExportProgress, then Exported.
 
     ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
-    ``complete_heads``: also a whole model for each expert with a head of its own.
+    ``complete_heads``: also write a whole model for each expert with a head of its own.
     """
 
     store: Path
@@ -201,7 +205,7 @@ class ExportJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One merge of several that are compared; ``store`` is a folder of its own."""
+    """One of several compared merges; ``store``: a folder for it alone."""
 
     recipe: Recipe
     store: Path
@@ -209,10 +213,10 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareJob:
-    """Merge several recipes one after another and measure each.
+    """Merge several recipes one after another and measure each result.
 
-    Yields CompareProgress while it works, and MethodCompared a variant, also where one fails.
-    ``memory_bytes``, ``cluster``: as of a MergeJob.
+    Yields CompareProgress, and a MethodCompared for each variant, failed ones included.
+    ``memory_bytes``, ``cluster``: as in a MergeJob.
     """
 
     variants: tuple[Variant, ...]
@@ -223,11 +227,11 @@ class CompareJob:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateJob:
-    """Try the recipe's base and experts, finished merges, and folders, on the recipe's tasks.
+    """Score the recipe's base and experts, finished merges, and folders on the recipe's tasks.
 
-    Yields EvaluationProgress while it works, a TaskScore each as it is known, then Evaluated.
-    ``folders``: of models, and ``stores``: of finished merges; their scores are called by these
-    paths. ``limit``: so many examples of each task at most. ``cluster``: as of a MergeJob.
+    Yields EvaluationProgress, a TaskScore for each result, then Evaluated. ``folders``: of models,
+    and ``stores``: of finished merges; their scores are named by these paths. ``limit``: most
+    examples of each task. ``cluster``: as in a MergeJob.
     """
 
     recipe: Recipe
@@ -240,9 +244,9 @@ class EvaluateJob:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeTasksJob:
-    """Read tasks and check them, as scoring would. Yields a TaskDescribed each.
+    """Read tasks and check them as scoring would. Yields a TaskDescribed for each.
 
-    ``tasks``: of the recipe's those that are asked for.
+    ``tasks``: the tasks of the recipe to describe.
     """
 
     recipe: Recipe
@@ -251,10 +255,12 @@ class DescribeTasksJob:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareExamplesJob:
-    """Look at the examples that a finished merge lost and gained. Yields an ExamplesCompared for
-    each of the recipe's tasks, and EvaluationProgress where answers are not known yet.
+    """List the examples that a finished merge lost and gained.
 
-    ``with_base``: against the base, not against the expert whose task it is.
+    Yields an ExamplesCompared for each of the recipe's tasks, and EvaluationProgress while answers
+    are computed.
+
+    ``with_base``: compare with the base instead of the expert of the task.
     """
 
     recipe: Recipe
@@ -265,8 +271,9 @@ class CompareExamplesJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RoutesJob:
-    """See which expert a finished merge with a router takes for which examples of the recipe's
-    tasks. Yields EvaluationProgress while it works, then RoutesFound.
+    """Find which expert a merge with a router chooses for examples of the recipe's tasks.
+
+    Yields EvaluationProgress, then RoutesFound.
     """
 
     recipe: Recipe
@@ -277,12 +284,13 @@ class RoutesJob:
 
 @dataclass(frozen=True, kw_only=True)
 class TryJob:
-    """Ask base, expert and merges about one text or picture. Yields, for each of them, TriedBegun,
-    TriedText while it writes, then Tried.
+    """Let base, expert and merges answer for one text or picture.
 
-    ``task``: with whose head, and what kind of answer; its data are read only where ``row`` names
-    one of its examples. Else ``text`` (``pair``: the second of two) or ``picture`` is given. Text
-    is written with the same ``seed`` by all; ``temperature`` 0: always the likeliest token.
+    Yields for each of them TriedBegun, TriedText while it writes, then Tried.
+
+    ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
+    one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
+    All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
     """
 
     recipe: Recipe
@@ -300,9 +308,9 @@ class TryJob:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneJob:
-    """Try values of parameters of the recipe's method on its tasks, as ``tune`` says.
+    """Search values of parameters of the recipe's method by scores on its tasks. See ``tune``.
 
-    Yields a TunePoint for each merge, then Tuned. ``cluster``: as of a MergeJob.
+    Yields a TunePoint for each merge, then Tuned. ``cluster``: as in a MergeJob.
     """
 
     recipe: Recipe

@@ -12,10 +12,10 @@ from ace_gui.engine.contract.plan import Plan, PlanRow
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One tensor. ``gamma``, ``log_variance`` and ``regime`` are None where the method has none.
+    """One tensor. ``gamma``, ``log_variance`` and ``regime`` are None if the method has none.
 
     ``disposition``: how the merged model obtains it, ``reason``: why. ``energies``: ‖ΔW_t‖²_F by
-    expert, empty where nothing is combined. ``log_variance``: Var ln E, of the energies.
+    expert, empty if nothing is merged. ``log_variance``: Var ln E of the energies.
     ``gamma_unreliable``: γ is large because the mean log energy is near zero.
     """
 

@@ -11,7 +11,7 @@ from typing import Final
 
 _LIMIT: Final = 10_000_000
 
-# Of transformers, by how the names of its classes end; what is not here has no single task.
+# Tasks of transformers, by the ending of the class name; other classes have no single task.
 _TASKS: Final = {
     "ForCausalLM": "text-generation",
     "LMHeadModel": "text-generation",
@@ -30,7 +30,7 @@ _TASKS: Final = {
     "CLIPModel": "zero-shot-image-classification",
     "SiglipModel": "zero-shot-image-classification",
 }
-# Of sentence-transformers, by the class its own config names.
+# Tasks of sentence-transformers, by the class named in its own config.
 _SENTENCES: Final = {
     "SentenceTransformer": "sentence-similarity",
     "SparseEncoder": "feature-extraction",
@@ -40,10 +40,10 @@ _SENTENCES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """``name`` as model hubs spell it, None where the weights are read by themselves.
+    """``name`` as spelled on model hubs, None if the weights are read directly.
 
     ``imports`` and ``load`` are lines of Python; ``{folder}`` in the second stands for the folder.
-    ``task``: pipeline tag, empty where the model's class does not say it.
+    ``task``: pipeline tag, empty if the model's class does not determine it.
     """
 
     name: str | None
@@ -57,7 +57,7 @@ class Library:
 
 
 def library_of(folder: Path) -> Library:
-    """The library that loads a model folder, by the files that only its models have."""
+    """The library that loads a model folder, recognised by files that only its models have."""
     pipeline, config = _json(folder / "model_index.json"), _json(folder / "config.json")
     if pipeline is not None:
         return _diffusers("DiffusionPipeline", "pipeline")
@@ -133,7 +133,7 @@ def _identifier(name: object) -> str:
 
 
 def _json(path: Path) -> dict[str, object] | None:
-    """The object in a file of the output, None where there is none."""
+    """The object in a JSON file of the output, None if there is none."""
     try:
         if path.stat().st_size > _LIMIT:
             return None

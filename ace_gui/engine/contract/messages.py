@@ -1,4 +1,4 @@
-"""What the owner of an engine process tells it."""
+"""Messages from the owner to an engine process."""
 
 from __future__ import annotations
 

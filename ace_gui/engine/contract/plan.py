@@ -27,22 +27,22 @@ class Disposition(StrEnum):
 
 
 AUTOMATIC: Final = "automatic"
-"""The variant of ACE that knows no regimes."""
+"""The variant of ACE without regimes."""
 
 MEASURED: Final = "measured"
-"""That which takes the covariances of the inputs, measured with the experts' data."""
+"""The variant that uses input covariances measured with the experts' data."""
 
 COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
-"""What reads every expert's tensor."""
+"""Dispositions that read the tensor of every expert."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowOverride:
     """The settings of one tensor that differ from the recipe's.
 
-    ``parameters``: of ``method``, every one resolved. ``weights``: one an expert of the recipe.
-    ``own``: for each of these what it has of parameters of its own; empty where none has any.
-    ``rules``: the places in the recipe's list of the rules that led to it.
+    ``parameters``: of ``method``, all resolved. ``weights``: one per expert of the recipe. ``own``:
+    for each expert its own values of parameters; empty if none has any. ``rules``: indices of the
+    recipe's rules that led to it.
     """
 
     method: str
@@ -54,9 +54,9 @@ class RowOverride:
 
 @dataclass(frozen=True, kw_only=True)
 class RowAfter:
-    """What is done to the merged change of one matrix; the recipe's ``After``, resolved for it.
+    """The steps after the method for one matrix; the recipe's ``After``, resolved for it.
 
-    ``scale``: the factor of its depth times that of all. ``cap``: δ of the limit, None without.
+    ``scale``: the factor of its depth times the global one. ``cap``: δ of the limit, None without.
     """
 
     rank: float = 1.0
@@ -66,7 +66,7 @@ class RowAfter:
 
     @property
     def reshapes(self) -> bool:
-        """Whether the singular values change otherwise than by one factor."""
+        """Whether the singular values change by more than a common factor."""
         return self.rank != 1 or self.spectrum != 1
 
 
@@ -77,10 +77,10 @@ NOTHING_AFTER: Final = RowAfter()
 class MatrixPart:
     """One of several matrices that a stored tensor holds.
 
-    ``tensor`` and ``tensor_shape`` are the stored one's. Of its elements, flattened, those from
-    ``start`` to ``stop`` repeat every ``period``, and the matrix has ``first`` to ``last`` of every
-    repetition: all of them where it lies in one piece, and a third of each row where GPT-2 stores
-    query, key and value side by side.
+    ``tensor`` and ``tensor_shape`` belong to the stored tensor. Its flattened elements from
+    ``start`` to ``stop`` consist of repetitions of length ``period``, and the matrix has elements
+    ``first`` to ``last`` of every repetition. These are all elements if the matrix is contiguous,
+    and a third of each row in GPT-2, which stores query, key and value side by side.
     """
 
     tensor: str
@@ -93,7 +93,7 @@ class MatrixPart:
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether its elements follow one another in the tensor."""
+        """Whether its elements are contiguous in the tensor."""
         return self.last - self.first == self.period
 
     @property
@@ -111,12 +111,12 @@ class MatrixPart:
 class PlanRow:
     """One tensor of the output, or of the experts' heads; or one of the matrices in a tensor.
 
-    ``name`` is the base's name, followed by "[query]" or "[7]" where the row is a ``part`` of the
-    tensor; the parts of a tensor follow one another in its order. ``shape`` and ``dtype`` are the
-    base's as stored, or the first owner's where the base has no such tensor. ``transposed``:
-    stored inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that
-    have it. ``override``: what it does differently, None where the recipe's method, parameters and
-    weights hold. ``after``: what is done to its merged change.
+    ``name`` is the base's name, followed by "[query]" or "[7]" if the row is a ``part`` of the
+    tensor; the parts of a tensor follow one another in stored order. ``shape`` and ``dtype`` are
+    the base's as stored, or the first owner's if the base lacks the tensor. ``transposed``: stored
+    as inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that have
+    it. ``override``: its own settings, None if the recipe's method, parameters and weights apply.
+    ``after``: the steps after the method.
     """
 
     name: str
@@ -146,24 +146,27 @@ class PlanRow:
 
     @property
     def ends_tensor(self) -> bool:
-        """Whether the stored tensor is complete with this row."""
+        """Whether the stored tensor is complete after this row."""
         return self.part is None or self.part.ends_tensor
 
     def output_dtype(self, wanted: str | None) -> str:
-        """The dtype tag in an output of the recipe's dtype ``wanted`` (None: as the base's)."""
+        """The dtype tag in an output of the recipe's dtype ``wanted`` (None: as in the base)."""
         if wanted is None or self.disposition is Disposition.COPIED or not is_float(self.dtype):
             return self.dtype
         return RECIPE_TAGS[wanted]
 
     @property
     def store_dtype(self) -> str:
-        """The dtype tag in a store that will be exported later: wide enough to round only once."""
+        """The dtype tag in a store that is exported later:
+
+        wide enough that values are rounded only once.
+        """
         return self.dtype if self.dtype == "F64" else self.output_dtype("float32")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSummary:
-    """One line of the experts' list. ``folder``: None for a bare file."""
+    """One line of the list of experts. ``folder``: None for a single file."""
 
     name: str
     path: str
@@ -176,14 +179,14 @@ class ExpertSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that is known before any tensor is read.
+    """Everything known before any tensor is read.
 
-    ``parameters``: the method's parameters, every one resolved; ``parameter_notes`` says, by name,
-    where a value that the recipe left open comes from. ``heterogeneity``: whether the method
-    parts tensors by γ. ``peak_bytes`` is the estimated peak of the merge's own memory, which
-    ``largest_tensor`` decides; on a GPU with ``gpu_bytes`` it is ``beside_gpu_bytes``.
-    ``free_memory``: of the machine, when it was planned. ``bytes_beside``: of heads and of what the
-    method leaves for each expert. ``checks``: what was looked at and how it came out, worst first.
+    ``parameters``: the method's parameters, all resolved; ``parameter_notes``: by name, the origin
+    of a value that the recipe left open. ``heterogeneity``: whether the method separates tensors by
+    γ. ``peak_bytes``: estimated peak memory of the merge, determined by ``largest_tensor``; on a
+    GPU with ``gpu_bytes`` it is ``beside_gpu_bytes``. ``free_memory``: of the machine at planning.
+    ``bytes_beside``: size of heads and of what the method stores for each expert. ``checks``: worst
+    first.
     """
 
     recipe: Recipe
@@ -204,10 +207,10 @@ class Plan:
     free_memory: int = 0
 
     def memory_check(self, memory_bytes: int | None, gpu_memory: int = 0) -> Check:
-        """Whether a merge has room in memory.
+        """Whether memory suffices for a merge.
 
-        ``memory_bytes``: what it may use, None: what is free. ``gpu_memory``: bytes of the GPU that
-        it runs on, 0 for the processor.
+        ``memory_bytes``: memory limit, None: all free memory. ``gpu_memory``: bytes of the GPU
+        used, 0 for the CPU.
         """
         enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
         needed = self.beside_gpu_bytes if enough else self.peak_bytes
@@ -217,22 +220,22 @@ class Plan:
 
     @property
     def input_folders(self) -> tuple[Path, ...]:
-        """The folders of the models, in which no output may lie; a bare file has none."""
+        """The folders of the models, in which no output may lie; a single file has none."""
         folders = (model.folder for model in (self.base, *self.experts))
         return tuple(folder for folder in folders if folder is not None)
 
     def has_regimes(self, row: PlanRow) -> bool:
-        """Whether the method that merges a row parts tensors by γ, with or without a threshold."""
+        """Whether the method of a row separates tensors by γ, with or without a threshold."""
         return self.heterogeneity if row.override is None else "tau" in row.override.parameters
 
     def tau_of(self, row: PlanRow) -> float | None:
-        """The threshold of γ that holds for a row; None where its method or variant has none."""
+        """The threshold of γ for a row; None if its method or variant has none."""
         values = self._values_of(row)
         tau = None if values.get("variant") == AUTOMATIC else values.get("tau")
         return None if tau is None else float(tau)
 
     def delta_of(self, row: PlanRow) -> float | None:
-        """δ of the narrowest cap on the change of a row; None where there is none."""
+        """δ of the narrowest cap on the change of a row; None if there is none."""
         values, found = self._values_of(row), [] if row.after.cap is None else [row.after.cap]
         if values.get("variant") == AUTOMATIC and "delta" in values:
             found.append(float(values["delta"]))
@@ -243,12 +246,12 @@ class Plan:
 
 
 def bytes_in_output(rows: Iterable[PlanRow], dtype: str | None) -> int:
-    """Size of the merged model's tensors in an output of this dtype (None: as the base's)."""
+    """Size of the merged model's tensors in an output of this dtype (None: as in the base)."""
     return _bytes((row, row.output_dtype(dtype)) for row in rows if row.in_base)
 
 
 def bytes_in_store(rows: Iterable[PlanRow]) -> int:
-    """Size of the merged model's tensors in a store that will be exported later."""
+    """Size of the merged model's tensors in a store that is exported later."""
     return _bytes((row, row.store_dtype) for row in rows if row.in_base)
 
 

@@ -9,7 +9,7 @@ _ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "atte
 
 
 def role_family(role: str) -> str:
-    """Which of ``ROLE_FAMILIES`` a role ("query", "MLP up", "position embedding") belongs to."""
+    """The one of ``ROLE_FAMILIES`` for a role ("query", "MLP up", "position embedding")."""
     if role in _ATTENTION:
         return "attention"
     if role.startswith("MLP"):

@@ -1,1 +1,1 @@
-"""Carry out a plan, one tensor at a time, into a store."""
+"""Carries out a merge plan, one tensor at a time, and writes the result into a store."""

@@ -1,6 +1,8 @@
-"""A merge whose tensors other processes merge: they write what they can reach, and send the rest.
+"""Merges tensors in worker processes.
 
-One process writes the journal.
+Workers write directly into the output files if they can reach them, and send the results otherwise.
+
+Only this process writes the journal.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ace_gui.engine.planning.prepare import Prepared
 
 @contextmanager
 def shared_output(store: MergeStore) -> Iterator[SharedOutput]:
-    """The files of a merge in the making, for whoever can reach them meanwhile."""
+    """The output files of an unfinished merge, for workers that can reach them."""
     folder = store.folder.absolute()
     shared = SharedOutput(
         store=folder,
@@ -44,9 +46,9 @@ def merged_by(
     readers: Readers,
     store: MergeStore,
 ) -> Iterator[tuple[PlanRow, RowMerged] | None]:
-    """Rows that the store lacks, as workers have merged them; those of a tensor in their order.
+    """Yield the missing rows as workers have merged them; the rows of a tensor come in order.
 
-    None: still waiting. Raises what merging raises, and ClusterError.
+    None means that no result is there yet. Raises the errors of merging, and ClusterError.
     """
     unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
     for row in rows:
@@ -73,7 +75,7 @@ def merged_by(
 
 
 def put(row: PlanRow, merged: RowMerged, store: MergeStore) -> None:
-    """Write a row as workers have sent it, unless they have written it themselves; log it."""
+    """Write a row that a worker has sent, unless the worker has written it, and log it."""
     if merged.written is not None:
         store.was_written(row, merged.written)
     for piece in merged.pieces(torch_dtype(store.manifest.dtypes[row.tensor])):

@@ -1,4 +1,4 @@
-"""A digest of how the tensors of a plan are read: a resumed merge must find it unchanged."""
+"""A digest of how a plan reads its tensors. A merge can only be resumed with the same digest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class _Digest(Protocol):
 
 
 def layout_digest(prepared: Prepared) -> str:
-    """A digest of names, formats, shapes and places, scales of adapters, and orders of rows.
+    """Digest of names, formats, shapes and file offsets of tensors, adapter scales and row orders.
 
-    With the bytes at those places, it determines what is merged: a header or a tokenizer may
-    change without its file's size and time.
+    Together with the bytes in the files it determines what is merged. File size and modification
+    time alone do not show every change of a header or a tokenizer.
     """
     digest = hashlib.sha256()
     for model in (prepared.base, *prepared.experts):

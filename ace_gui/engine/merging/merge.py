@@ -1,4 +1,4 @@
-"""The merge: a generator that carries out a plan, one tensor at a time, into a store."""
+"""The merge: a generator that carries out a plan tensor by tensor and writes into a store."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def merge(
 ) -> Iterator[Event | None]:
     """Merge into a store at ``store_folder``.
 
-    ``as_output`` stores tensors in the output's dtype, ready to be published; otherwise floats
-    are kept in float32 (float64 where the base is), so that an export rounds once.
-    ``memory_bytes``: what the merge may use, None: what is free. Stopping the iteration cancels;
-    the store can then be resumed. ``workers``: who merges, None: this process; some of the
-    events are None while they are waited for.
+    With ``as_output``, tensors are stored in the dtype of the output, ready to be published.
+    Otherwise floats stay in float32 (float64 if the base is), and the export rounds once.
+    ``memory_bytes``: memory limit of the merge; None: all free memory. ``workers``: the processes
+    that merge; None: this process. While it waits for workers, the generator yields None. Stopping
+    the iteration cancels the merge; the store can be resumed later.
 
-    Raises WorkbenchError of every kind that reading, merging and writing can raise.
+    Raises WorkbenchError subclasses for failures of reading, merging and writing.
     """
     require_experts(prepared)
     started, where = time.monotonic(), resolve_device("cpu" if workers else device)
@@ -131,7 +131,7 @@ def _fill(
     memory_bytes: int | None,
     workers: Workers | None,
 ) -> Iterator[Event | None]:
-    """Merge the tensors that the store lacks, and write the other files of a model."""
+    """Merge the tensors missing from the store, then write the other files of the model."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     yield from surveyed(prepared, readers, store=store.folder, workers=workers)
     store.log_readings()
@@ -162,9 +162,9 @@ def make_manifest(
     as_output: bool,
     workers: Workers | None = None,
 ) -> Manifest:
-    """All on which the store depends: recipe, inputs as they are now, layout, versions.
+    """Everything the store depends on: recipe, current state of the inputs, layout, versions.
 
-    How many workers there are is no part of it, as each merges one unit at a time.
+    The number of workers is left out, because each worker merges one unit at a time.
     """
     plan, at_once = prepared.plan, GPU_AHEAD
     if workers is not None:
@@ -200,30 +200,30 @@ def make_manifest(
 
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
-    """No output may be or lie in these: the models as the recipe names them, and their folders."""
+    """Paths where no output may be written: the models named in the recipe, and their folders."""
     return (*models_of(prepared.plan.recipe), *prepared.plan.input_folders)
 
 
 def models_of(recipe: Recipe) -> tuple[Path, ...]:
-    """The models as the recipe names them."""
+    """The models as named in the recipe."""
     return (recipe.base_model, *(entry.model for entry in recipe.models))
 
 
 Begun = Sequence[tuple[PlanRow, TensorMerge]]
-"""Rows that are merged together, with their work."""
+"""Rows that are merged together, with the merge of each."""
 
 
 class Reporting(Protocol):
-    """What says how a row was merged, once its pieces are taken."""
+    """Gives the report of a merged row, once all its pieces were taken."""
 
     @property
     def report(self) -> LayerReport:
-        """What was done."""
+        """The report of the merge of this row."""
         ...
 
 
 Merging = tuple[PlanRow, Reporting, Iterable[OutputChunk]]
-"""A row, its work, and the pieces that this gives."""
+"""A row, its merge, and its output pieces."""
 
 
 def _merge_rows(
@@ -234,7 +234,8 @@ def _merge_rows(
     device: torch.device,
     memory_bytes: int | None,
 ) -> Iterator[TensorFinished]:
-    # Of all rows, also those that are done: what is merged together must not depend on that.
+    # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
+    # not depend on what is done already.
     together = (alone if device.type == "cpu" else batches)(rows, prepared)
     left = [batch for batch in together if any(row.tensor not in store.done for row in batch)]
     waiting = [row for row in rows if row.tensor not in store.done]
@@ -255,7 +256,7 @@ def _in_plan_order(
     whole: Iterator[list[Merging]],
     others: Iterator[list[Merging]],
 ) -> Iterator[Merging]:
-    """One by one what comes in batches, ordered by their first rows, and what comes in parts."""
+    """Yield whole matrices and tensors in parts in plan order. A batch counts as its first row."""
     early = {merging[0].name: merging for merging in next(whole, [])}  # so that it is under way
     for row in rows:
         source = whole if prepared.is_whole(row) else others
@@ -276,7 +277,7 @@ def _written(
 
 
 class _Progress:
-    """Makes of every row that is written an event, with what is done so far."""
+    """Yields an event for every written row, with the progress so far."""
 
     def __init__(self, rows: list[PlanRow], store: MergeStore) -> None:
         self._total, self._store = len(rows), store
@@ -285,7 +286,7 @@ class _Progress:
         self._started = time.monotonic()
 
     def finished(self, row: PlanRow, work: Reporting) -> TensorFinished:
-        """The row is written; its seconds are those since the row before it."""
+        """Report a written row; its seconds are counted from the previous row."""
         self._bytes_done += _bytes(row, self._store.manifest)
         before, self._started = self._started, time.monotonic()
         return TensorFinished(
@@ -304,7 +305,7 @@ def _merged_by(
     readers: Readers,
     store: MergeStore,
 ) -> Iterator[TensorFinished | None]:
-    """Have others merge what the store lacks; units come as they get done."""
+    """Let workers merge the missing rows; units come in the order in which they finish."""
     progress = _Progress(rows, store)
     for found in merged_by(workers, rows, prepared, readers, store):
         if found is None:
@@ -321,7 +322,7 @@ def _begun(
     device: torch.device,
     dtypes: Mapping[str, str],
 ) -> Iterator[Begun]:
-    """Rows with their works, their successors' tensors already on their way from the disk."""
+    """Pair each row with its merge, while the tensors of the next rows are read from disk."""
     for batch, following in zip_longest(together, together[1:], fillvalue=()):
         here = {row.tensor for row in batch}
         for row in {row.tensor: row for row in following if row.tensor not in here}.values():
@@ -333,18 +334,18 @@ def _begun(
 
 
 def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
-    """With their pieces, which are made when they are asked for."""
+    """Pair each merge with its pieces, which are computed when they are requested."""
     return [(row, work, work.pieces(pool)) for row, work in begun]
 
 
 def under_way(
     begun: Iterable[Begun], pool: ThreadPoolExecutor, rooms: Rooms, ahead: int
 ) -> Iterator[list[Merging]]:
-    """Matrices with their pieces, batch by batch, in order; ``ahead`` batches at a time.
+    """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 
-    Small matrices let the threads of a processor wait for each other, so that it merges several
-    side by side, each by its share of the threads. On a GPU several batches, each thread's on a
-    stream of its own and as long as there is room, are read, copied and computed at the same time.
+    Small matrices do not keep all CPU cores busy, so several are merged at the same time, each with
+    its share of the threads. On a GPU several batches are read, copied and computed at the same
+    time, each in a thread with its own stream, as long as memory suffices.
     """
     if ahead == 1:
         yield from map(partial(_taken, pool), begun)
@@ -365,7 +366,7 @@ def under_way(
 
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
-    """The base's; other ones, or changed ones, where it was given what its experts have."""
+    """Write the base's side files, or changed ones if the merge took something from the experts."""
     grown = base if isinstance(base, ExtendedCheckpoint) else None
     copy_side_files(base.side_files if grown is None else grown.beside, folder)
     for part in base.parts:
@@ -375,7 +376,7 @@ def _write_side_files(base: Checkpoint, folder: Path) -> None:
 
 
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
-    """Every expert's own tensors, under its own names, one file an expert."""
+    """Write the experts' own tensors under their own names, one file per expert."""
     for t, expert in enumerate(prepared.experts):
         outputs = head_tensors(prepared.plan.rows, expert, t)
         if not outputs:

@@ -1,4 +1,4 @@
-"""What an output's config.json says otherwise than that of its base."""
+"""Changes of an output's config.json compared with that of its base."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ace_gui.checkpoints.quantised import without_quantisation
 
 
 def set_config_dtype(config: Path, dtype: str | None) -> None:
-    """Tell loaders the dtype of the tensors, where it is no longer the base's.
+    """Set the dtype in the config, if the tensors no longer have the base's.
 
-    transformers casts to the config's dtype on loading, which would undo the person's choice.
+    transformers casts to the dtype of the config on loading, which would undo the user's choice.
     """
     if dtype is None or not config.exists():
         return
@@ -26,7 +26,7 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
 
 
 def without_quantisation_settings(config: Path) -> None:
-    """Leave out what a config says of quantised weights: merged ones are not."""
+    """Remove the quantisation settings of a config, as merged weights are not quantised."""
     if not config.exists():
         return
     content = read_config(config, limit=CONFIG_LIMIT)
@@ -35,7 +35,7 @@ def without_quantisation_settings(config: Path) -> None:
 
 
 def change_json(file: Path, changes: Mapping[str, object]) -> None:
-    """Set keys of a file beside the weights; it is not written where they are so already."""
+    """Set keys of a JSON side file; it is not written if they have these values already."""
     if not changes:
         return
     content = read_json(file, limit=JSON_LIMIT) if file.exists() else {}
@@ -46,5 +46,5 @@ def change_json(file: Path, changes: Mapping[str, object]) -> None:
 
 def _write(file: Path, content: Mapping[str, object]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False)
-    # What only an escape can spell stays one.
+    # Characters that JSON can only write as an escape stay escaped.
     file.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))

@@ -1,7 +1,7 @@
-"""Reads the output back before anyone is told that it is there.
+"""Reads the output back before it is reported as finished.
 
-Through the safetensors library and not through our own reader, so that a mistake of ours in writing
-a header is not made again in reading it.
+It reads with the safetensors library instead of our own reader, so that an error in writing a
+header is not repeated in reading it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ace_gui.linalg.finite import is_finite
 def verify_shards(
     folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]
 ) -> Mapping[str, str]:
-    """SHA-256 of every shard by file name, once its content is what was planned and computed.
+    """SHA-256 of every shard by file name, after its content was compared with plan and result.
 
-    ``checksums``: CRC-32 by tensor of the bytes that were in memory when they were written.
-    Raises OutputError where a name, shape, dtype or byte differs, a value is not finite, or a file
-    cannot be read back.
+    ``checksums``: CRC-32 by tensor of the bytes in memory when they were written. Raises
+    OutputError if a name, shape, dtype or byte differs, a value is not finite, or a file cannot be
+    read.
     """
     return {
         shard.file_name: _verified(folder / shard.file_name, shard, checksums) for shard in shards

@@ -1,4 +1,4 @@
-"""The merge store: a merged model in the making, on disk, with a journal of what is finished.
+"""The merge store: an unfinished merged model on disk, with a journal of the finished tensors.
 
 ::
 
@@ -11,9 +11,9 @@
       complete          written last: every tensor is here
       .made-by-…        the mark of a folder that may be removed
 
-A store whose process died is reopened with ``resume`` and goes on after the last journalled
-tensor. What the journal calls finished is read back and compared with its checksum first, so that
-bytes which never reached the disk are merged again.
+A store whose process died is reopened with ``resume`` and continues after the last tensor in the
+journal. Tensors that the journal calls finished are first read back and compared with their
+checksums; those whose bytes never reached the disk are merged again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MODEL = "model"
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A file that the merge reads; another size or time means another merge."""
+    """A file that the merge reads. Another size or modification time means another merge."""
 
     path: str
     size: int
@@ -75,24 +75,23 @@ class InputFile:
 
     @classmethod
     def of(cls, stamp: FileStamp) -> Self:
-        """The file of a stamp."""
+        """The file with its current stamp."""
         return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Everything that a merge's result depends on, and what its export needs to know.
+    """Everything the result of a merge depends on, and what its export needs.
 
-    ``input_folders``: model folders, where no output may go. ``expert_classes``: class of each
-    expert in transformers, where it is known. ``headers``: a digest of where every tensor lies in
-    the inputs and how it is made of them (``layout_digest``). ``dtypes``: dtype tag in the store of
-    every tensor of the model, in file order. ``stems``: how the file of weights of each part of the
-    model is called. ``side_by_side``: how many matrices are merged at a time, and so how many
-    threads each has, on which its rounding may depend; on a GPU, how many batches, whose
-    composition follows from ``rows``. ``products``: by which library.
-    ``measurements``: what was measured with the experts' data. ``libraries``: versions, by name;
-    ``code``: a digest of what computes here.
-    ``warnings``: what was said before the merge; no part of what it results in. ``metadata``: of
+    ``input_folders``: model folders, where no output may go. ``expert_classes``: transformers class
+    of each expert, if known. ``headers``: digest of the tensors' positions in the inputs and of how
+    they are computed (``layout_digest``). ``dtypes``: dtype tag of every tensor in the store, in
+    file order. ``stems``: name stem of the weight files of each part of the model.
+    ``side_by_side``: number of matrices merged at the same time; it fixes the threads of each, on
+    which rounding may depend. On a GPU it is the number of batches, whose composition follows from
+    ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
+    the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
+    ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
     the base's single file.
     """
 
@@ -119,11 +118,11 @@ class Manifest:
 
     @property
     def resolved_recipe(self) -> Recipe:
-        """The recipe with the values that followed from the base model."""
+        """The recipe with the values derived from the base model filled in."""
         return spelled_out(self.recipe, self.parameters, self.rows)
 
     def differences(self, other: Manifest) -> list[str]:
-        """The differences, in words, for users who want to resume."""
+        """The differences in words, for users who want to resume."""
         changed = [
             f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
@@ -149,7 +148,7 @@ _MANIFEST = TypeAdapter(Manifest)
 
 @dataclass
 class _Unfinished:
-    """A tensor of which some is written: its rows' reports, and the CRC-32 of its bytes so far."""
+    """A partly written tensor: the reports of its rows, and the CRC-32 of its bytes so far."""
 
     assembly: Assembly = field(default_factory=Assembly)
     reports: list[LayerReport] = field(default_factory=list)
@@ -159,8 +158,8 @@ class _Unfinished:
 class MergeStore:
     """An open store. Use ``create``, ``resume`` or ``finished``, and close it.
 
-    ``done``: reports of finished tensors, one a row, by tensor. ``rows_done``: how many rows of the
-    plan are merged, those of an unfinished tensor included.
+    ``done``: reports of finished tensors, one per row, by tensor. ``rows_done``: number of merged
+    rows, including those of an unfinished tensor.
     """
 
     def __init__(
@@ -183,14 +182,14 @@ class MergeStore:
 
     @property
     def model(self) -> Path:
-        """The folder of the model in the making."""
+        """The folder of the unfinished model."""
         return self.folder / MODEL
 
     @classmethod
     def create(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
-        """A new store; one that is already there is removed first.
+        """Create a store; an existing one is removed first.
 
-        Raises OutputError or ResourceError where the disk cannot hold it.
+        Raises OutputError or ResourceError if it does not fit on the disk.
         """
         discard(folder)
         model = folder / MODEL
@@ -200,7 +199,7 @@ class MergeStore:
             model.mkdir()
             writer = ShardedWriter(model, planned_shards(manifest))
             (folder / JOURNAL).touch()
-            # Last and in one step: with a manifest there is a store that can be resumed.
+            # Written last and in one step: a folder with a manifest is a store that can be resumed.
             (folder / NEW_MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
             (folder / NEW_MANIFEST).replace(folder / MANIFEST)
             journal = (folder / JOURNAL).open("a", encoding="utf-8")
@@ -210,11 +209,11 @@ class MergeStore:
 
     @classmethod
     def resume(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
-        """Go on with an unfinished store, or create it where there is none.
+        """Continue an unfinished store, or create it if there is none.
 
-        What was read of the inputs is read again, as sizes and times do not tell every change.
-        Raises ResumeError where the store belongs to other inputs, recipe, versions or device, or
-        has a link in it.
+        The inputs are read again, as sizes and modification times do not show every change. Raises
+        ResumeError if the store belongs to other inputs, another recipe, version or device, or if
+        it has a link in it.
         """
         _refuse_links(folder)
         if not (folder / MANIFEST).exists():
@@ -241,9 +240,10 @@ class MergeStore:
         return cls(folder, manifest, writer, journal, done, checksums)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
-        """Put some elements of a row in their place; those of one tensor come in order.
+        """Write elements of a row at their offset; those of one tensor come in order.
 
-        A matrix that lies between others in the tensor waits in memory until these are there too.
+        A matrix that lies between others in the tensor waits in memory until the earlier ones are
+        written.
         """
         tensor = self._unfinished[row.tensor]
         if row.part is not None:
@@ -255,14 +255,14 @@ class MergeStore:
         tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
     def was_written(self, row: PlanRow, found: int) -> None:
-        """Another process has put a whole tensor in its place; ``found``: the CRC-32 of its bytes.
+        """Record that another process has written a whole tensor; ``found``: CRC-32 of its bytes.
 
-        It need not be on the disk yet: ``complete`` makes sure of that.
+        The bytes need not be on the disk yet: ``complete`` ensures that.
         """
         self._unfinished[row.tensor].checksum = found
 
     def log(self, row: PlanRow, report: LayerReport) -> None:
-        """Every piece of the row is written: put its tensor into the journal, once complete."""
+        """Record that a row is written; the tensor goes into the journal once all its rows are."""
         self._unfinished[row.tensor].reports.append(report)
         self.rows_done += 1
         if not row.ends_tensor:
@@ -275,18 +275,18 @@ class MergeStore:
         self._journal.flush()
 
     def log_readings(self) -> None:
-        """Put what was read since into the journal, before anything that was made of it."""
+        """Write the checksums of new reads into the journal, before the tensors made from them."""
         readings = self._checksums.fresh()
         if readings:
             self._journal.write(json.dumps({_READ: readings}) + "\n")
             self._journal.flush()
 
     def finish_weights(self) -> None:
-        """All weights are there: the model can be loaded, though the store is not complete."""
+        """Finish the weight files. The model can be loaded, but the store is not complete."""
         self._writer.finish()
 
     def complete(self) -> None:
-        """Make everything durable and say so; the last thing that happens to a store."""
+        """Flush everything to disk and mark the store as complete. This is its last change."""
         self._journal.flush()
         sync(self.folder / JOURNAL)
         (self.folder / STORE_COMPLETE).touch()
@@ -301,19 +301,19 @@ class MergeStore:
 
 
 def read_finished(folder: Path) -> Manifest:
-    """The manifest of a complete store. Raises OutputError where it is not complete."""
+    """The manifest of a complete store. Raises OutputError if it is not complete."""
     if not (folder / STORE_COMPLETE).exists():
         raise OutputError(f"The merge in {folder} is not complete; merge again.", path=folder)
     return _read_manifest(folder)
 
 
 def reports(folder: Path) -> dict[str, LayerReport]:
-    """What the journal of a store says of every finished row, by the row's name."""
+    """The reports of all finished rows in the journal of a store, by row name."""
     return {report.name: report for found, _ in _journal(folder).values() for report in found}
 
 
 def is_outdated(manifest: Manifest) -> bool:
-    """Whether any file that was read has another size or time by now, or is gone."""
+    """Whether any file that was read has changed in size or modification time, or is gone."""
     try:
         found = [Path(known.path).stat() for known in manifest.inputs]
     except OSError:
@@ -323,12 +323,12 @@ def is_outdated(manifest: Manifest) -> bool:
 
 
 def checksums(folder: Path) -> dict[str, int]:
-    """CRC-32 of every finished tensor's bytes as they were when written."""
+    """CRC-32 of the bytes of every finished tensor when it was written."""
     return {name: crc for name, (_, crc) in _journal(folder).items()}
 
 
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
-    """The files of the store's model, and what is where in them."""
+    """The weight files of the store's model and the tensors in each."""
     shapes = {row.tensor: row.tensor_shape for row in manifest.rows if row.in_base}
     tensors = [
         OutputTensor(name=name, dtype=dtype, shape=shapes[name])
@@ -338,8 +338,10 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Raise ResumeError where a store has a link, which it never makes: what is written into the
-    store would be written elsewhere."""
+    """Raise ResumeError if a store has a link in it.
+
+    Stores never have links, and writing through one would change files elsewhere.
+    """
     for item in (folder, *folder.rglob("*")):
         if item.is_symlink():
             raise ResumeError(
@@ -350,7 +352,7 @@ def _refuse_links(folder: Path) -> None:
 
 
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
-    """Remove the files beside the tensors: an earlier run may have ended while writing them."""
+    """Remove the side files, as an earlier run may have stopped while writing them."""
     files = {model / shard.file_name for shard in shards}
     for item in sorted(model.rglob("*"), reverse=True):  # what is in a folder before the folder
         if item.is_dir() and not item.is_symlink():
@@ -372,11 +374,11 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 _Entry = tuple[tuple[LayerReport, ...], int]
-"""What the journal says of a tensor: a report for each of its rows, and its checksum."""
+"""Journal entry of a tensor: the report of each of its rows, and its checksum."""
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
-    """The journal's lines; a last one that was cut off is none. Raises OutputError."""
+    """The journal's lines without a truncated last one. Raises OutputError."""
     try:
         text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -396,7 +398,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _journal(folder: Path) -> dict[str, _Entry]:
-    """Finished tensors."""
+    """Finished tensors of the journal."""
     found = {}
     reports = TypeAdapter(tuple[LayerReport, ...])
     for entry in _lines(folder):
@@ -413,9 +415,9 @@ def _journal(folder: Path) -> dict[str, _Entry]:
 
 
 def _recalled(folder: Path, checksums: ReadChecksums) -> list[Readings]:
-    """What an earlier run has read, once it is known to be what is there now.
+    """The recorded reads of an earlier run, after they were verified against the current files.
 
-    A survey that was kept before this was noted is of unknown inputs: it is made again.
+    A survey stored by a version without these records has unknown inputs, so it is made again.
     """
     readings = [entry[_READ] for entry in _lines(folder) if _READ in entry]
     if not readings:
@@ -434,7 +436,7 @@ def _recalled(folder: Path, checksums: ReadChecksums) -> list[Readings]:
 
 
 def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
-    """The journal's tensors whose bytes are on disk as they were journalled."""
+    """Tensors of the journal whose bytes on disk have the recorded checksum."""
     journalled = _journal(folder)
     verified = {}
     for shard in shards:
@@ -449,7 +451,7 @@ def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
 def _rewrite_journal(
     folder: Path, readings: Sequence[Readings], entries: Mapping[str, _Entry]
 ) -> None:
-    """Drop what was not verified, and a last line that was cut off, in one step."""
+    """Rewrite the journal in one step, without unverified tensors and a truncated last line."""
     fresh = folder / f"{JOURNAL}.new"
     lines = [json.dumps({_READ: each}) + "\n" for each in readings]
     lines += [_line(name, *entry) for name, entry in entries.items()]

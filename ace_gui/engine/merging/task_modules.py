@@ -1,4 +1,4 @@
-"""Writes what a merge leaves for each expert beside the merged weights (``modules.stored``)."""
+"""Writes the task modules of the experts next to the merged weights (``modules.stored``)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from ace_gui.methods.shared.trimming import kept_count
 
 TITLE: Final = "writing what belongs to each expert"
 TRAINING: Final = "training"
-"""Beside the merged model's folder: where what is trained waits when it is stopped."""
+"""Folder next to the merged model that keeps unfinished training when it is stopped."""
 
 ONE_FILE: Final = 1 << 62
 
@@ -64,10 +64,10 @@ ONE_FILE: Final = 1 << 62
 def write_modules(
     prepared: Prepared, readers: Readers, folder: Path, device: torch.device
 ) -> Iterator[PassProgress | LearningProgress]:
-    """Write the modules into ``folder`` and read them back, if there is anything for them.
+    """Write the modules into ``folder`` and read them back, if there are any.
 
-    ``folder`` has the merged model already: what is routed is trained on the ``device`` with it.
-    Raises as reading, merging, training and writing do.
+    ``folder`` contains the merged model already; routers are trained with it on the ``device``.
+    Raises the errors of reading, merging, training and writing.
     """
     rows = module_rows(prepared.plan.rows, prepared.method)
     if not rows and not learns(prepared.method.modules):
@@ -116,7 +116,7 @@ def _digest_of_base(rows: Sequence[PlanRow], readers: Readers) -> str:
 def _planned(
     prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen, trained: Mapping[str, Tensor]
 ) -> tuple[Shard, ...]:
-    """The one file, and what is where in it."""
+    """The one file, and the tensors in it."""
     names = [expert.name for expert in prepared.experts]
     outputs = [
         each
@@ -149,7 +149,7 @@ def _planned(
 
 
 def whole(row: PlanRow) -> MatrixPart:
-    """Where a row lies in its stored tensor, also if it is all of it."""
+    """The part of a stored tensor that a row covers, also if it is all of it."""
     size = prod(row.shape)
     return row.part or MatrixPart(
         tensor=row.name,
@@ -163,7 +163,7 @@ def whole(row: PlanRow) -> MatrixPart:
 
 
 class _Writing:
-    """Writes row after row, and at the end the scales, which depend on all of them."""
+    """Writes row after row, and at the end the scales, which depend on all rows."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Writing:
         self._sums: dict[tuple[Any, int], tuple[float, float]] = {}
 
     def add(self, row: PlanRow, settled: PlanRow, pool: ThreadPoolExecutor) -> None:
-        """Write a row for its experts; those not in ``settled`` take nothing from it."""
+        """Write a row for its experts; experts missing from ``settled`` contribute nothing."""
         modules = self._prepared.method_of(row).modules
         if isinstance(modules, Masks):
             self._add_masks(row, settled, modules, pool)
@@ -194,7 +194,7 @@ class _Writing:
                 self._add_differences(row, settled, modules)
 
     def add_scales(self, rows: Sequence[PlanRow]) -> None:
-        """One scale a mask, the same for all masks of an expert and a set of parameters."""
+        """Add one scale per mask; an expert's masks share it within a set of parameters."""
         for row in rows:
             modules, parameters = self._settings(row)
             if isinstance(modules, Masks):
@@ -257,7 +257,7 @@ class _Writing:
                 self._write(row, t, what, factor)
 
     def _add_entries(self, row: PlanRow, settled: PlanRow, pool: ThreadPoolExecutor) -> None:
-        """The largest entries of each expert's difference."""
+        """Write the largest elements of each expert's difference."""
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
@@ -281,7 +281,10 @@ class _Writing:
             self._checksums[self._name(row, t, what)] = total
 
     def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
-        """Leading triplets of matrices, and other tensors whole; zero where an expert is out."""
+        """Write the leading singular triplets of matrices, other tensors whole.
+
+        Zero for an excluded expert.
+        """
         cut = modules.cut(self._prepared.parameters_of(row))
         found = differences(settled, self._prepared, self._readers, None)
         waiting = set(row.experts)
@@ -311,7 +314,7 @@ class _Writing:
         self._write(row, t, "right", padded[1])
 
     def _add_rows_entries(self, row: PlanRow, t: int, own_OI: Tensor, count: int) -> None:
-        """The largest entries of each row, in the order in which they are stored."""
+        """Write the largest elements of each row, in the order in which they are stored."""
         largest = own_OI.abs().topk(count, dim=1).indices
         chosen = torch.zeros_like(own_OI, dtype=torch.bool).scatter_(1, largest, value=True)
         if row.transposed:

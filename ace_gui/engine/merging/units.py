@@ -1,8 +1,8 @@
-"""The pieces of work into which a merge can be cut, and what carries out one of them.
+"""Units of work into which a merge is cut, and the code that merges one.
 
-Layers are independent of each other, so that several processes, on one machine or many, can merge
-one model. A unit is what one machine would merge together as well: its rows' results do not depend
-on where it runs, or what runs before it.
+Layers are independent, so that several processes, on one or many machines, can merge one model. A
+unit holds what a single machine would merge together. Its result does not depend on where it runs
+or on what ran before.
 """
 
 from __future__ import annotations
@@ -33,39 +33,44 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import checksum, single_threads
 
 PACKED: Final = 1 << 22
-"""Entries of small tensors that make one unit together: sending each by itself would take longer
-than merging it."""
+"""Elements of small tensors that form one unit.
+
+Sending each alone would take longer than merging it.
+"""
 
 TOKEN: Final = "reachable"
-"""A file in a merge in the making: who reads there what it should say can write there, too."""
+"""Probe file in an unfinished merge:
+
+a process that reads the expected content there can write there, too.
+"""
 
 Unit = tuple[PlanRow, ...]
-"""Rows that are merged in one place, one after another or together."""
+"""Rows that are merged by one process, one after another or together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Some elements of an output tensor, from ``start`` on, as the bytes that are written."""
+    """Consecutive elements of an output tensor from ``start`` on, as the bytes to be written."""
 
     start: int
     data: NDArray[np.uint8]
 
     @classmethod
     def of(cls, piece: OutputChunk) -> Stretch:
-        """A piece, ready to be sent to another process."""
+        """Convert a piece for sending to another process."""
         flat = piece.values.detach().contiguous().reshape(-1)
         return cls(start=piece.start, data=flat.view(torch.uint8).numpy())
 
     def values(self, dtype: torch.dtype) -> Tensor:
-        """The elements, flat. A copy: what was sent may not be changed."""
+        """The elements, flat; a copy, because received buffers are read-only."""
         return torch.from_numpy(self.data.copy()).view(dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowMerged:
-    """What came of one row: its elements, in order, and its report.
+    """The result of one row: its elements in order, and its report.
 
-    ``written``: the CRC-32 of the elements, where they are in the output already and not here.
+    ``written``: CRC-32 of the elements, if they were written to the output instead of sent.
     """
 
     name: str
@@ -75,14 +80,16 @@ class RowMerged:
     written: int | None = None
 
     def pieces(self, dtype: torch.dtype) -> Iterator[OutputChunk]:
-        """The elements, in order, as they are written; ``dtype``: of the tensor in the output."""
+        """The elements in order, as they are written. ``dtype``: of the tensor in the output."""
         return (OutputChunk(start=each.start, values=each.values(dtype)) for each in self.stretches)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitMerged:
-    """What came of a unit. ``readings``: what was read for it; ``seconds``: it took, with what was
-    written."""
+    """The result of a unit.
+
+    ``readings``: checksums of its reads; ``seconds``: duration, including writing.
+    """
 
     rows: tuple[RowMerged, ...]
     readings: Readings
@@ -91,7 +98,10 @@ class UnitMerged:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOutput:
-    """Where the output's files are, for processes that may reach them; ``token``: what to find."""
+    """Location of the output files, for processes that may reach them.
+
+    ``token``: content of the probe file.
+    """
 
     store: Path
     model: Path
@@ -99,14 +109,14 @@ class SharedOutput:
     token: str
 
     def is_here(self) -> bool:
-        """Whether this process, perhaps of another machine, sees the very same files."""
+        """Whether this process, perhaps on another machine, sees the same files."""
         try:
             return (self.store / TOKEN).read_text(encoding="ascii") == self.token
         except (OSError, ValueError):
             return False
 
     def written(self, unit: Unit, merged: Sequence[RowMerged]) -> tuple[RowMerged, ...]:
-        """Write what comes of a unit, but for matrices that lie between others in their tensor.
+        """Write the result of a unit, except matrices that lie between others in their tensor.
 
         What is written need not be sent. Raises OutputError.
         """
@@ -128,13 +138,15 @@ class SharedOutput:
 
 
 Scan = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
-"""What is looked for in a row before anything is merged."""
+"""What a survey computes from a row before the merge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What a look found in some rows, in their order; ``readings``: what was read for it;
-    ``seconds``: it took."""
+    """What a survey found in some rows, in order.
+
+    ``readings``: checksums of its reads; ``seconds``: duration.
+    """
 
     found: Sequence[Any]
     readings: Readings
@@ -144,23 +156,23 @@ class Scanned:
 class Workers(Executor, Protocol):
     """Processes that merge units. ``threads``: of each.
 
-    What they give is None where there is nothing yet; to stop asking is to stop them. They raise
-    what merging raises, and ClusterError.
+    Their iterators yield None while there is nothing new. Closing an iterator stops the work. They
+    raise the errors of merging, and ClusterError.
     """
 
     threads: int
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said of them and of how they worked, once they have."""
+        """Notes on the workers and how they worked, after the merge."""
         ...
 
     def begin(self, prepared: Prepared) -> None:
-        """Have them open the models; first of all."""
+        """Let the workers open the models; call this first."""
         ...
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
-        """What ``scan`` finds in each row, in their order."""
+        """The results of ``scan`` for each row, in order."""
         ...
 
     def merged(
@@ -170,16 +182,18 @@ class Workers(Executor, Protocol):
         dtypes: Mapping[str, str],
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
-        """The units as they get done, in any order. ``dtypes``: of the tensors of the output.
+        """The merged units as they finish, in any order. ``dtypes``: of the output tensors.
 
-        ``shared``: the output, which they may write themselves as far as they reach it.
+        ``shared``: the output, which workers write to directly if they can reach it.
         """
         ...
 
 
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
-    """All rows, each in one unit: matrices by themselves, or those that a GPU merges together, and
-    what is done entry by entry packed, as far as it is small."""
+    """Split all rows into units:
+
+    single matrices, or batches that a GPU merges together, and packs of small elementwise tensors.
+    """
     together = alone if device.type == "cpu" else batches
     found: list[Unit] = [tuple(batch) for batch in together(rows, prepared)]
     pack: list[PlanRow] = []
@@ -194,8 +208,11 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
 
 
 def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Scanned:
-    """Look at rows here. Counts are sent as one sum, the last row's: they are large, and do not
-    depend on the order in which they are added."""
+    """Survey rows in this process.
+
+    Counts are returned as one sum at the last row: they are large, and their sum does not depend on
+    the order.
+    """
     started, found, counts = time.monotonic(), list[Any](), None
     with single_threads() as pool:
         for row in rows:
@@ -217,10 +234,11 @@ def merge_unit(
     dtypes: Mapping[str, str],
     shared: SharedOutput | None = None,
 ) -> UnitMerged:
-    """Merge the rows of one unit here, on the device of ``rooms``; write what comes of it to the
-    output, where this process reaches that.
+    """Merge the rows of one unit in this process, on the device of ``rooms``.
 
-    Raises as ``TensorMerge.pieces`` does, and OutputError.
+    If the process can reach the output, it writes the result there.
+
+    Raises the errors of ``TensorMerge.pieces``, and OutputError.
     """
     started = time.monotonic()
     works = [

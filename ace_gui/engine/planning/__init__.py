@@ -1,1 +1,1 @@
-"""From a recipe to a plan: open the models, decide for every tensor."""
+"""From a recipe to a plan: open the models and decide for every tensor."""

@@ -1,4 +1,4 @@
-"""Whether a merge's methods want data of the experts, and whether the recipe has them."""
+"""Whether the methods of a merge need data of the experts, and whether the recipe has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLE: Final = "Calibration data"
 
 
 def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any) -> dict[Need, str]:
-    """What the methods of the rows want to have measured, and for each the title of one of them."""
+    """The measurements that the rows' methods need, each with the title of one such method."""
     found = {}
     for row in rows:
         if row.disposition is Disposition.MERGED and row.in_base:
@@ -33,7 +33,7 @@ def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any)
 
 
 def lacking_sentence(title: str, experts: Sequence[str]) -> str:
-    """What to say of a method for which experts lack data."""
+    """The message for a method for which experts lack data."""
     names = ", ".join(map(plain, experts))
     return (
         f"{title} needs inputs of each expert's task, but none are given for {names}; "
@@ -42,7 +42,7 @@ def lacking_sentence(title: str, experts: Sequence[str]) -> str:
 
 
 def data_checks(recipe: Recipe, needs: dict[Need, str]) -> tuple[Check, ...]:
-    """The check of a merge that wants data; none for one that does not."""
+    """The check of a merge that needs data; none for other merges."""
     if not needs:
         return ()
     lacking, title = recipe.without_calibration, next(iter(needs.values()))

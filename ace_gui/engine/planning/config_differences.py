@@ -48,10 +48,10 @@ _PARTS: Final = ("text_config", "vision_config", "audio_config", "encoder", "dec
 def config_differences(
     base: Mapping[str, object], expert: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """What differs: its kind ("norm epsilon") and "`rms_norm_eps` is 1e-06, in the base 1e-05".
+    """The differences: kind ("norm epsilon") and "`rms_norm_eps` is 1e-06, in the base 1e-05".
 
-    A key that only one config has is left out, since its default is the model class's; but no
-    RoPE scaling is none.
+    A key that only one config has is ignored, as its default depends on the model class. A missing
+    RoPE scaling however means that there is none.
     """
     ours, theirs = _rope_apart(expert), _rope_apart(base)
     for key, kind in _KINDS.items():
@@ -66,7 +66,7 @@ def config_differences(
 
 
 def _rope_apart(config: Mapping[str, object]) -> dict[str, object]:
-    """The config with the parameters of RoPE in the places where older configs have them."""
+    """The config with its RoPE parameters under the keys of older configs."""
     plain = dict(config)
     rope = plain.pop("rope_parameters", None)
     if not isinstance(rope, Mapping):

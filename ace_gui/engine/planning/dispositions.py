@@ -46,10 +46,10 @@ def plan_rows(
 ) -> tuple[PlanRow, ...]:
     """A row for every tensor of the base, then for every tensor that only experts have.
 
-    A tensor that holds several matrices has a row for each: always where they are the experts of a
-    Mixture of Experts, and for fused projections where the recipe says so. Raises MismatchError
-    where an expert lacks tensors of the base's blocks, has other shapes, or has tensors of blocks
-    that the base lacks.
+    A tensor that holds several matrices has one row per matrix: always for the experts of a Mixture
+    of Experts, and for fused projections if the recipe says so. Raises MismatchError if an expert
+    lacks tensors of the base's blocks, has other shapes, or has tensors of blocks that the base
+    lacks.
     """
     _refuse_missing(base, experts)
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
@@ -66,9 +66,9 @@ def plan_rows(
 
 
 def _takes_matrices(row: PlanRow, scope: str) -> bool:
-    """Whether the matrices in a tensor are treated one by one, whatever the method.
+    """Whether the matrices of a stacked tensor are merged one by one, whatever the method.
 
-    The authors' scripts average a stack of matrices as it is.
+    The authors' scripts average a stack of matrices as one tensor.
     """
     averaged = row.disposition is Disposition.AVERAGED and scope == DEFAULT
     return averaged or row.disposition is Disposition.MERGED
@@ -114,14 +114,14 @@ def _base_row(
             reason=f"tied to {row.tied_to}: merged as that is",
         )
     _refuse_shapes(name, base, experts, row.experts, recipe)
-    # A preset leaves heads out: where the recipe has them merged, it says nothing of them.
+    # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.
     is_head = traits.role is Role.HEAD
     row = combined(row, traits, method, DEFAULT if is_head else recipe.scope, len(experts))
     return replace(row, reason=row.reason + heads.because) if is_head else row
 
 
 def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
-    """The row of a tensor of the base before its disposition is decided."""
+    """The row of a base tensor before its disposition is decided."""
     info, traits = base.checkpoint.tensors[name], base.architecture.traits[name]
     return PlanRow(
         name=name,
@@ -139,12 +139,12 @@ def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> 
 def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
-    """The row of a tensor that takes part in the merge by ``method``."""
+    """The row of a tensor that is merged by ``method``."""
     return averaged_if_narrow(_combined(row, traits, method, scope, total), method)
 
 
 def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
-    """The row; averaged where ``method`` would lose the change of so narrow a matrix."""
+    """The row; averaged if ``method`` would lose the change of such a narrow matrix."""
     is_number = method.kind is Kind.MATRIX and prod(row.shape) == 1
     is_narrow = len(row.shape) == 2 and (min(row.shape) < method.narrowest or is_number)
     if row.disposition is not Disposition.MERGED or not is_narrow:
@@ -166,7 +166,7 @@ def last_blocks(rows: Iterable[PlanRow]) -> dict[str, int]:
 
 
 def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
-    """The row with what is done to its merged change, which only merged matrices have.
+    """The row with the later steps on its merged change, which only merged matrices have.
 
     ``last``: the ``last_blocks`` of the model.
     """
@@ -230,7 +230,7 @@ def _combined(
 
 
 def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
-    """Tensors that the base lacks: heads and their parts, and leftovers, by name."""
+    """Rows of tensors that the base lacks: heads and their parts, and leftovers, by name."""
     owners: dict[str, list[int]] = {}
     for t, expert in enumerate(experts):
         for name in expert.extra:
@@ -268,13 +268,13 @@ def _extra_row(
 
 
 def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
-    """Blocks must agree; what stands outside of them (poolers, heads) may differ.
+    """Refuse experts with missing blocks. Tensors outside of blocks (poolers, heads) may differ.
 
-    So may a list of blocks that the base has nothing of, such as a decoder for pixels.
+    A block list that the base lacks altogether, such as a decoder for pixels, may differ, too.
     """
     lists = {block_list(name) for name in base.architecture.traits}
     for expert in experts:
-        # A tower of the base, say, whose other towers the expert lacks as a whole.
+        # For example, a tower of the base when the expert lacks the other towers altogether.
         apart = whole_stacks(base.checkpoint.tensors, expert.own_names)
         missing = [
             name
@@ -347,7 +347,7 @@ def _refuse_shapes(
 
 
 def _other_rows(name: str, base: OpenedModel, expert: OpenedModel, recipe: Recipe) -> str:
-    """What to say of a vocabulary with more or fewer rows than the base's."""
+    """The reason given for a vocabulary with more or fewer rows than the base's."""
     rows, theirs = base.shape(name)[0], expert.shape(name)[0]
     tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
     longer = expert if theirs > rows else base

@@ -16,10 +16,10 @@ BLOCK: Final = 4096  # bytes
 
 
 def sample(model: OpenedModel, names: Sequence[str]) -> str | None:
-    """A digest of one block from each of some tensors, spread over ``names`` (the base's).
+    """A digest of one block from each of several tensors, spread over ``names`` (the base's names).
 
-    Equal for copies; fine-tunes differ in nearly every block. None where an adapter stands for the
-    model, or where it lacks one of the tensors. Raises CheckpointError.
+    Copies have equal digests; fine-tunes differ in nearly every block. None for an adapter, or for
+    a model that lacks one of the tensors. Raises CheckpointError.
     """
     if isinstance(model.checkpoint, ExpandedCheckpoint) or not names:
         return None
@@ -33,7 +33,7 @@ def sample(model: OpenedModel, names: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _digest(_files: tuple[FileStamp, ...], infos: tuple[TensorInfo, ...]) -> str:
-    """``_files`` is there for the cache: a changed file is read again."""
+    """``_files`` is part of the cache key: a changed file is read again."""
     digest = hashlib.sha256()
     for info in infos:
         block = bytearray(min(BLOCK, info.nbytes))

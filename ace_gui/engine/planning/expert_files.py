@@ -1,4 +1,4 @@
-"""Files of single experts beside the merged weights: heads, masks, factors."""
+"""Files of single experts stored with the merged weights: heads, masks, factors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.stored_formats import FORMATS
 
 HEADS: Final = "heads"
-"""The folder, in a merged model, with the heads that were kept for single experts."""
+"""The folder of a merged model with the heads kept for single experts."""
 
 
 def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:
-    """The tensors of expert ``t`` that are saved in ``heads/``, under its own names."""
+    """The tensors of expert ``t`` that are saved in ``heads/`` under its own names."""
     names = [
         expert.own_names.get(row.name, row.name)
         for row in rows
@@ -34,7 +34,7 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
 
 
 def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[PlanRow]:
-    """The rows of which something is stored for each expert, in the plan's order."""
+    """The rows for which something is stored per expert, in plan order."""
     left = {row.name for row in rows if _leaves_modules(row, default)}
     matrices = {
         row.tensor: row
@@ -72,7 +72,7 @@ def module_tensors(
 ) -> Iterator[OutputTensor]:
     """The entries of a row in ``modules.safetensors``, by expert; ``names``: all experts'.
 
-    ``counts``: how many entries are chosen of each expert, where that is known; else about.
+    ``counts``: the number of elements chosen for each expert, if known; otherwise it is estimated.
     """
     modules = method_of(row, default).modules
     for t in row.experts:
@@ -93,7 +93,7 @@ def module_tensors(
 
 
 def entries_in_rows(row: PlanRow, cut: Cut) -> int:
-    """How many entries of a matrix are kept where so many of each row are."""
+    """The number of elements kept of a matrix if this many are kept in each row."""
     assert cut.in_rows is not None
     outputs, inputs = row.shape[::-1] if row.transposed else row.shape
     return outputs * kept_count(cut.in_rows, inputs)
@@ -125,7 +125,7 @@ def bytes_beside(
     parameters: Any,
     experts: Sequence[OpenedModel],
 ) -> int:
-    """Bytes of these files without their headers; rows may have their own methods."""
+    """Bytes of these files without their headers; rows may have methods of their own."""
     names = [expert.name for expert in experts]
     tensors = [
         tensor

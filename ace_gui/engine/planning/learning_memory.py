@@ -1,7 +1,6 @@
-"""How much memory learning takes, and training what stands beside the merged weights.
+"""Memory for learning, and for training the modules stored with the merged weights.
 
-Beside the batch: that the models hold while they answer depends on the inputs, and is not counted.
-T experts.
+Activations of a batch depend on the inputs and are not counted. T experts.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ FLOAT64: Final = 8
 
 LEAST_KEPT: Final = 128_000_000
 SHARE_KEPT: Final = 0.5
-"""Of the model's own bytes, that task vectors and inputs may keep of memory, if that is more."""
+"""Multiple of the model's bytes that cached task vectors and inputs may use, if that is more."""
 
 COPIES: Final = 5
-"""Of a learned number: itself, its gradient, two moments, and what came nearest."""
+"""Copies of a learned number: itself, its gradient, two moments, and the best value so far."""
 
 AT_ONCE: Final = 4
-"""Tensors of the largest shape that a step works with."""
+"""Tensors of the largest shape held during a step."""
 
 DECOMPOSED: Final = 6
-"""Float64 tensors of a matrix's shape that its decomposition works with."""
+"""Float64 tensors of a matrix's shape held during its decomposition."""
 
 
 def kept_bytes(model: int) -> int:
-    """What task vectors and inputs may keep of memory for a model of so many bytes."""
+    """Bytes that cached task vectors and inputs may use for a model of this size."""
     return max(LEAST_KEPT, int(SHARE_KEPT * model))
 
 
 def learning_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
-    """Estimated peak while the recipe's method learns; 0 where it does not."""
+    """Estimated peak while the recipe's method learns; 0 if it does not learn."""
     return max(_learned(rows, method), _modules(rows, method, parameters))
 
 
 def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
-    """One model with its gradients, what is kept, and the learned numbers."""
+    """One model with its gradients, the cached tensors, and the learned numbers."""
     learning = method.learning
     if learning is None:
         return 0
@@ -54,7 +53,7 @@ def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
 
 
 def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
-    """The decomposition of the largest matrix, or the models that modules are trained with."""
+    """The decomposition of the largest matrix, or the models with which modules are trained."""
     modules = method.modules
     if modules is None:
         return 0
@@ -71,7 +70,7 @@ def _decomposed(rows: list[PlanRow]) -> int:
 
 
 def _model(rows: tuple[PlanRow, ...]) -> int:
-    """Bytes of the base's tensors, each once."""
+    """Bytes of the base's tensors, each counted once."""
     shapes = {row.tensor: row.tensor_shape for row in rows if row.in_base and row.tied_to is None}
     return FLOAT32 * sum(map(prod, shapes.values()))
 

@@ -1,4 +1,4 @@
-"""Stored tensors that hold several matrices: where each lies, and how to take it out.
+"""Stored tensors that hold several matrices: the position of each, and how to extract it.
 
 O outputs and I inputs of one matrix, E experts of a Mixture of Experts.
 """
@@ -21,9 +21,9 @@ LABELS: Final = {Role.MLP_GATE: "gate", Role.MLP_UP: "up"}
 
 
 def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple[PlanRow, ...]:
-    """A row for every matrix of a tensor, in the tensor's order; the row itself if it is one.
+    """One row for every matrix of a tensor, in stored order; the row itself if there is only one.
 
-    The matrices of a stack always, those of a fused projection where ``split_fused``.
+    Stacks are always split, fused projections only if ``split_fused`` is set.
     """
     rows = _unstacked(row) if traits.stack else (row,)
     if split_fused and traits.fusion is not None:
@@ -36,7 +36,7 @@ def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple
 
 
 def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
-    """E × O × I or E × I × O: one matrix after the other."""
+    """Split E × O × I or E × I × O into its matrices."""
     count, *shape = row.shape
     size = prod(shape)
     return tuple(
@@ -60,7 +60,7 @@ def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
 
 
 def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[PlanRow]:
-    """The shares of one fused matrix along its outputs."""
+    """Split a fused matrix along its outputs."""
     outputs, inputs = reversed(row.shape) if transposed else row.shape
     origin = row.part.start if row.part is not None else 0
     before = 0
@@ -81,7 +81,7 @@ def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[Plan
 def _share(
     row: PlanRow, fusion: Fusion, before: int, share: int, origin: int, *, transposed: bool
 ) -> MatrixPart:
-    """Where one share lies: outputs are rows of the file, or its columns if ``transposed``."""
+    """The position of one share: outputs are rows of the file, or its columns if ``transposed``."""
     unit = 1 if transposed else row.shape[1]
     start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
     first, last = before * unit, (before + share) * unit
@@ -103,11 +103,11 @@ Found = TypeVar("Found", Tensor, Tensor | None)
 
 
 def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Found]) -> Found:
-    """What ``read`` gives of a row's stored tensor, as far as it is the row's.
+    """Read a row's part of its stored tensor.
 
-    ``read`` takes from and to which element of the flattened tensor, and gives these flat; None:
-    all of it in its shape. ``wanted`` is the same for the row. Of a part no more is read than the
-    repetitions in which the wanted elements lie.
+    ``read`` takes the first and last element of the flattened tensor and gives these flat; None:
+    the whole tensor in its shape. ``wanted`` is such a range of the row. For a range, only the
+    repetitions that contain it are read.
     """
     part = row.part
     if part is None:
@@ -127,13 +127,16 @@ def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Foun
 
 
 class Assembly:
-    """Puts the parts of tensors, which come in order, together as they are stored."""
+    """Puts the parts of a tensor, which come in order, together as they are stored."""
 
     def __init__(self) -> None:
         self._stretch: Tensor | None = None
 
     def add(self, part: MatrixPart, values: Tensor) -> Tensor | None:
-        """Take in the elements of a part; gives those from ``part.start`` on once all are there."""
+        """Add the elements of a part.
+
+        Gives the elements from ``part.start`` on once all of them are there.
+        """
         if part.in_one_piece:
             return values
         if self._stretch is None:

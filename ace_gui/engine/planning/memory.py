@@ -1,4 +1,4 @@
-"""How much memory a merge will take, estimated from the plan alone.
+"""Estimates the memory of a merge from the plan alone.
 
 A matrix is O outputs × I inputs.
 """
@@ -44,11 +44,10 @@ SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one
 
 
 def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
-    """Estimated peak of the merge's own memory: the largest tensor's working set, and what was
-    freed before.
+    """Estimated peak memory of the merge: the largest working set, and memory freed before.
 
-    More where matrices are so small that the processor merges several at a time, with a tensor in
-    parts meanwhile. Independent of the number of experts: they are read one after another.
+    It is higher if matrices are so small that the CPU merges several at a time, and a tensor in
+    parts meanwhile. It does not depend on the number of experts, which are read one after another.
     """
     largest = max((working_set(row, method) for row in rows), default=0)
     at_once, whole = matrices_at_once(rows, method, None), max(_whole(rows, method), default=0)
@@ -59,15 +58,15 @@ def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
 
 
 def with_freed(held: int) -> int:
-    """Bytes that a process takes which holds so many: no more can have been freed than was held."""
+    """Process memory for a peak of this many bytes; no more can be freed than was held."""
     return held + min(held, FREED_BYTES)
 
 
 def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> int:
-    """How many matrices the processor merges side by side; ``limit`` as for ``require_memory``.
+    """How many matrices the CPU merges at the same time; ``limit`` as for ``require_memory``.
 
-    One for each of torch's threads, if so many fit into ``SIDE_BY_SIDE_BYTES``: threads that share
-    a matrix wait for each other many times, most of all on a machine that others use too.
+    One per torch thread, if they fit into ``SIDE_BY_SIDE_BYTES``. Threads that share a matrix often
+    wait for each other, most of all on a busy machine.
     """
     sizes = _whole(rows, method)
     largest = max(sizes, default=1)
@@ -83,10 +82,10 @@ def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
 
 
 def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    """Whether a row is merged in one piece, and not part by part.
+    """Whether a row is merged in one piece instead of part by part.
 
-    One that is changed afterwards always is; what is merged by outputs is where they are the
-    columns of the file.
+    A row with steps after the method always is. So is a row merged by outputs if the outputs are
+    the columns of the file.
     """
     if row.disposition is not Disposition.MERGED:
         return False
@@ -96,19 +95,19 @@ def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
 
 
 def row_width(row: PlanRow, default: MergeMethod[Any]) -> int | None:
-    """How many entries of a tensor that is merged part by part stay together; None: none do."""
+    """How many elements of a tensor merged in parts stay together; None: each is independent."""
     by_rows = method_of(row, default).kind is Kind.ROW
     return prod(row.shape[1:] or row.shape) if by_rows else None
 
 
 def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
-    """The name of the tensor that decides ``peak_bytes``; empty without any."""
+    """The name of the tensor that determines ``peak_bytes``; empty if there is none."""
     largest = max(rows, key=lambda row: working_set(row, method), default=None)
     return "" if largest is None else plain(largest.name)
 
 
 def memory_on_gpu(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> tuple[int, int]:
-    """What the largest matrix takes of a GPU, and then the largest tensor of the host's memory."""
+    """GPU memory of the largest matrix, and host memory of the largest tensor in that case."""
     on_gpu = max((whole_bytes(row, method) for row in rows if is_whole(row, method)), default=0)
     beside = max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
     return on_gpu, with_freed(beside)
@@ -120,10 +119,11 @@ def require_memory(
     limit: int | None,
     gpu_bytes: float | None = None,
 ) -> None:
-    """Refuse, before anything runs, a merge whose largest tensor does not fit.
+    """Refuse a merge whose largest tensor does not fit, before anything runs.
 
-    ``limit``: bytes the merge may use; None: what the system says is free. ``gpu_bytes``: what the
-    GPU has that it runs on; None: it runs on the processor. Raises ResourceError naming the tensor.
+    ``limit``: bytes the merge may use; None: the free memory that the system reports.
+    ``gpu_bytes``: memory of the GPU used; None: the merge runs on the CPU. Raises ResourceError
+    naming the tensor.
     """
     allowed = free_memory() if limit is None else limit
 
@@ -146,35 +146,38 @@ def require_memory(
 
 
 def free_disk_bytes() -> int:
-    """Free bytes where merges wait for their export."""
+    """Free bytes on the disk where merges are kept until their export."""
     return free_bytes(merges_folder())
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes on the disk of a folder that need not exist yet, nor be one we may look at."""
+    """Free bytes on the disk of a folder, which need not exist or be readable."""
     while not os.path.exists(folder):  # noqa: PTH110 - Path.exists fails where it may not look
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """Bytes that merging a row takes of the processor's memory."""
+    """Host memory in bytes for merging a row."""
     return max(
         _merging(row, default) + _between_others(row), _looking(row, default), _read_back(row)
     )
 
 
 def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> int:
-    """What a row takes of the host's memory where a GPU merges what it has room for."""
+    """Host memory for a row if a GPU merges what fits on it."""
     if not is_whole(row, default) or whole_bytes(row, default) > gpu_bytes:
         return working_set(row, default)
-    # As it is read, pinned, and what comes back, pinned and as it is stored.
+    # The tensor as read and pinned, and the result, pinned and in its stored dtype.
     held = prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32)
     return max(held + _between_others(row), _read_back(row))
 
 
 def _between_others(row: PlanRow) -> int:
-    """Bytes round a matrix that lies between others in its tensor: read, and put together."""
+    """Bytes of the neighbours of a matrix that lies between others in its tensor:
+
+    read, and assembled.
+    """
     part = row.part
     if part is None or part.in_one_piece:
         return 0
@@ -182,7 +185,7 @@ def _between_others(row: PlanRow) -> int:
 
 
 def _read_back(row: PlanRow) -> int:
-    """Bytes of a tensor that was merged piece by piece, when the output is checked."""
+    """Bytes for checking a tensor that was merged piece by piece."""
     return prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8
 
 
@@ -190,7 +193,7 @@ def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
     by_matrices = method_of(row, default).kind is Kind.MATRIX
     if is_whole(row, default) and (len(row.shape) == 2 or not by_matrices):
         return whole_bytes(row, default) + BLAS_BYTES * by_matrices
-    # Part by part: those that threads merge, and the results of the others that are under way.
+    # Part by part: the parts being merged, and finished parts that wait.
     elements, width = prod(row.shape), row_width(row, default) or 1
     part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
     under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
@@ -200,7 +203,7 @@ def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
 
 
 def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
-    """What it takes to merge so many entries of a tensor that is merged in parts."""
+    """Bytes for merging this many elements of a tensor merged in parts."""
     if row.disposition not in COMBINED:
         return 2 * FLOAT32 * entries
     method = LINEAR if row.disposition is Disposition.AVERAGED else method_of(row, default)
@@ -211,9 +214,9 @@ def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
 
 
 def _looking(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """What it takes to look at a tensor for a survey of the model, or for modules of its entries.
+    """Bytes for a row in a survey of the model, or in choosing elements for modules.
 
-    Parts are larger then. What a survey does with them is much the same as merging them.
+    Parts are larger then. A survey needs about as much per part as merging.
     """
     method = method_of(row, default)
     if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY:
@@ -222,14 +225,15 @@ def _looking(row: PlanRow, default: MergeMethod[Any]) -> int:
     if method.survey is not None:
         each = _part_bytes(row, default, part)
     if isinstance(method.modules, Masks | Differences):
-        # And the expert's masks of the parts that are under way.
+        # Plus the expert's masks of the parts in progress.
         each = max(each, MODULE_BYTES * part + len(row.experts) * part)
     return torch.get_num_threads() * each
 
 
 def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """What base and experts take as they are stored, of a row that is not to be read again for
-    each time that its method looks at it part by part; 0 where that is too much, or it need not.
+    """Bytes for caching the stored base and experts of a row.
+
+    The cache saves reading them again in each pass over parts. 0 if it is too large, or not needed.
     """
     method = method_of(row, default)
     if row.disposition is not Disposition.MERGED or not (method.tensor_surveys or method.votes):
@@ -239,9 +243,9 @@ def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
 
 
 def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
-    """What it takes to merge a tensor in one piece, on the device where that is done.
+    """Bytes for merging a tensor in one piece, on the device where that is done.
 
-    Its base is held beside what the method needs, and a task vector as it was read.
+    Includes the base, the needs of the method, and one task vector as it was read.
     """
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
     method = method_of(row, default)

@@ -1,4 +1,4 @@
-"""The checks of a plan once it is known where and with how much memory it will be carried out."""
+"""The checks of a plan that depend on where it is carried out and with how much memory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def store_checks(
 ) -> tuple[Check, ...]:
     """The checks for a merge into a store, worst first.
 
-    ``memory_bytes``: what the merge may use, None: what is free. ``gpu_memory``: bytes of the GPU
-    that it runs on, 0 for the processor. ``store``: where the store will be; None where it needs
-    no room, as one that is resumed.
+    ``memory_bytes``: memory limit of the merge, None: all free memory. ``gpu_memory``: bytes of the
+    GPU used, 0 for the CPU. ``store``: path of the store; None if it needs no more disk space, as
+    when resuming.
     """
     checks = tuple(check for check in plan.checks if check.title != DISK)
     if store is not None:
@@ -53,8 +53,8 @@ def output_checks(
 ) -> tuple[Check, ...]:
     """The checks for a merge straight into the folder ``target``, worst first.
 
-    ``complete_heads``: with a whole model for each expert's own head. ``resumes``: the merged model
-    has its room already. For the rest see ``store_checks``.
+    ``complete_heads``: with a whole model for each expert's own head. ``resumes``: disk space of
+    the merged model is allocated already. For the rest see ``store_checks``.
     """
     owners = {
         t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
@@ -66,7 +66,7 @@ def output_checks(
 
 
 def refuse_errors(checks: Iterable[Check]) -> None:
-    """Raise ResourceError for the first check that says that the merge would fail."""
+    """Raise ResourceError for the first check that predicts a failure."""
     for check in checks:
         if check.verdict is Verdict.ERROR:
             raise ResourceError(f"{check.line} Nothing was written.")

@@ -43,12 +43,12 @@ from ace_gui.steps import Steps
 class OpenedModel:
     """A model of the recipe.
 
-    ``own_names``: the base's name of a tensor → its name in this model's files; a head that is
-    tied here has the embedding's. ``extra``: names
-    in this model's files that answer to no tensor of the base. ``token_rows``: by the base's name
-    of a tensor whose rows are those of another vocabulary, the row here of each row of the base,
-    negative where there is none. ``lacks``: parts of the base that this model has not.
-    ``joined``: of a base that was given new tokens, its vocabulary with them.
+    ``own_names``: the base's name of a tensor → its name in this model's files; a head that is tied
+    here has the embedding's name. ``extra``: names in this model's files without a counterpart in
+    the base. ``token_rows``: for tensors with one row per token of another vocabulary, by the
+    base's name: this model's row for each row of the base, negative if there is none. ``lacks``:
+    parts of the base that this model lacks. ``joined``: the vocabulary of a base extended with new
+    tokens.
     """
 
     name: str
@@ -64,7 +64,7 @@ class OpenedModel:
     def outside(self) -> frozenset[str]:
         """Tensors outside the base, where the base is only a part of this model.
 
-        Whole stacks of blocks are, and what stands beside them but for heads.
+        These are whole block lists, and the tensors around them except heads.
         """
         stacks = whole_stacks(self.checkpoint.tensors, set(self.own_names.values()))
         traits = self.architecture.traits
@@ -74,8 +74,9 @@ class OpenedModel:
 
     @property
     def answers(self) -> dict[str, str]:
-        """The base's name of each tensor of this model; of an embedding that is the head, too, its
-        own.
+        """The base's name of each tensor of this model.
+
+        An embedding that is also the head keeps its own.
         """
         return {own: name for name, own in reversed(list(self.own_names.items()))}
 
@@ -104,7 +105,9 @@ class OpenedModel:
 
 
 def answering_name(row: PlanRow, model: OpenedModel) -> str:
-    """The base's name under which an expert has the row's tensor: its own, or that it is tied to.
+    """The base's name under which an expert has the row's tensor:
+
+    its own, or the one it is tied to.
 
     Raises KeyError where the expert has neither.
     """
@@ -127,10 +130,10 @@ def _open_base(path: Path, describer: Describer) -> Steps[OpenedModel]:
 def _open_expert(
     name: str, path: Path, base: OpenedModel, describer: Describer
 ) -> Steps[OpenedModel]:
-    """Open an expert and match its tensors to the base's by name, prefixes aside.
+    """Open an expert and match its tensors with the base's by name, ignoring prefixes.
 
-    An adapter becomes a whole model in name only: what it does to the base is computed tensor by
-    tensor. Raises MismatchError where no tensor of it answers to one of the base.
+    An adapter becomes a whole model in name only: its change of the base is computed tensor by
+    tensor. Raises MismatchError if none of its tensors matches one of the base.
     """
     if is_adapter(path):
         checkpoint = _adapted(path, base)
@@ -161,7 +164,7 @@ def _open_expert(
 def _tied_heads(
     architecture: Architecture, base: OpenedModel, own_names: Mapping[str, str]
 ) -> dict[str, str]:
-    """The base's own heads that an expert ties to its embedding: the embedding is its head."""
+    """The base's own heads that an expert ties to its embedding, which then serves as its head."""
     heads = [
         name
         for name, traits in base.architecture.traits.items()
@@ -172,7 +175,7 @@ def _tied_heads(
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
-    """The answers, and those of a model within the other where stacks of blocks have none."""
+    """The matches, with those of a nested model if whole block lists have none."""
     if not whole_stacks(expert.tensors, answers) or not whole_stacks(
         base.tensors, set(answers.values())
     ):
@@ -194,7 +197,7 @@ def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
 
 
 def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
-    """A warning where both bases have names on a hub, which differ in their last parts."""
+    """A warning if both bases have hub names whose last parts differ."""
     named, path = adapter.named_base, base.checkpoint.path
     opened = public_name(path, base.checkpoint.config or {})
     lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
@@ -208,9 +211,9 @@ def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
 
 
 def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
-    """The adapter without second copies of what stays tied, as it is in one file only.
+    """The adapter without second copies of tied tensors, as the base stores these only once.
 
-    PEFT saves both names of a weight that it was asked to keep tied, and of a bias that is shared.
+    PEFT saves both names of a weight that it was asked to keep tied, and of a shared bias.
     """
     absent = base.architecture.absent
     answers = match_names(base.checkpoint.tensors, adapter.full)
@@ -227,9 +230,10 @@ def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
 def _refuse_untied(
     adapter: Adapter, answers: Mapping[str, str], base: OpenedModel, copies: Collection[str]
 ) -> None:
-    """A table that was trained apart from the head it is tied to leaves the head as it was.
+    """Refuse an embedding that was trained separately from the head it is tied to.
 
-    PEFT then unties the two; a merged model that stays tied would change the head with the table.
+    PEFT then unties the two. A merged model that stays tied would change the head with the
+    embedding.
     """
     saved = match_names(base.architecture.absent, adapter.full)
     for own, table in answers.items():
@@ -254,12 +258,12 @@ def _refuse_untied(
 def _answers(
     adapter: Adapter, base: OpenedModel
 ) -> tuple[dict[str, str], dict[str, list[ModuleRows]]]:
-    """The base's tensors that answer to an adapter's, and where the base keeps parts of others.
+    """Match an adapter's tensors with the base's, also where the base keeps parts of others.
 
-    An adapter names the modules of the model that it was trained on, so that a module of just that
-    name comes first. The names in the files answer too, since they are older names of the modules;
-    last come modules of a similar name. A change of a tensor that is tied to another, and in
-    no file, is a change of that one, as PEFT's merge makes it.
+    An adapter names the modules of the model that it was trained on, so an exact module name is
+    preferred. Next come the names in the files, which are older names of the modules, and last
+    similar module names. A change of a tensor that is tied to another and not stored counts as a
+    change of the other one, as in PEFT's merge.
     """
     parts: dict[str, list[ModuleRows]] = {}
     for file, rows in base.architecture.modules.items():
@@ -303,7 +307,7 @@ def open_files(path: Path) -> Checkpoint:
 def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """Open the base and every expert of a recipe.
 
-    Raises CheckpointError, MismatchError, and RecipeError where one model stands twice.
+    Raises CheckpointError, MismatchError, and RecipeError if a model is listed twice.
     """
     for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
         if path in recipe.unfound and not path.exists():
@@ -327,7 +331,7 @@ def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architectur
 
 
 def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:
-    """The same files under two names are a mistake."""
+    """Refuse the same files under two names, which is a mistake."""
     seen = {base.checkpoint.identity: "the base"}
     for expert in experts:
         identity = expert.checkpoint.identity

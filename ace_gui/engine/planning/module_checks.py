@@ -1,4 +1,4 @@
-"""Whether a merge that leaves modules can do so with these models."""
+"""Whether a merge that stores modules can do so with these models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, R
 def module_checks(
     recipe: Recipe, rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
 ) -> tuple[Check, ...]:
-    """The check of a merge that leaves modules; none for one that does not."""
+    """The check of a merge that stores modules; none for other merges."""
     left = module_rows(rows, method)
     if not left and not learns(method.modules):
         return ()
@@ -47,7 +47,7 @@ def _obstacle(
     method: MergeMethod[Any],
     base: OpenedModel,
 ) -> str:
-    """Why it cannot be done, in a sentence; empty if nothing is in the way."""
+    """Why modules are impossible, in a sentence; empty if they are possible."""
     if MODULES in base.checkpoint.side_files:
         return (
             f"The base has a {MODULES} of its own, which says of what it is made; merge its "
@@ -87,7 +87,7 @@ def _obstacle(
 
 
 def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
-    """Which tensor a loaded model does not hold as its files do."""
+    """A tensor that a loaded model does not hold as its files do."""
     for row in left:
         pieces = base.architecture.modules.get(row.tensor, ())
         if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
@@ -99,12 +99,12 @@ def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
 
 
 def _whole(method: MergeMethod[Any]) -> bool:
-    """Whether a method's modules are differences, which hold only beside its own merge."""
+    """Whether the modules of a method are differences, which are valid only with its own merge."""
     return isinstance(method.modules, Differences)
 
 
 def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:
-    """Which matrix of the method is none of a linear layer."""
+    """A matrix of the method that does not belong to a linear layer."""
     for row in rows:
         merged = row.in_base and row.disposition is Disposition.MERGED
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):

@@ -1,7 +1,7 @@
-"""Which number formats can be merged: only floating point with floating point.
+"""Number formats that can be merged: floating point with floating point.
 
-Only floats have task vectors. An integer buffer stays the base's; an integer weight is
-quantised, and integers taken for weights would be added to the model as they are.
+Only floats have task vectors. An integer buffer is copied from the base. An integer weight is
+quantised, and is refused, because its integers are not the weights themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def refuse_other_than_floats(
 
 
 def kept_integers(rows: Sequence[PlanRow]) -> tuple[str, ...]:
-    """Tensors that stay the base's only because they are no floats, and are no known buffer."""
+    """Tensors other than known buffers that are copied from the base as they are not floats."""
     return tuple(
         row.name
         for row in rows
@@ -50,7 +50,7 @@ def _require_float(row: PlanRow, expert: OpenedModel) -> None:
 
 
 def _refuse_weights(row: PlanRow, base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
-    """Buffers may be of any type; other integer tensors of the base must not be weights."""
+    """Buffers may have any type; other integer tensors of the base must not be weights."""
     traits = base.architecture.traits[row.tensor]
     if traits.role is Role.BUFFER:
         return

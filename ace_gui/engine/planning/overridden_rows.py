@@ -1,4 +1,4 @@
-"""Applies the recipe's overrides, and what is done after the method, to the plan's rows."""
+"""Applies the recipe's overrides and its steps after the method to the rows of the plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FATES: Final = {
     "base": Disposition.BASE,
 }
 _OPEN: Final = frozenset(_FATES.values())
-"""Dispositions that an override may replace; what is copied or a head's own stays so."""
+"""Dispositions that an override may replace; copied tensors and an expert's own heads stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class _Choice:
 
 
 def check_overrides(recipe: Recipe) -> None:
-    """Raises RecipeError, with the key, for a rule that can hold for no model."""
+    """Raises RecipeError, naming the key, for a rule that is invalid for any model."""
     roles = [role.value for role in Role]
     for index, rule in enumerate(recipe.overrides):
         key = f"overrides[{index}]"
@@ -102,10 +102,10 @@ def overridden(
     base: OpenedModel,
     asked: Mapping[str, frozenset[int]] = MappingProxyType({}),
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
-    """The rows with the recipe's ``after`` and overrides, and a warning for each idle rule.
+    """Rows with the recipe's ``after`` and overrides, and a warning for each rule without effect.
 
-    A tensor tied to another follows that one. ``asked``: by tensor, the places of the rules without
-    which it would not be merged at all.
+    A tied tensor follows the tensor it is tied to. ``asked``: by tensor, indices of the rules
+    without which it would not be merged.
     """
     last = last_blocks(rows)
     rows = tuple(with_after(row, recipe.after, last) for row in rows)
@@ -126,7 +126,7 @@ def overridden(
 
 
 def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
-    """The method that merges a row: its own where it is overridden."""
+    """The method that merges a row: its own if it is overridden."""
     return default if row.override is None else get_method(row.override.method)
 
 
@@ -137,7 +137,7 @@ def _with_effect(
     last: Mapping[str, int],
     asking: frozenset[int],
 ) -> tuple[PlanRow, set[int]]:
-    """The row as the rules for it make it, and the places of rules without which it is another."""
+    """The row with its rules applied, and the indices of the rules that change it."""
     takes_part = row.in_base and row.experts and row.disposition in _OPEN
     if not takes_part or row.tied_to is not None:
         return row, set()
@@ -155,7 +155,7 @@ def _with_effect(
 
 
 def _result(row: PlanRow, recipe: Recipe) -> tuple[object, ...]:
-    """What a row of this disposition depends on."""
+    """Everything that the result of a row with this disposition depends on."""
     own, merged = row.override, row.disposition is Disposition.MERGED
     return (
         row.disposition,
@@ -179,7 +179,7 @@ def _overridden(
         return row
     method = get_method(choice.method)
     traits = base.architecture.traits[row.tensor]
-    # A preset says nothing of heads that are merged all the same.
+    # A preset does not apply to heads that are merged nevertheless.
     scope = DEFAULT if traits.role is Role.HEAD else recipe.scope
     changed = combined(row, traits, method, scope, len(recipe.models))
     if is_new(base, row.tensor):
@@ -211,7 +211,7 @@ def _overridden(
 
 
 def _refuse_own_in_survey(method: MergeMethod[Any], parameters: Any, choice: _Choice) -> None:
-    """A survey of the whole model uses one value for all experts."""
+    """Refuse parameters per expert in a survey of the whole model, which uses one value for all."""
     if choice.own and method.survey and method.survey(parameters, len(choice.weights)) is not None:
         raise RecipeError(
             f"{method.title} takes parameters of one expert only where entries are chosen within "
@@ -253,7 +253,7 @@ def _after(choice: _Choice, rule: Override, index: int, recipe: Recipe) -> _Choi
 
 
 def weights_for(name: str, traits: TensorTraits, recipe: Recipe) -> dict[str, float]:
-    """The weight of each expert in a tensor, by name, as the recipe and its rules say."""
+    """The weight of each expert in a tensor, by name, from the recipe and its rules."""
     weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
     for rule in recipe.overrides:
         if rule.holds_for(name, traits.role.value, traits.block):
@@ -268,7 +268,7 @@ def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
 
 
 def _differences(row: PlanRow, usual: PlanRow, choice: _Choice, recipe: Recipe) -> list[str]:
-    """What the rules change for a row of this disposition, in words; empty if nothing.
+    """The changes by the rules for a row of this disposition, in words; empty if there are none.
 
     ``usual``: the row with the recipe's own ``after``.
     """

@@ -1,4 +1,4 @@
-"""Matches the parts of an expert, and their tensors, to those of the base."""
+"""Matches the parts of an expert, and their tensors, with those of the base."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ace_gui.errors import MismatchError
 
 
 def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoint, dict[str, str]]:
-    """The expert without the parts that the base has not, and the base's name of its tensors.
+    """The expert without parts that the base lacks, and the base's names of its tensors.
 
-    An expert may lack parts of the base, or be a single one of them. Raises MismatchError where
-    two parts of the base suit a part of the expert equally well.
+    An expert may lack parts of the base, or be a single part. Raises MismatchError if two parts of
+    the base fit a part of the expert equally well.
     """
     pairs = _pairs(name, expert, base)
     answers = {}
@@ -26,12 +26,12 @@ def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoin
 
 
 def lacking_parts(answers: Iterable[str], base: Checkpoint) -> frozenset[str]:
-    """The parts of the base of which ``answers``, the base's names, has no tensor."""
+    """The parts of the base without a tensor in ``answers``, which has the base's names."""
     return frozenset(base.parts) - {part_of(name, base.parts) for name in answers}
 
 
 def _pairs(name: str, expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
-    """By part of the expert, that of the base: of the same name, else the one that suits it."""
+    """For each part of the expert the base's part of that name, or else the best match."""
     if len(base.parts) == len(expert.parts) == 1:
         return dict(zip(expert.parts, base.parts, strict=True))
     pairs = {part: part for part in expert.parts if part in base.parts}
@@ -46,7 +46,7 @@ def _pairs(name: str, expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
 def _suiting(
     name: str, expert: Checkpoint, part: str, base: Checkpoint, free: list[str]
 ) -> str | None:
-    """The part of the base called as the expert's folder, else that with most equal tensors."""
+    """The part of the base named as the expert's folder, or else with most equal tensors."""
     if expert.path.name in free:
         return expert.path.name
     own = {tensor: info.shape for tensor, info in expert.tensors_of(part).items()}

@@ -1,6 +1,7 @@
 """Checks of a merge before any tensor is read, each with a verdict.
 
-What makes a merge impossible is an error of planning. The checks here are for the user to judge.
+Problems that make a merge impossible raise errors in planning. These checks are for the user to
+judge.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
 # Half a unit in the last place, relative to a weight.
 _ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
 _NOISY: Final = 2.0**-9
-"""Rounding that is as large as the change that a fine-tune makes."""
+"""Rounding that is as large as the change made by a fine-tune."""
 
 
 def preflight(
@@ -51,8 +52,8 @@ def preflight(
 ) -> tuple[Check, ...]:
     """Every check, worst first; ``rows`` are the plan's.
 
-    Sizes in bytes; ``store_bytes``: of the merged model, with what stands beside it, where it waits
-    for its export. ``memory``: the check of the plan's memory.
+    Sizes in bytes. ``store_bytes``: size of the unexported merged model and its additional files.
+    ``memory``: the memory check of the plan.
     """
     checks = _of_base(base)
     if experts:
@@ -84,7 +85,7 @@ _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 def _together(
     title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
 ) -> list[Check]:
-    """One check for each expert with a finding, or one that says that all is fine."""
+    """One check for each expert with a finding, or a single check if all is fine."""
     found = [(expert, find(base, expert)) for expert in experts]
     checks = [
         Check(
@@ -105,7 +106,7 @@ def _fine(title: str, sentence: str) -> Check:
 
 
 def _of_base(base: OpenedModel) -> list[Check]:
-    """Whether the base has all that an output needs."""
+    """Whether the base has everything that an output needs."""
     checkpoint, name = base.checkpoint, plain(base.name)
     verdict, sentence = Verdict.OK, "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
@@ -129,7 +130,7 @@ def _of_base(base: OpenedModel) -> list[Check]:
 
 
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    """Tensors that the expert lacks or names otherwise, heads and buffers aside."""
+    """Tensors that the expert lacks or names differently, except heads and buffers."""
     traits = base.architecture.traits
     missing = [
         name
@@ -145,7 +146,7 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
 
 
 def _partial(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> _Finding:
-    """An expert of some of the base's stacks, or of more than the base is."""
+    """An expert with some of the base's block lists, or with more than the base has."""
     stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
     if stacks and not expert.lacks:
         sentence = (
@@ -197,7 +198,7 @@ def _formats_agree(base: OpenedModel) -> str:
 
 
 def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    """Task vectors are differences: the coarser of two formats is their noise."""
+    """Task vectors are differences: the coarser of the two formats determines their noise."""
     if isinstance(expert.checkpoint, ExpandedCheckpoint):
         return None
     pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -223,7 +224,7 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
 
 
 def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    """Heads that share the embedding in one of the two only."""
+    """Heads that share the embedding in only one of the two models."""
     if isinstance(expert.checkpoint, ExpandedCheckpoint):
         return None
     tied, whole = base.architecture.traits, expert.architecture.traits
@@ -342,7 +343,7 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
 def _rows_outcome(
     choice: Vocabulary, base: OpenedModel, expert: OpenedModel
 ) -> tuple[Verdict, str]:
-    """How the rows of two vocabularies that differ are merged."""
+    """How the rows of two different vocabularies are merged."""
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
     found = match(base, expert) if choice in BY_TOKEN else None
@@ -359,7 +360,7 @@ def _rows_outcome(
 
 
 def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
-    """Which of the tokens that the base lacks are added, and which are left out."""
+    """Tokens missing from the base that are added, and those that are left out."""
     added = base.joined.added if base.joined is not None else ()
     lines = []
     if here := [token for token in added if token in found.extra]:
@@ -371,7 +372,7 @@ def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
 
 
 def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
-    """The config within ``whole`` that is of the other's type, if there is one, else ``whole``."""
+    """The nested config of ``whole`` that has the type of the other, or else ``whole``."""
     parts = (value for value in whole.values() if isinstance(value, Mapping))
     wanted = part.get("model_type")
     if wanted is None or whole.get("model_type") == wanted:
@@ -385,7 +386,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
         if theirs is None:
             return None
         return Verdict.NOTE, "Has no config.json: taken to be built as the base is.", ()
-    # A tower, say, whose config is within that of the whole.
+    # For example, a tower whose config is nested in that of the whole model.
     theirs, ours = _part_of(theirs, ours), _part_of(ours, theirs)
     if theirs.get("model_type") != ours.get("model_type") and (
         base.architecture.family != expert.architecture.family

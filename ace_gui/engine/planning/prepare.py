@@ -65,11 +65,11 @@ class Prepared:
     """A plan, and the opened models and method that carry it out.
 
     ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
-    that say which rows belong together, where these are matched by token. ``findings``: what is
-    known so far of the whole model, by method and parameters; ``surveying`` adds to it.
-    ``needs``: what is to be measured with the experts' data, each with a method that wants it;
-    ``measurements``: what was, one an expert; ``calibrating`` adds to it. ``distances``: of the
-    experts from the base, by name, once ``unrelated`` has looked.
+    that determine matching rows, if rows are matched by token. ``findings``: what is known so far
+    of the whole model, by method and parameters; ``surveying`` adds to it. ``needs``: measurements
+    on the experts' data, each with a method that needs it. ``measurements``: the finished ones, one
+    per expert; ``calibrating`` adds to it. ``distances``: of the experts from the base, by name,
+    set by ``unrelated``.
     """
 
     plan: Plan
@@ -88,11 +88,11 @@ class Prepared:
         return method_of(row, self.method)
 
     def is_whole(self, row: PlanRow) -> bool:
-        """Whether a row is merged in one piece, and not part by part."""
+        """Whether a row is merged in one piece instead of part by part."""
         return is_whole(row, self.method)
 
     def row_width(self, row: PlanRow) -> int | None:
-        """How many entries of a row merged part by part stay together; None: each is alone."""
+        """How many elements of a row merged in parts stay together; None: each is independent."""
         return row_width(row, self.method)
 
     def parameters_of(self, row: PlanRow) -> Any:
@@ -102,7 +102,7 @@ class Prepared:
         return checked_parameters(self.method_of(row), row.override.parameters)
 
     def own_of(self, row: PlanRow) -> list[Any] | None:
-        """The parameters of each expert that has the row; None where all have the row's."""
+        """The parameters of each expert that has the row; None if all use those of the row."""
         if row.override is None or not row.override.own:
             return None
         given, own = row.override.parameters, row.override.own
@@ -115,18 +115,18 @@ class Prepared:
         return tuple(weights[t] for t in row.experts)
 
     def findings_of(self, row: PlanRow) -> Findings | None:
-        """What the method of a row asked to know, for the row's experts; None if unknown."""
+        """The findings that the method of a row needs, for the row's experts; None if unknown."""
         found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
         return None if found is None else findings_of(found, row.experts)
 
     @property
     def files(self) -> tuple[FileStamp, ...]:
-        """The files on which the result depends, as they were when opened."""
+        """The files that the result depends on, with their stamps when opened."""
         models = (self.base, *self.experts)
         return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
 
     def is_current(self) -> bool:
-        """Whether every file is still the one that was opened."""
+        """Whether every file is unchanged since it was opened."""
         models = (self.base, *self.experts)
         try:
             for model in models:
@@ -139,11 +139,11 @@ class Prepared:
 
 
 LARGEST_WEIGHT: Final = 1e9
-"""Of an expert, negative ones too."""
+"""Weights of an expert; they may be negative."""
 
 
 def prepare(recipe: Recipe) -> Prepared:
-    """Open, check and decide, from headers alone.
+    """Open the models, check them and decide for every tensor, from headers alone.
 
     Raises RecipeError, CheckpointError, ArchitectureError or MismatchError.
     """
@@ -151,10 +151,10 @@ def prepare(recipe: Recipe) -> Prepared:
 
 
 def preparing(recipe: Recipe) -> Steps[Prepared]:
-    """As ``prepare``, in steps: describing a model may take long."""
+    """Like ``prepare``, in steps: describing a model may take long."""
     method = _checked_method(recipe)
     base, experts = yield from open_models(recipe)
-    # Before they are read: what changes later is no longer what was read.
+    # Taken before reading, so that a later change is noticed.
     tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
     experts = matched_by_token(base, experts, recipe.vocabulary)
     base, experts = with_new_tokens(base, experts, recipe)
@@ -221,7 +221,7 @@ def _recipe_checks(recipe: Recipe) -> tuple[Check, ...]:
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
-    """The recipe's method. Raises RecipeError for errors that need no model to be found."""
+    """The recipe's method. Raises RecipeError for errors that can be found without the models."""
     _check_names(recipe)
     if recipe.scope not in SCOPES:
         raise RecipeError(
@@ -256,7 +256,7 @@ def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
-    """Too few are refused later, by the merge: more may be added."""
+    """Refuse too many experts. Too few are refused later, by the merge, as more may be added."""
     if method.most is not None and len(recipe.models) > method.most:
         raise RecipeError(
             f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
@@ -266,7 +266,7 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
 
 
 def require_experts(prepared: Prepared) -> None:
-    """Raises RecipeError where there are too few experts for the method."""
+    """Raises RecipeError if there are too few experts for the method."""
     found, method = len(prepared.experts), prepared.method
     if not found:
         raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
@@ -275,7 +275,7 @@ def require_experts(prepared: Prepared) -> None:
 
 
 def experts(count: int) -> str:
-    """How many."""
+    """The number of experts."""
     return "1 expert" if count == 1 else f"{count} experts"
 
 
@@ -288,7 +288,7 @@ def too_few(method: MergeMethod[Any], found: int) -> str:
 
 
 def _check_weights(recipe: Recipe) -> None:
-    """Refuse weights so large that sums would leave float32 and raise a misleading error."""
+    """Refuse weights so large that sums would overflow float32 and raise a misleading error."""
     given = list(zip(recipe.expert_names, recipe.weights, strict=True))
     given += [pair for rule in recipe.overrides for pair in rule.weights.items()]
     for name, weight in given:

@@ -1,4 +1,4 @@
-"""The parameters of a method as a recipe leaves them, completed from what is known of the base."""
+"""The parameters of a method: the recipe's values, completed from the base model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ace_gui.recipe.values import ParameterValue
 def completed(
     values: Mapping[str, ParameterValue], method: MergeMethod[Any], base: OpenedModel
 ) -> tuple[Mapping[str, ParameterValue], Mapping[str, str]]:
-    """The values, completed by the method's for this base, and where the latter come from."""
+    """The values with the method's defaults for this base, and where the defaults come from."""
     if method.defaults is None:
         return values, {}
     config = {**(base.checkpoint.config or {}), "model_type": base.architecture.family}
@@ -33,7 +33,7 @@ def spelled_out(
 ) -> Recipe:
     """The recipe with the values that would otherwise follow from its base model.
 
-    ``parameters``: the method's, every one resolved; ``rows``: of the plan made from the recipe.
+    ``parameters``: the method's, all resolved; ``rows``: of the plan made from the recipe.
     """
     names = _left_open(get_method(recipe.merge_method), recipe.parameters)
     return replace(
@@ -46,7 +46,7 @@ def spelled_out(
 
 
 def _spelled_out(rule: Override, index: int, recipe: Recipe, rows: Sequence[PlanRow]) -> Override:
-    """A rule that brings a method of its own, with what this method took from the base."""
+    """A rule with a method of its own, with the values this method took from the base."""
     if rule.merge_method in (None, recipe.merge_method):
         return rule
     names = _left_open(get_method(rule.merge_method), rule.parameters)
@@ -57,7 +57,7 @@ def _spelled_out(rule: Override, index: int, recipe: Recipe, rows: Sequence[Plan
 
 
 def _left_open(method: MergeMethod[Any], values: Mapping[str, ParameterValue]) -> list[str]:
-    """The parameters in force that are not among the values and follow from the base."""
+    """The parameters in force that have no value and follow from the base."""
     if method.defaults is None:
         return []
     fields = {field.name: field for field in parameter_fields(method)}

@@ -1,4 +1,4 @@
-"""What models there are in a folder and those below it, and which of them fit one another."""
+"""The models in a folder and below it, and which of them fit one another."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import CheckpointError, WorkbenchError
 
 DEEPEST: Final = 3
-"""Folders below the one that is looked into."""
+"""Depth of the search below the given folder."""
 
 MOST: Final = 200
-"""Models; a folder with more is none that a person put together for a merge."""
+"""Most models of a folder; one with more was not put together for a merge."""
 
 ALIKE: Final = 0.5
-"""Of the smaller model's tensors, how many must be in the other in the same shape."""
+"""Share of the smaller model's tensors that the other must have in the same shape."""
 
 _CONFIG_BYTES: Final = 10_000_000
 _LISTS_OF_PARTS: Final = ("model_index.json", "modules.json")
@@ -31,9 +31,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | None]:
-    """Read the headers of every model at or below ``paths``; ``base``: one that is open already.
+    """Read the headers of every model at or below ``paths``; ``base``:
 
-    What cannot be opened is listed with the reason.
+    a model that is open already.
+
+    Models that cannot be opened are listed with the reason.
     """
     indices = list(dict.fromkeys(index for path in paths for index in candidate_folders(path)))[
         :MOST
@@ -57,7 +59,7 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
 
 
 def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
-    """The models at or below a folder; what lies within a model is a part of it."""
+    """The models at or below a folder; a folder inside a model is part of it."""
     if not path.is_dir() or _holds_model(path):
         yield path
     elif depth:
@@ -80,7 +82,7 @@ def _holds_model(folder: Path) -> bool:
 
 
 def _look(path: Path) -> tuple[FoundModel, Shapes | None]:
-    """One model, and the shapes of its tensors; None where they are not known by themselves."""
+    """One model, and the shapes of its tensors; None if these are unknown without its base."""
     try:
         if is_adapter(path):
             size = sum(file.stat().st_size for file in path.glob("adapter_model*"))
@@ -112,7 +114,7 @@ def _architecture(path: Path) -> str:
 
 
 def _fit(one: Shapes | None, other: Shapes | None) -> bool:
-    """Whether two may have come from one base; an adapter says so only when it is opened."""
+    """Whether two models may share a base; for an adapter this shows only when it is opened."""
     if one is None or other is None:
         return True
     few = min(len(one), len(other))
@@ -124,7 +126,7 @@ def _fit(one: Shapes | None, other: Shapes | None) -> bool:
 def _base_among(
     found: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
 ) -> int | None:
-    """The model that is open, that the others name, or that is called so; None: nothing says."""
+    """The base: the open model, the one that others name, or one whose name says so; else None."""
     whole = [index for index, known in enumerate(shapes) if known]
     if base is not None:
         return next((index for index, each in enumerate(found) if each.path == base), None)
@@ -137,7 +139,7 @@ def _base_among(
 
 
 def _named_bases(path: Path) -> Iterator[str]:
-    """The last part of what a model says it was made from."""
+    """The last part of the names of the models from which a model says it was made."""
     folder = path if path.is_dir() else path.parent
     said = (("adapter_config.json", "base_model_name_or_path"), ("config.json", "_name_or_path"))
     for file, key in said:

@@ -1,4 +1,4 @@
-"""Task heads: whether the experts have one task, and a base with a place for their heads."""
+"""Task heads: whether the experts share a task, and a base extended by their heads."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _OF_HEADS: Final = re.compile(
 class HeadChoice:
     """How the heads are merged. ``merged``: their names in the base; ``why``: the reason.
 
-    ``poolers``: the base's tensors that feed heads alone and are kept with them.
-    ``asked``: by name, the places of the overrides for which alone a head is merged.
+    ``poolers``: tensors of the base that feed only heads and are kept with them. ``asked``: by
+    name, indices of the overrides that cause a head to be merged.
     """
 
     merged: frozenset[str] = frozenset()
@@ -44,13 +44,13 @@ class HeadChoice:
 
     @property
     def because(self) -> str:
-        """The reason, for the end of a tensor's own."""
+        """The reason, appended to that of a tensor."""
         return f": {self.why}" if self.why else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
-    """A tensor that every expert has in one shape. ``own``: its name in each of them."""
+    """A tensor that every expert has in the same shape. ``own``: its name in each of them."""
 
     name: str
     own: tuple[str, ...]
@@ -65,9 +65,9 @@ class _Shared:
 def with_heads(
     base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
 ) -> tuple[OpenedModel, tuple[OpenedModel, ...], HeadChoice]:
-    """The models, the base with a place for every head that is merged, and which heads these are.
+    """The models, with every merged head added to the base, and the names of these heads.
 
-    RecipeError where the recipe has heads merged that cannot be.
+    Raises RecipeError if the recipe merges heads that cannot be merged.
     """
     if not experts:
         return base, (), HeadChoice()
@@ -101,7 +101,7 @@ def with_heads(
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
-    """Whether the base has no value of its own for a tensor, in the shape that the merge has."""
+    """Whether the base has no value of its own for a tensor in the merged shape."""
     growths = getattr(base.checkpoint, "growths", {})
     return name in growths and growths[name].own is None
 
@@ -146,7 +146,7 @@ def _agreeing(
 
 
 def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> tuple[bool, str]:
-    """Whether all experts have the same task, as far as shapes and labels say, and why."""
+    """Whether all experts have the same task, judging by shapes and labels, and why."""
     if not heads or (conflict := _conflict(experts, heads)):
         return False, conflict if heads else ""
     if len(experts) == 1:
@@ -186,7 +186,7 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
 
 
 def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
-    """The names of a model's labels, by index; None where nothing says how many there are.
+    """The names of a model's labels, by index; None if their number is unknown.
 
     timm has them under ``label_names``, in the config or in its ``pretrained_cfg``.
     """
@@ -208,7 +208,7 @@ def _unnamed(labels: Iterable[str]) -> bool:
 
 
 def _heads_of(model: OpenedModel) -> list[str]:
-    """A model's own heads, by its names."""
+    """A model's own heads, under its own names."""
     return [n for n, traits in model.architecture.traits.items() if traits.role is Role.HEAD]
 
 
@@ -219,7 +219,7 @@ def _any_heads(experts: Sequence[OpenedModel]) -> bool:
 def _kept_poolers(
     base: OpenedModel, experts: Sequence[OpenedModel], merged: Collection[str], recipe: Recipe
 ) -> Iterator[str]:
-    """The base's tensors that feed the heads alone of an expert whose heads are kept."""
+    """Tensors of the base that feed only the heads of an expert whose heads are kept."""
     if recipe.poolers is Poolers.MERGE or recipe.scope != DEFAULT:
         return
     for expert in experts:
@@ -232,7 +232,7 @@ def _kept_poolers(
 
 
 def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
-    """The places of the overrides for heads alone that have this one merged."""
+    """Indices of the overrides for heads only that cause this one to be merged."""
     return frozenset(
         index
         for index, rule in enumerate(recipe.overrides)
@@ -253,9 +253,9 @@ def _for_heads_alone(rule: Override, base: OpenedModel) -> bool:
 def _goes_along(
     each: _Shared, base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
 ) -> bool:
-    """Whether a tensor that is no head is added to the base with the heads.
+    """Whether a tensor other than a head is added to the base with the heads.
 
-    The base's config must have a place for it: a vocabulary head of a tied base has none.
+    The base's config must allow for it: a tied base cannot have a separate vocabulary head.
     """
     if recipe.heads is Heads.KEEP or each.traits.block is not None:
         return False
@@ -277,7 +277,7 @@ def _said(why: str, wanted: bool, recipe: Recipe) -> str:
 
 
 def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[str, object]:
-    """Settings of heads in which the experts' configs agree and differ from the base's."""
+    """Settings of heads in which the experts' configs agree, but differ from the base's."""
     configs = [expert.checkpoint.config for expert in experts]
     ours, first = base.checkpoint.config, configs[0]
     if ours is None or first is None:

@@ -1,4 +1,4 @@
-"""Does the jobs: the engine process's loop, and one generator a job."""
+"""Runs the jobs: the engine process's loop, and one generator per job."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.steps import Steps
 
 PLANS_KEPT: Final = 2
-"""The recipe that is loaded, and one that is tried out beside it."""
+"""The loaded recipe, and one that is tried out next to it."""
 
 
 class Runner:
-    """Turns jobs into events. Remembers the last plans: most jobs follow upon one of them."""
+    """Turns jobs into events. It caches the last plans, as most jobs refer to one of them."""
 
     def __init__(self) -> None:
         self._recent: list[Prepared] = []
@@ -103,7 +103,7 @@ class Runner:
         self._cache = InspectionCache(inspections_folder())
 
     def run(self, job: Job) -> Iterator[Event | None]:
-        """The steps of a job; None: a step without news. Raises WorkbenchError in them."""
+        """The steps of a job; None: a step without an event. Raises WorkbenchError."""
         match job:
             case ConfigureJob():
                 yield self._configured(job)
@@ -173,7 +173,7 @@ class Runner:
         return replace(engine_ready(), scratch=job.scratch)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
-        """A plan of its own for everyone who asks: there may be more room by now."""
+        """A plan of its own for each request, as free memory and disk space may have changed."""
         prepared = yield from self._prepare(recipe)
         yield PlanReady(plan=prepared.plan)
 
@@ -212,7 +212,10 @@ class Runner:
     def _matrix(
         self, job: SpectrumJob | SubspacesJob | LayerCovariancesJob
     ) -> Steps[tuple[Prepared, PlanRow, torch.device]]:
-        """What inspecting a matrix needs. Looks the row up again: another scope may change it."""
+        """The context for inspecting a matrix.
+
+        The row is looked up again, as another scope may change it.
+        """
         prepared, device = (yield from self._prepared(job.recipe)), resolve_device(job.device)
         return prepared, row_of(prepared.plan, job.row.name), device
 
@@ -275,7 +278,7 @@ def _export(job: ExportJob) -> Iterator[Event]:
 
 
 def row_of(plan: Plan, name: str) -> PlanRow:
-    """A tensor's row in a plan. Raises EngineError where the plan has none."""
+    """The row of a tensor in a plan. Raises EngineError if the plan has none."""
     for row in plan.rows:
         if row.name == name:
             return row
@@ -283,7 +286,7 @@ def row_of(plan: Plan, name: str) -> PlanRow:
 
 
 def recipe_of(paths: tuple[Path, ...]) -> Recipe:
-    """The recipe of a YAML file, or of model folders: the base first, then the experts."""
+    """The recipe in a YAML file, or for model folders: the base first, then the experts."""
     if len(paths) == 1 and paths[0].suffix in {".yaml", ".yml"}:
         return load_recipe(paths[0])
     base, *experts = (Path(os.path.abspath(path)) for path in paths)  # noqa: PTH100
@@ -291,7 +294,7 @@ def recipe_of(paths: tuple[Path, ...]) -> Recipe:
 
 
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
-    """A job's steps, ended by JobDone or JobFailed; nothing is raised."""
+    """A job's steps, followed by JobDone or JobFailed; nothing is raised."""
     try:
         yield from runner.run(job)
     except WorkbenchError as error:
@@ -309,7 +312,7 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
 
 
 def serve(pipe: Connection) -> None:
-    """Answer the owner until it says quit or goes away."""
+    """Answer the owner until it sends Quit or goes away."""
     use_threads(None)
     runner = Runner()
     pipe.send((0, engine_ready()))
@@ -329,7 +332,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
-    """Take one message; False ends the process."""
+    """Handle one message; False ends the process."""
     match pipe.recv():
         case Submit(number=number, job=job):
             active[number] = safe_steps(job, runner)

@@ -6,24 +6,24 @@ from collections.abc import Collection
 from typing import Final
 
 HEAD_START: Final = 1.5
-"""Seconds that newer jobs may work before the oldest has its share of the time."""
+"""Seconds that newer jobs may take before the oldest gets its share of the time."""
 
 
 class JobScheduler:
-    """The newest job goes first, until newer ones took ``HEAD_START`` more than the oldest.
+    """The newest job comes first, until newer ones took ``HEAD_START`` more than the oldest.
 
-    A user who looks at one layer after another during a merge keeps sending jobs; half of
-    the time still goes to the merge.
+    A user who opens one layer after another during a merge keeps sending jobs; half of the time
+    still goes to the merge.
     """
 
     def __init__(self) -> None:
         self._owed = 0.0  # seconds to the oldest job
 
     def next(self, active: Collection[int]) -> int:
-        """The number of the job whose turn it is; jobs are numbered as they come."""
+        """The number of the next job to run; jobs are numbered as they come."""
         return min(active) if self._owed > HEAD_START else max(active)
 
     def took(self, number: int, seconds: float, active: Collection[int]) -> None:
-        """A step of a job took so long."""
+        """Record the duration of a job's step."""
         oldest = number == min(active, default=number)
         self._owed = max(0.0, self._owed - seconds) if oldest else self._owed + seconds

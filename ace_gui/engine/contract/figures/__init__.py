@@ -1,1 +1,1 @@
-"""Figures of layers and models, as the engine says them. Plain values."""
+"""Figures of layers and models from the engine. Plain values."""

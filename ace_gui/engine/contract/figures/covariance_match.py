@@ -1,4 +1,4 @@
-"""ACE's covariances beside those that were measured with the experts' own data. Plain values.
+"""Compares ACE's covariance estimates with those measured on the experts' own data. Plain values.
 
 T experts, I inputs of a matrix.
 """
@@ -17,13 +17,13 @@ if TYPE_CHECKING:  # an empty window does without
 
 @dataclass(frozen=True, kw_only=True)
 class CovarianceMatch:
-    """How well Σ̂_t = W̃_tᵀW̃_t, ACE's estimate, shows C_t, the covariance of an expert's inputs.
+    """How well ACE's estimate Σ̂_t = W̃_tᵀW̃_t agrees with C_t, the covariance of the inputs.
 
-    Of one matrix and expert, or means over several. ``cosine``: ⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius.
-    ``centred``: the same without what both share with the identity: each less its mean eigenvalue
-    on the diagonal. ``others``: ``centred`` with the other experts' C in place of its own, in the
-    mean; None with one expert. ``overlap``: ‖U_kᵀV_k‖² / k of the leading k eigenvectors of both;
-    ``chance``: k / I, what two subspaces without any relation have in the mean.
+    For one matrix and expert, or means over several. ``cosine``: ⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius.
+    ``centred``: the same after subtracting the mean eigenvalue from each diagonal, which removes
+    what both share with the identity. ``others``: mean of ``centred`` with the other experts' C
+    instead of its own; None with one expert. ``overlap``: ‖U_kᵀV_k‖² / k of the leading k
+    eigenvectors of both; ``chance``: k / I, the mean overlap of two unrelated subspaces.
     """
 
     name: str
@@ -38,12 +38,13 @@ class CovarianceMatch:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCovariances:
-    """Both covariances of one matrix, by the ``experts`` that change it.
+    """Both covariances of one matrix, for the ``experts`` that change it.
 
-    ``centred_TT``: of Σ̂ of a row's expert and C of a column's, as ``CovarianceMatch.centred``.
-    ``estimated_TI``, ``measured_TI``: the eigenvalues of Σ̂ and of C, each by their sum, largest
-    first. ``along_TI``: vᵢᵀΣ̂vᵢ / Tr Σ̂ along the eigenvectors vᵢ of C, in the order of its
-    eigenvalues: what the estimate gives to the directions in which the inputs vary.
+    ``centred_TT``: Σ̂ of the row's expert against C of the column's, as
+    ``CovarianceMatch.centred``. ``estimated_TI``, ``measured_TI``: eigenvalues of Σ̂ and of C, each
+    divided by their sum, largest first. ``along_TI``: vᵢᵀΣ̂vᵢ / Tr Σ̂ along the eigenvectors vᵢ of
+    C, in the order of its eigenvalues. It shows the share that the estimate gives to the directions
+    in which the inputs vary.
     """
 
     name: str
@@ -59,7 +60,7 @@ class LayerCovariances:
 class CovariancesCompared:
     """``done`` of ``total`` matrices are compared; ``layer`` is the latest.
 
-    None where nothing went through it in one of the experts, or no expert changes it.
+    None if the matrix had no inputs in one of the experts, or no expert changes it.
     """
 
     layer: LayerCovariances | None
@@ -83,7 +84,7 @@ def mean_match(matches: Sequence[CovarianceMatch], name: str, role: str) -> Cova
 
 
 def by_role(matches: Iterable[CovarianceMatch]) -> tuple[CovarianceMatch, ...]:
-    """The mean of the matches of each role, in the order in which the roles come."""
+    """The mean match of each role, in the order of first appearance."""
     found: dict[str, list[CovarianceMatch]] = {}
     for each in matches:
         found.setdefault(each.role, []).append(each)

@@ -1,6 +1,6 @@
-"""Whether the experts were fine-tuned from this base, once their tensors have been read.
+"""Whether the experts were fine-tuned from this base, judged by their tensors.
 
-Plain arithmetic on the statistics of the layers: the window does it itself.
+Plain arithmetic on the statistics of the layers, so that the window can do it itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _TITLE: Final = "Distance from the base"
 def relative_changes(
     layers: Iterable[LayerStatistics], weights: Mapping[str, float]
 ) -> dict[str, float]:
-    """‖ΔW_t‖/‖W₀‖ of every expert over all layers that it has, its weight taken out again.
+    """‖ΔW_t‖/‖W₀‖ of every expert over all its layers, without its weight in the recipe.
 
-    Experts of weight zero are absent: their statistics do not show their change. So are those
-    of which no layer is known. Infinite where the base is zero in all layers and the expert is not.
+    Experts of weight zero are left out, as their statistics do not show their change. Experts
+    without any known layer are left out, too. Infinite if the base is zero in all layers and the
+    expert is not.
     """
     changed: dict[str, float] = defaultdict(float)
     base: dict[str, float] = defaultdict(float)
@@ -47,7 +48,7 @@ def relative_changes(
 def equally_weighted(
     layers: Mapping[str, LayerStatistics], rows: Iterable[PlanRow], weights: Sequence[float]
 ) -> list[LayerStatistics]:
-    """The layers in which the experts have the recipe's weights, one an expert."""
+    """The layers in which the experts have the recipe's weights, one per expert."""
     own = {row.name for row in rows if row.override and row.override.weights != tuple(weights)}
     return [layer for name, layer in layers.items() if name not in own]
 
@@ -55,9 +56,11 @@ def equally_weighted(
 def fit_checks(
     layers: Iterable[LayerStatistics], weights: Mapping[str, float]
 ) -> tuple[Check, ...]:
-    """How far each expert is from the base: a warning for each that stands out, else one line.
+    """How far each expert is from the base:
 
-    ``weights``: of every expert, by name. Nothing to say without experts.
+    a warning for each outlier, or one line if there is none.
+
+    ``weights``: of every expert, by name. No checks without experts.
     """
     changes = relative_changes(layers, weights)
     if not changes:

@@ -1,6 +1,6 @@
 """Which experts agree: cosines of their task vectors, per layer and over the model.
 
-Plain NumPy, so that the window sums up the layers itself. T experts.
+Plain NumPy, so that the window can sum up the layers itself. T experts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def cosines_of(gram_TT: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def model_cosines(layers: Iterable[LayerStatistics], experts: Sequence[str]) -> NDArray[np.float64]:
-    """Cosines of the experts' task vectors over all layers that two of them have, T × T.
+    """Cosines of the experts' task vectors over all layers that both have, T × T.
 
-    Inner products and energies are summed over the layers that both experts have. NaN for two that
-    share no layer, for one without change, and for one whose weight in the recipe is 0.
+    Inner products and energies are summed over the layers that both experts have. NaN for two
+    experts without a common layer, for one without change, and for one with weight 0 in the recipe.
     """
     index = {name: t for t, name in enumerate(experts)}
     products_TT, squares_TT = np.zeros((2, len(experts), len(experts)))

@@ -1,6 +1,6 @@
 """Findings on one tensor: its task vectors, its merge, its spectra and distributions.
 
-Plain values and NumPy arrays, nothing of torch.
+Plain values and NumPy arrays, without torch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Regime(StrEnum):
 class LayerStatistics:
     """Statistics of the experts' task vectors of one tensor.
 
-    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity, of the experts alone and so known
-    for every method; None for what is not merged and where fewer than two experts changed it;
-    ``log_variance``: Var ln E of the energies, which, unlike γ, no common factor on the task
-    vectors changes; ``left_out``: experts with numerically no change.
-    ``base_energy``: ‖W₀‖²_F, None where only the merge's own report is known. ``cosines``: T × T,
-    of the task vectors with one another in the order of ``energies``; NaN for one without change.
+    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity of the experts, known for every
+    method; None for tensors that are not merged, or that fewer than two experts changed.
+    ``log_variance``: Var ln E of the energies; a common factor on the task vectors changes γ, but
+    not this. ``left_out``: experts with numerically no change. ``base_energy``: ‖W₀‖²_F, None if
+    only the merge's own report is known. ``cosines``: T × T, of the task vectors in the order of
+    ``energies``; NaN for one without change.
     """
 
     name: str
@@ -48,12 +48,11 @@ class LayerStatistics:
 class LayerReport:
     """What the merge did to one tensor.
 
-    The figures are those of ``Diagnostics``, None where the method has none. ``effective_ranks``:
-    of the change before and after it was given other singular values; None where it was not.
-    ``precision``: in which numbers it was computed, and why these are exact enough. ``notes``:
-    departures from the published procedure that were taken here; ``warnings``: what may be wrong
-    with the result, and what one can do. A sentence each. ``non_finite``: the experts with NaN or
-    Inf here.
+    The figures are those of ``Diagnostics``, None if the method has none. ``effective_ranks``: of
+    the change before and after its singular values were reshaped; None if they were not.
+    ``precision``: the number format of the computation, and why it is exact enough. ``notes``:
+    departures from the published procedure here; ``warnings``: possible problems with the result,
+    and remedies; one sentence each. ``non_finite``: the experts with NaN or Inf here.
     """
 
     name: str
@@ -76,7 +75,10 @@ class LayerReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSpectra:
-    """Singular values of every expert's ΔW of one matrix, largest first; the models alone count."""
+    """Singular values of every expert's ΔW of one matrix, largest first.
+
+    They depend on the models alone.
+    """
 
     name: str
     experts: Mapping[str, NDArray[np.float64]]
@@ -87,8 +89,8 @@ class LayerSpectrum:
     """Singular values of one matrix, largest first.
 
     ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
-    methods without one). ``unshaped``: of the method's result, where the recipe then gave it
-    other singular values, else None. ``merged``: of the merged delta, after all that.
+    methods without one). ``unshaped``: of the method's result, if the recipe then reshapes its
+    singular values, else None. ``merged``: of the final merged change.
     """
 
     name: str
@@ -101,12 +103,12 @@ class LayerSpectrum:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSubspaces:
-    """Directions of one matrix, before and after, and between the experts.
+    """Directions of one matrix, before and after refinement, and between the experts.
 
-    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged delta, and
+    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged change, and
     ``alignment_right`` of the right ones, leading first (ACE, Fig. 2 right); None for methods
-    without a preliminary solution. ``overlap``: T × T in the order of ``experts``, the share
-    ‖U_aᵀU_b‖²_F / ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
+    without a preliminary solution. ``overlap``: T × T in the order of ``experts``: ‖U_aᵀU_b‖²_F /
+    ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
     """
 
     name: str
@@ -119,11 +121,11 @@ class LayerSubspaces:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDistribution:
-    """Histograms of the entries of one tensor's ΔW by expert, over common bins.
+    """Histograms of the elements of one tensor's ΔW by expert, over common bins.
 
-    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert, entries beyond the
-    edges in ``outside``. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0 for a
-    Gaussian, NaN without change): of all the entries.
+    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert; ``outside``: number
+    of elements beyond the edges. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0
+    for a Gaussian, NaN without change): of all elements.
     """
 
     name: str
@@ -140,9 +142,9 @@ class LayerDifference:
     """One tensor in two finished merges of the same base.
 
     ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
-    ``cosine``: of the two changes, NaN where one merge left the tensor alone. ``first``,
-    ``second``: singular values of the changes, largest first; None where they were not asked for,
-    or for no matrix.
+    ``cosine``: of the two changes, NaN if one merge left the tensor unchanged. ``first``,
+    ``second``: singular values of the changes, largest first; None unless they were requested for a
+    matrix.
     """
 
     name: str

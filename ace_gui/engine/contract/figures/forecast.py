@@ -1,8 +1,8 @@
-"""How far a merge moves the model, before it is made: from all of its matrices, or from some.
+"""Estimates before a merge how far it moves the model, from all of its matrices or some of them.
 
-Plain arithmetic, so that the window does it itself. What is estimated of a matrix follows others of
-its role and shape, else of its role, else all others: its length by the experts' is taken to be
-theirs.
+Plain arithmetic, so that the window can do it itself. The estimate for a matrix uses other matrices
+of its role and shape, or else of its role, or else all others. The ratio of its norm to the
+experts' norms is assumed to be that of these others.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from ace_gui.engine.contract.figures.health import CAP_DELTA, allowed_change
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
 
 _ROUNDING: Final = 1e-3
-"""A change that a cap has shortened is as long as it allows but for rounding."""
+"""Tolerance: a change shortened by a cap has the allowed norm except for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """The merged matrices of a model together.
 
-    ``relative_norm``: norm of the merged change by the mean of the experts'. ``above``: of how many
-    the change is longer than a cap allows, before that shortens it; ``delta``: δ of that cap, the
-    usual one where there is none (``capped``: whether there is one), None where matrices have
-    different ones. ``known`` of ``total`` matrices were merged to know this, the others are
-    estimated.
+    ``relative_norm``: norm of the merged change divided by the mean norm of the experts' changes.
+    ``above``: number of matrices whose change exceeds a cap before it applies; ``delta``: δ of that
+    cap, or the usual one if there is none (``capped``: whether there is one), None if matrices have
+    different ones. ``known`` of ``total`` matrices were merged for this; the others are estimated.
     """
 
     relative_norm: float
@@ -47,7 +46,7 @@ class Forecast:
 
     @property
     def sentence(self) -> str:
-        """What a person is told, before a merge and after it."""
+        """The sentence shown before and after a merge."""
         over = f"{self.above} of {self.total} matrices"
         ratio = f"{self.relative_norm:.2f} × the experts' mean norm"
         if not self.exact:
@@ -79,7 +78,7 @@ def matrices(plan: Plan) -> tuple[PlanRow, ...]:
 def forecast(
     plan: Plan, statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
 ) -> Forecast | None:
-    """All merged matrices together; None where none of them is known, or the experts are not.
+    """The forecast for all merged matrices; None without a known matrix or the experts' norms.
 
     ``reports``: of those that were merged under the plan.
     """
@@ -112,7 +111,7 @@ def forecast(
 def _limited(
     length: float, cap: float | None, found: LayerStatistics, report: LayerReport | None
 ) -> tuple[float, bool]:
-    """‖ΔW‖_F of a matrix in the merged model, and whether it is ``length`` above a cap."""
+    """‖ΔW‖_F of a matrix in the merged model, and whether its ``length`` exceeds a cap."""
     allowed = allowed_change(found, CAP_DELTA if cap is None else cap)
     over = allowed is not None and length > allowed * (1 + _ROUNDING)
     if cap is None or allowed is None:
@@ -141,7 +140,7 @@ def _lengths(
     statistics: Mapping[str, LayerStatistics],
     known: Mapping[str, float],
 ) -> Iterator[float]:
-    """‖ΔW‖_F of every matrix without a cap, estimated where it is not ``known``."""
+    """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``known``."""
     rms = {row.name: _rms(statistics[row.name]) * abs(row.after.scale) for row in rows}
     ratios: defaultdict[object, list[float]] = defaultdict(list)
     for row in rows:
@@ -154,7 +153,7 @@ def _lengths(
 
 
 def _alike(row: PlanRow) -> tuple[object, ...]:
-    """What a matrix has in common with others, the closest first."""
+    """What a matrix shares with others, the closest relation first."""
     return (row.role, row.shape), row.role, None
 
 

@@ -1,6 +1,6 @@
 """The health of a merged tensor: a verdict and sentences from its figures.
 
-Plain arithmetic on what the engine reported, so that the window does it itself::
+Plain arithmetic on the engine's reports, so that the window can do it itself::
 
     health = layer_health(statistics, report, plan.parameters)
     health.verdict            Verdict.OK, NOTE or WARNING
@@ -8,8 +8,8 @@ Plain arithmetic on what the engine reported, so that the window does it itself:
     summary = model_health([health, …])
     summary.sentence, summary.counts, summary.extremes, summary.worst
 
-Either of ``statistics`` and ``report`` may be None: before a merge there is no report. The limits
-are derived from ACE's equations (Xu et al., arXiv:2603.02945v2).
+Either of ``statistics`` and ``report`` may be None, as there is no report before a merge. The
+limits are derived from ACE's equations (Xu et al., arXiv:2603.02945v2).
 """
 
 from __future__ import annotations
@@ -30,29 +30,38 @@ if TYPE_CHECKING:  # an empty window does without
 
 LARGEST_RIDGE_MASS: Final = 0.5
 NOTED_RIDGE_MASS: Final = 0.1
-"""e = Σ ε_t enters the refinement as −(e/T) Σ_t ΔW_t: near 1 it turns it on the experts."""
+"""e = Σ ε_t enters the refinement as −(e/T) Σ_t ΔW_t:
+
+near 1 the refinement turns against the experts.
+"""
 
 SMALL_ENERGY: Final = 0.1
-"""Mean energy Ē below which the prior, divided by it, takes nearly all of each row's mean."""
+"""Mean energy Ē below which the prior takes nearly all of each row's mean."""
 
 LARGEST_REFINEMENT: Final = 10.0
-"""Refinement by solution: a refinement that large is the result, not a correction of it."""
+"""Norm of the refinement relative to the solution:
+
+above this it is the result, not a correction of it.
+"""
 
 LARGEST_NORM: Final = 10.0
 SMALLEST_NORM: Final = 0.05
-"""‖ΔW‖ of the merge by the experts' mean: more than the first times √T, to which T unrelated
-experts of one norm add up, or less than the second."""
+"""Limits of ‖ΔW‖ of the merge relative to the experts' mean.
+
+T unrelated experts of one norm add up to √T, so the upper limit is the first times √T; the second
+is the lower limit.
+"""
 
 FAR_ABOVE_CAP: Final = 4.0
 CAP_DELTA: Final = 0.12
-"""A merged change so many times as long as that cap allows is more than its experts say."""
+"""A merged change longer than the cap by this factor goes beyond what its experts support."""
 
 WORST_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One finding on a tensor. ``title``: what it is about ("Ridge mass")."""
+    """One finding on a tensor. ``title``: its topic ("Ridge mass")."""
 
     title: str
     verdict: Verdict
@@ -63,10 +72,10 @@ class Finding:
 class LayerHealth:
     """The health of one tensor.
 
-    ``norm_ratio``: ‖ΔW‖_F of the merge by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``: by what the
-    cap of the automatic variant would allow. ``misbehaves``: the published variant of ACE moved the
-    matrix far more than that, or refined it against the experts. The other figures are those
-    of ``LayerReport`` and ``LayerStatistics``; None where unknown.
+    ``norm_ratio``: ‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``:
+    divided by what the cap of the automatic variant allows. ``misbehaves``: the published variant
+    of ACE moved the matrix far more than that, or refined it against the experts. The other figures
+    are those of ``LayerReport`` and ``LayerStatistics``; None if unknown.
     """
 
     name: str
@@ -82,12 +91,12 @@ class LayerHealth:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the findings'."""
+        """The worst verdict of the findings."""
         return min((f.verdict for f in self.findings), key=WORST_FIRST.index, default=Verdict.OK)
 
     @property
     def tooltip(self) -> str:
-        """Every finding's sentence, a line each."""
+        """The sentences of all findings, one per line."""
         return "\n".join(finding.sentence for finding in self.findings)
 
 
@@ -105,8 +114,8 @@ class ModelHealth:
     """The health of all tensors together.
 
     ``counts``: tensors by verdict. ``titles``: tensors by title of a finding, most frequent first.
-    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``. ``misbehaving``: those
-    for which the automatic variant of ACE is worth trying.
+    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``. ``misbehaving``:
+    tensors for which the automatic variant of ACE is worth trying.
     """
 
     verdict: Verdict
@@ -125,7 +134,7 @@ def layer_health(
 ) -> LayerHealth:
     """The health of one tensor; at least one of ``statistics`` and ``report`` is given.
 
-    ``parameters``: the plan's, all resolved. Raises ValueError where nothing is known.
+    ``parameters``: the plan's, all resolved. Raises ValueError if nothing is known.
     """
     known = report or statistics
     if known is None:
@@ -164,26 +173,26 @@ def gamma_near_pole(
 
 
 def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
-    """Whether γ exceeds τ only because the mean log energy is near zero; of layers one by one.
+    """Whether γ exceeds τ only because the mean log energy is near zero; for single layers.
 
-    γ is the variance of the log energies by their squared mean. Where the variance alone is at most
-    τ, multiplying all the task vectors by one factor would change the regime.
+    γ is the variance of the log energies divided by their squared mean. If the variance alone is at
+    most τ, multiplying all task vectors by one factor would change the regime.
     """
     return (gamma > tau) & (gamma * mean_log**2 <= tau)
 
 
 def near_pole(found: LayerStatistics, tau: float) -> bool:
-    """``gamma_near_pole`` of a layer; not where its γ is unknown."""
+    """``gamma_near_pole`` of a layer; False if its γ is unknown."""
     if found.gamma is None or found.mean_log_energy is None:
         return False
     return gamma_near_pole(found.gamma, found.mean_log_energy, tau)
 
 
 USUAL_TAU: Final = 0.3
-"""The published threshold, by which γ is judged where there is none."""
+"""The published threshold, used to judge γ if there is no other."""
 
 BY_SCALE: Final = "heterogeneous by scale alone"
-"""The regime of a layer that ``near_pole`` is true of."""
+"""Name of the regime of layers for which ``near_pole`` holds."""
 
 WHY_BY_SCALE: Final = (
     "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
@@ -195,13 +204,13 @@ UNRELIABLE: Final = "γ is unreliable here"
 def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
     """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
 
-    ``tau`` None or infinite: there is none, and the published one is the measure.
+    ``tau`` None or infinite: there is none, and the published one is used.
     """
     return near_pole(found, USUAL_TAU if tau is None or math.isinf(tau) else tau)
 
 
 def norm_ratio(report: LayerReport) -> float | None:
-    """‖ΔW‖_F of the merge by the mean of the experts' ‖ΔW_t‖_F; None where unknown or 0/0."""
+    """‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; None if unknown or 0/0."""
     if report.delta_norm is None or not report.energies:
         return None
     mean = math.fsum(map(math.sqrt, report.energies.values())) / len(report.energies)
@@ -209,9 +218,9 @@ def norm_ratio(report: LayerReport) -> float | None:
 
 
 def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) -> float | None:
-    """‖ΔW‖_F of the merge by what the cap would allow; None where unknown.
+    """‖ΔW‖_F of the merge divided by what the cap allows; None if unknown.
 
-    By the experts' energies, as their traces are not reported: these are a little smaller.
+    Computed from the experts' energies, which are a little smaller than their unreported traces.
     """
     if statistics is None or report is None or report.delta_norm is None:
         return None
@@ -220,7 +229,7 @@ def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) ->
 
 
 def allowed_change(found: LayerStatistics, delta: float) -> float | None:
-    """‖ΔW‖_F that a cap of δ allows, by the experts' energies; None where it does not apply."""
+    """‖ΔW‖_F allowed by a cap of δ, from the experts' energies; None if it does not apply."""
     kept = [e for name, e in found.energies.items() if name not in found.left_out]
     if found.base_energy is None or len(kept) < 2 or not any(kept):
         return None
@@ -245,7 +254,7 @@ def _cap_sentence(share: float) -> str:
 
 
 def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
-    """All tensors together, in the order given where they are equally bad."""
+    """The health of all tensors; equally bad ones stay in the given order."""
     layers = list(layers)
     counts = Counter(layer.verdict for layer in layers)
     titles = Counter(title for layer in layers for title in {f.title for f in layer.findings})
@@ -265,7 +274,7 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
 def _before(
     found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
 ) -> Iterator[Finding]:
-    """Findings from the experts alone; the report's own warnings are not repeated."""
+    """Findings from the experts alone; warnings of the report are not repeated."""
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
     kept = [value for name, value in found.energies.items() if name not in found.left_out]
     if report is None and found.left_out:
@@ -288,7 +297,7 @@ def _before(
 
 
 def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
-    """Findings of the merge itself, and unusual figures."""
+    """Findings on the merge itself, and unusual figures."""
     for sentence in report.warnings:
         yield _warning("Method", sentence)
     for sentence in report.notes:

@@ -17,10 +17,10 @@ TOP_SHARE: Final = 0.05
 """Share of the directions whose energy ACE's Fig. 2 quotes."""
 
 MARKS: Final = (0.90, 0.95, 0.99)
-"""Shares of the energy for which the number of directions is worth knowing."""
+"""Shares of the energy for which the number of directions is given."""
 
 NEGLIGIBLE: Final = 1e-7
-"""Singular values up to this share of the largest are the rounding of float32, and not counted."""
+"""Singular values up to this share of the largest are float32 rounding, and not counted."""
 
 Spectrum = NDArray[np.float64]
 
@@ -29,8 +29,9 @@ Spectrum = NDArray[np.float64]
 class SpectralFigures:
     """The figures of one spectrum.
 
-    ``rank``: singular values above ``NEGLIGIBLE`` of the largest. ``top_energy``: energy share in
-    the leading 5 % of the directions. ``directions``: how many hold each share of ``MARKS``.
+    ``rank``: number of singular values above ``NEGLIGIBLE`` of the largest. ``top_energy``: energy
+    share of the leading 5 % of the directions. ``directions``: number of directions that hold each
+    share of ``MARKS``.
     """
 
     frobenius: float
@@ -70,15 +71,15 @@ def nuclear_norm(sigma: Spectrum) -> float:
 
 
 def numerical_rank(sigma: Spectrum) -> int:
-    """How many singular values exceed ``NEGLIGIBLE`` of the largest."""
+    """The number of singular values above ``NEGLIGIBLE`` of the largest."""
     return int((sigma > NEGLIGIBLE * sigma[0]).sum())
 
 
 def condition_number(sigma: Spectrum) -> float:
-    """σ_1 by the smallest singular value above ``NEGLIGIBLE`` of it; NaN for the zero matrix.
+    """σ_1 divided by the smallest singular value above ``NEGLIGIBLE``; NaN for the zero matrix.
 
-    Without that limit every solution of ACE with O ≤ I would have an infinite one: its columns
-    have no mean, so that one direction is empty.
+    Without that limit it would be infinite for every solution of ACE with O ≤ I: their columns have
+    no mean, so that one direction is empty.
     """
     rank = numerical_rank(sigma)
     return float(sigma[0] / sigma[rank - 1]) if rank else math.nan
@@ -106,7 +107,10 @@ def top_energy(sigma: Spectrum, share: float = TOP_SHARE) -> float:
 
 
 def leading(directions: int, share: float = TOP_SHARE) -> int:
-    """⌈share · directions⌉, at least 1: 0.05 · 140, which rounds to more than 7, counts as 7."""
+    """⌈share · directions⌉, at least 1.
+
+    The product 0.05 · 140 rounds to more than 7, but counts as 7.
+    """
     return max(1, math.ceil(share * directions - 1e-9))
 
 

@@ -1,1 +1,1 @@
-"""Scores, answers and what they come to. Plain values."""
+"""Scores, answers and comparisons of them. Plain values."""

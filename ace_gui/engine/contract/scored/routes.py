@@ -1,4 +1,4 @@
-"""Which expert took which examples of a task, in a model with a router. Plain values.
+"""The experts that a router chose for the examples of a task. Plain values.
 
 L layers, T experts, N examples.
 """
@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 WHOLE: Final = "whole model"
-"""The layer of a router that there is one of."""
+"""Layer name of a router that serves the whole model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRoutes:
-    """The shares that a model's routers gave to the experts, in the mean over a task's examples.
+    """The weights that a model's routers gave to the experts, averaged over a task's examples.
 
-    ``owner``: the expert whose task it is, None where it is nobody's. ``share_LT``: by layer and
-    expert, adding up to what the router gives away. ``seconds``: of the model for an example, in
-    the mean; ``plain_seconds``: without its modules.
+    ``owner``: the expert of the task, None if it has none. ``share_LT``: by layer and expert; each
+    row adds up to the router's total. ``seconds``: mean time of the model per example;
+    ``plain_seconds``: without its modules.
     """
 
     model: str
@@ -34,17 +34,17 @@ class TaskRoutes:
 
     @property
     def mean_T(self) -> tuple[float, ...]:
-        """The shares in the mean over the layers."""
+        """The shares averaged over the layers."""
         columns = zip(*self.share_LT, strict=True)
         return tuple(sum(column) / len(self.layers) for column in columns)
 
     def record(self) -> dict[str, object]:
-        """As JSON has it."""
+        """A JSON-compatible dict."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoutesFound:
-    """All of them; empty where no model has a router."""
+    """The routes of all models; empty if no model has a router."""
 
     routes: tuple[TaskRoutes, ...]

@@ -1,4 +1,4 @@
-"""How good a model is at a task: plain values, nothing of torch."""
+"""How good a model is at a task: plain values, without torch."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def _of_no_example() -> NDArray[np.float64]:
 
 LESS_IS_BETTER: Final = frozenset({"perplexity"})
 CENTRED: Final = frozenset({"matthews", "pearson", "spearman"})
-"""Metrics of which chance is 0: a share of a score near 0 says nothing."""
+"""Metrics whose chance level is 0; a ratio to a score near 0 is meaningless."""
 
 BASE: Final = "base"
 EXPERTS: Final = "experts"
-"""The line of a table in which every expert does its own task."""
+"""Name of the table row that shows every expert on its own task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
     """``model``: base, an expert's name, or a folder as it was given. ``n``: examples.
 
-    ``normalised``: the share of what the task's own expert reaches; None where none owns it, or
-    its own score is no measure. ``own``: the model is that expert. ``each_N``: by example, what it
-    adds to the score.
+    ``normalised``: share of the score of the task's own expert; None if it has none, or if that
+    score is too small to compare with. ``own``: the model is that expert. ``each_N``: each
+    example's contribution to the score.
     """
 
     model: str
@@ -55,7 +55,7 @@ class TaskScore:
         return f"{self.score:.4g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
 
     def record(self) -> dict[str, object]:
-        """As ``evaluate --json`` has it; JSON has no NaN."""
+        """The dict of ``evaluate --json``, in which NaN is null."""
         return {
             "model": self.model,
             "task": self.task,
@@ -71,11 +71,11 @@ class TaskScore:
 class MeanScore:
     """Unweighted means of a model over all tasks.
 
-    ``score``: None where the model was not tried on all tasks, where more is better of some and
-    less of others, or where a score is not finite. ``normalised``: of the shares of the experts'
-    scores; None where a task has none. ``gain``: of the shares of the way from the base's score to
-    the expert's; None where the base or an expert was not tried, or an expert is not better.
-    ``undefined``: tasks whose score is NaN or infinite. ``unmeasured``: tasks without a share.
+    ``score``: None if the model was not scored on all tasks, if metrics differ in direction, or if
+    a score is not finite. ``normalised``: mean share of the experts' scores; None if a task has
+    none. ``gain``: mean share of the way from the base's score to the expert's; None if the base or
+    an expert was not scored, or an expert is not better. ``undefined``: tasks whose score is NaN or
+    infinite. ``unmeasured``: tasks without a share.
     """
 
     model: str
@@ -86,12 +86,12 @@ class MeanScore:
     unmeasured: tuple[str, ...] = ()
 
     def record(self) -> dict[str, object]:
-        """As ``evaluate --json`` has it."""
+        """The dict of ``evaluate --json``."""
         return asdict(self)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why a mean is missing, a sentence each."""
+        """Why a mean is missing, one sentence each."""
         found = []
         if self.undefined:
             tasks = ", ".join(self.undefined)
@@ -106,10 +106,12 @@ class MeanScore:
 
 
 def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> float | None:
-    """The share of what the expert reaches: above 1 is better than it; None without a measure.
+    """The share of the expert's score:
 
-    ``error``: the standard error of the expert's score; a correlation within two of it of 0 is no
-    measure.
+    above 1 is better than the expert. None if it cannot be compared.
+
+    ``error``: standard error of the expert's score. A correlation within two standard errors of 0
+    cannot be compared with.
     """
     best, own = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
     least = 2 * error if metric in CENTRED and math.isfinite(error) else 0.0
@@ -119,9 +121,11 @@ def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> 
 
 
 def share_of_way(metric: str, score: float, base: float, expert: float) -> float | None:
-    """How far a score is from the base's to the expert's: 0 at the base, 1 at the expert.
+    """How far a score is on the way from the base's to the expert's:
 
-    None where the expert is not better than the base, or a score is not finite.
+    0 at the base, 1 at the expert.
+
+    None if the expert is not better than the base, or a score is not finite.
     """
     way = base - expert if metric in LESS_IS_BETTER else expert - base
     if not (math.isfinite(score) and math.isfinite(way) and way > 0):
@@ -130,7 +134,7 @@ def share_of_way(metric: str, score: float, base: float, expert: float) -> float
 
 
 def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
-    """A mean for every model; all experts, each on its own task, are one of them."""
+    """A mean for every model; the experts on their own tasks count as one model."""
     tasks = dict.fromkeys(each.task for each in scores)
     models = dict.fromkeys(line_of(each) for each in scores)
     base, experts = (
@@ -144,12 +148,12 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
 
 
 def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
-    """Why means of these scores are missing, a sentence each."""
+    """Why means of these scores are missing, one sentence each."""
     return tuple(dict.fromkeys(said for mean in means(scores) for said in mean.remarks))
 
 
 def line_of(score: TaskScore) -> str:
-    """The line of a table on which a score stands: experts on their own tasks share one."""
+    """The table row of a score; experts on their own tasks share one row."""
     return EXPERTS if score.own else score.model
 
 
@@ -185,7 +189,7 @@ def _mean(
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    """None as soon as one value is missing: a mean of the others would pass for one of all."""
+    """None if any value is missing, as a mean of the rest would be taken for a mean of all."""
     known = [math.nan if value is None else value for value in values]
     mean = sum(known) / len(known) if known else math.nan
     return mean if math.isfinite(mean) else None

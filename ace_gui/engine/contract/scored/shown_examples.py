@@ -1,4 +1,4 @@
-"""Tasks, examples and answers as people see them: plain values, nothing of torch."""
+"""Tasks, examples and answers for display: plain values, without torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:  # an empty window does without
 
 @dataclass(frozen=True, kw_only=True)
 class ShownExample:
-    """``row``: where it stands in its file. ``texts``: by role, what the model reads. ``picture``:
-    H × W × 3, uint8, not large. ``label``: what the answer should be."""
+    """``row``:
+
+    its row in the file. ``texts``: the model's inputs by role. ``picture``: H × W × 3, uint8,
+    reduced in size. ``label``: the correct answer.
+    """
 
     row: str
     texts: tuple[tuple[str, str], ...] = ()
@@ -28,12 +31,12 @@ class ShownExample:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDescribed:
-    """A task as it would be scored: what is guessed for it, and its first examples.
+    """A task as it would be scored: its inferred settings and first examples.
 
-    ``expert``: whose task it is. ``kinds``, ``metrics``: what it can be; ``table_columns``: of its
-    data; ``columns``: by role those that are read; ``roles``: what its kind needs, ``optional``:
-    what it can use besides. ``count``: of examples. ``fault``: a sentence that says what is wrong,
-    with file and row; then the rest is as far as it is known.
+    ``expert``: the owner of the task. ``kinds``, ``metrics``: possible choices; ``table_columns``:
+    all columns of its data; ``columns``: the columns used, by role; ``roles``: roles required by
+    its kind, ``optional``: further ones it can use. ``count``: number of examples. ``fault``: a
+    sentence on an error, with file and row; the other fields are then filled as far as known.
     """
 
     task: Task
@@ -64,8 +67,8 @@ class ComparedExample:
 class ExamplesCompared:
     """The examples of one task on which ``model`` and ``other`` differ, or both fail.
 
-    ``counts``: of all of a verdict; ``examples``: the first of them, where there is no right or
-    wrong those that differ most.
+    ``counts``: all examples by verdict; ``examples``: the first of them, or those that differ most
+    if there is no right or wrong.
     """
 
     task: str
@@ -86,7 +89,7 @@ class TriedBegun:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedText:
-    """More of what ``model`` writes."""
+    """The next piece of text that ``model`` writes."""
 
     model: str
     piece: str
@@ -94,8 +97,11 @@ class TriedText:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """``model`` has answered. ``shares``: by label, largest first; they add up to 1. ``words``: an
-    answer that is no label. ``error``: why it could not answer."""
+    """``model`` has answered.
+
+    ``shares``: by label, largest first; they add up to 1. ``words``: an answer that is not a label.
+    ``error``: why it could not answer.
+    """
 
     model: str
     shares: tuple[tuple[str, float], ...] = ()

@@ -1,4 +1,4 @@
-"""Values that are looked for by trying them: plain values, nothing of torch."""
+"""Parameter values found by search: plain values, without torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ace_gui.recipe.values import ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterRange:
-    """A parameter of the recipe's method, tried from ``low`` to ``high``."""
+    """A parameter of the recipe's method, searched from ``low`` to ``high``."""
 
     name: str
     low: float
@@ -21,10 +21,10 @@ class ParameterRange:
 
 @dataclass(frozen=True, kw_only=True)
 class TunePoint:
-    """One merge that was tried, the one at ``index`` (from 0) ``of`` so many.
+    """One merge of the search, at ``index`` (from 0) ``of`` its number of merges.
 
-    ``score``: what is made large, on the half of the data that is searched with: the mean share of
-    the experts' scores, or the mean score; None where this merge failed, for the reason ``error``.
+    ``score``: the objective, on the half of the data used for the search: the mean share of the
+    experts' scores, or the mean score; None if this merge failed, with the reason in ``error``.
     ``seconds``: of merging and scoring.
     """
 
@@ -38,8 +38,11 @@ class TunePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """``best``: of ``points``. ``scores``: of that merge on the half of the data not searched
-    with; ``before``: of the recipe as it was, on the same. ``seconds``: of everything."""
+    """``best``:
+
+    index in ``points``. ``scores``: of that merge on the other half of the data; ``before``: of the
+    original recipe on the same half. ``seconds``: of everything.
+    """
 
     points: tuple[TunePoint, ...]
     best: TunePoint

@@ -1,7 +1,7 @@
-"""Two models on the same examples: what the one lost and gained, and whether that can be chance.
+"""Two models on the same examples: which were lost and gained, and whether chance explains it.
 
-N examples. For most metrics an example is worth 1 where it is right and 0 where it is wrong; for
-some it has a loss, of which less is better.
+N examples. For most metrics an example counts 1 if it is right and 0 if it is wrong; for some it
+has a loss, of which less is better.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ace_gui.engine.contract.scored.scores import TaskScore
 
 LOSSES: Final = frozenset({"perplexity", "pearson", "spearman"})
-"""Metrics by which an example is not right or wrong, but has a loss."""
+"""Metrics that give each example a loss instead of right or wrong."""
 
 
 class Verdict(IntEnum):
-    """What became of an example in a model, by another one."""
+    """How an example changed from one model to another."""
 
     BOTH_RIGHT = 0
     LOST = 1
@@ -33,7 +33,7 @@ class Verdict(IntEnum):
 def verdicts(
     metric: str, model_N: NDArray[np.float64], other_N: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """The Verdict of each example; of a loss, whether it grew or fell."""
+    """The Verdict of each example; for a loss, whether it grew or fell."""
     found_N = np.full(len(model_N), int(Verdict.BOTH_RIGHT))
     if metric in LOSSES:
         found_N[model_N > other_N] = Verdict.LOST
@@ -48,8 +48,11 @@ def verdicts(
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """``first``, ``second``: examples on which that model alone does better. ``p``: how often
-    chance alone would part two equal models by as much or more. ``n``: examples of all."""
+    """``first``, ``second``:
+
+    examples on which only that model does better. ``p``: probability that two equal models differ
+    by as much or more by chance. ``n``: number of all examples.
+    """
 
     first: int
     second: int
@@ -58,11 +61,13 @@ class Paired:
 
 
 def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
-    """Two models on the same examples of some tasks. None where there are none, or none of
-    one kind: right or wrong, and losses, are not counted together.
+    """Two models on the same examples of some tasks.
+
+    None if there are no examples, or if right/wrong and losses are mixed.
 
     Right or wrong: McNemar's exact test, binomial with ½ on the examples on which they differ (Q.
-    McNemar, Psychometrika 12, 1947). Losses: the mean difference by its standard error, normal.
+    McNemar, Psychometrika 12, 1947). Losses: the mean difference divided by its standard error,
+    normal.
     """
     found = [(a, b) for a, b in pairs if len(a.each_N) == len(b.each_N) > 0]
     kinds = {a.metric in LOSSES for a, _ in found}
@@ -79,7 +84,7 @@ def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
 
 
 def _mcnemar(better: int, worse: int) -> float:
-    """2 Σ_{k ≤ min} C(n, k) 2⁻ⁿ of n differing examples, by logarithms: n may be large."""
+    """2 Σ_{k ≤ min} C(n, k) 2⁻ⁿ of n differing examples. It uses logarithms, as n may be large."""
     count, fewer = better + worse, min(better, worse)
     if count == 0:
         return 1.0

@@ -1,1 +1,1 @@
-"""A merge on a GPU: batches, its memory, its copies of the experts."""
+"""Merging on a GPU: batches, memory, and copies of the experts."""

@@ -1,7 +1,7 @@
 """Groups rows of a plan that a GPU merges together.
 
-That follows from the plan alone: the last digits of a result depend on what it is computed together
-with, and a merge that was cancelled and resumed is to give the very same bits.
+The groups depend on the plan alone. Rounding depends on the batch, and a merge that is resumed must
+give the same bits as one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.planning.prepare import Prepared
 
 FULL: Final = 1 << 23
-"""Entries of the matrices of a batch: enough work for a large GPU, in half a gigabyte or so."""
+"""Elements of the matrices of a batch: enough work for a large GPU, in about half a gigabyte."""
 
 AHEAD: Final = 1 << 25
-"""Entries among which matrices of a shape are looked for. Their results may have to wait for that
-of the first of them: 128 MiB of the processor's memory."""
+"""Elements within which matrices of the same shape are searched.
+
+Results may have to wait for the result of the first one: 128 MiB of host memory.
+"""
 
 Batch = tuple[PlanRow, ...]
 """Rows that are merged together."""
 
 
 def alone(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
-    """All rows that are merged in one piece, one in each batch."""
+    """Batches of one row each, for all rows that are merged in one piece."""
     return [(row,) for row in rows if prepared.is_whole(row)]
 
 
 def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
-    """The same, but those together that can be merged together; in the order of their first."""
+    """Batches of rows that can be merged together, in the order of their first rows."""
     found: list[Batch] = []
     for window in _windows([row for row in rows if prepared.is_whole(row)]):
         alike: dict[Any, list[PlanRow]] = {}
@@ -44,7 +46,7 @@ def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Batch]:
 
 
 def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
-    """Stretches with at most ``AHEAD`` entries, or of a single larger row."""
+    """Windows of at most ``AHEAD`` elements, or of a single larger row."""
     window: list[PlanRow] = []
     entries = 0
     for row in rows:
@@ -57,7 +59,7 @@ def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
 
 
 def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
-    """Equal for rows that can be merged together; its name for one that is merged by itself."""
+    """A key equal for rows that can be merged together; the row's name if it is merged alone."""
     method = prepared.method_of(row)
     if method.merge_batch is None or not row.experts or need_of(row, prepared) is not None:
         return row.name
@@ -66,7 +68,7 @@ def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
 
 
 def _even(alike: list[PlanRow]) -> Iterator[Batch]:
-    """As few batches as ``FULL`` admits, of about the same size."""
+    """Split rows into as few batches as ``FULL`` admits, of about the same size."""
     most = max(1, FULL // max(1, prod(alike[0].shape)))
     count = -(-len(alike) // most)
     for number in range(count):

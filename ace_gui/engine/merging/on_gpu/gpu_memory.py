@@ -28,9 +28,10 @@ GPU_AHEAD: Final = 4
 
 @dataclass(eq=False)
 class Reservation:
-    """A batch in a room. ``room``: how much there was when it came.
+    """Memory reserved by one batch. ``room``: the limit when it was reserved.
 
-    ``contended``: whether others were there meanwhile; ``most``: bytes of all together at most.
+    ``contended``: whether other batches ran meanwhile; ``most``: the peak of all reservations in
+    bytes.
     """
 
     need: int
@@ -40,10 +41,12 @@ class Reservation:
 
 
 class Room:
-    """Bytes for batches that are merged at the same time; fewer when they turn out to be too many.
+    """A memory budget in bytes for batches that run at the same time.
 
-    ``largest``: bytes of one batch at most; a larger one should be divided first. ``too_large``:
-    a single matrix of so many has found no room, and others need not try.
+    It shrinks after out-of-memory errors.
+
+    ``largest``: the most bytes of one batch; a larger one should be divided first. ``too_large``: a
+    single matrix of this many bytes did not fit, so others of this size are not tried.
     """
 
     def __init__(self, room: float) -> None:
@@ -55,7 +58,7 @@ class Room:
 
     @contextmanager
     def reserve(self, need: int) -> Iterator[Reservation]:
-        """Wait for so much room, or till nobody is there, and hold it."""
+        """Wait until the bytes are free, or no other batch runs, and reserve them."""
         with self._changed:
             self._changed.wait_for(lambda: not self._stays or self._held + need <= self._room)
             stay = Reservation(need=need, room=self._room)
@@ -71,10 +74,13 @@ class Room:
                 self._changed.notify_all()
 
     def shrink(self, stay: Reservation, matrices: int) -> None:
-        """There was too little room. Of several who say so at once, the first is heard.
+        """Reduce the budget after an out-of-memory error.
 
-        Of those that had company there will be fewer at a time; a batch of several without company
-        will be smaller; one matrix will not come again, nor any as large.
+        If several batches fail, only the first counts.
+
+        If other batches were running, fewer run at a time from now on. If a batch of several
+        matrices ran alone, batches get smaller. If a single matrix ran alone, matrices of its size
+        or larger are no longer tried.
         """
         with self._changed:
             if not stay.contended and matrices == 1:
@@ -85,7 +91,7 @@ class Room:
                 self._room = stay.most / 2
 
     def admits(self, need: int, matrices: int) -> bool:
-        """Whether so many matrices should try, as far as is known."""
+        """Whether a batch of this size should be tried, given the failures so far."""
         return need < self.too_large if matrices == 1 else need <= self.largest
 
     @property
@@ -95,9 +101,9 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class Rooms:
-    """Room on the ``device``, and in the processor's memory for what the device has none for.
+    """Memory budgets of the ``device``, and of host memory for what does not fit on the device.
 
-    ``share``: of the device, for each of the batches that it merges at a time.
+    ``share``: fraction of the device memory for each of the batches that run at the same time.
     """
 
     device: torch.device
@@ -107,7 +113,7 @@ class Rooms:
 
 
 def rooms_of(device: torch.device, memory_bytes: int | None = None) -> Rooms:
-    """``memory_bytes``: of the processor's memory that may be used, None: what is free."""
+    """``memory_bytes``: limit of host memory; None: what is free."""
     host = free_memory() if memory_bytes is None else memory_bytes
     free = bytes_free(device)
     return Rooms(
@@ -119,7 +125,7 @@ def rooms_of(device: torch.device, memory_bytes: int | None = None) -> Rooms:
 
 
 def bytes_free(device: torch.device) -> float:
-    """What a GPU can still give to this process; unlimited for the processor."""
+    """Free GPU memory for this process in bytes; unlimited on the CPU."""
     if device.type != "cuda":
         return math.inf
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -129,11 +135,11 @@ def bytes_free(device: torch.device) -> float:
 def merged_with_room(
     works: Sequence[TensorMerge], pool: ThreadPoolExecutor, rooms: Rooms
 ) -> list[list[OutputChunk]]:
-    """The pieces of matrices that are merged together, beside as few others as it takes.
+    """Merge the matrices of a batch, with as few other batches at the same time as memory requires.
 
-    With no room even for all of them alone, each half of them by itself; with none for a single
-    one, that is merged on the processor, beside as few others as fit there. The works' reports say
-    so. Where one of them cannot be merged, it alone raises what there is to say.
+    If a batch does not fit even alone, it is split into halves. If a single matrix does not fit, it
+    is merged on the CPU, within the budget of host memory. The reports mention this. If merging
+    fails for one matrix of a batch, the error is raised for that matrix alone.
     """
     least, room, alone = sum(work.gpu_bytes for work in works), rooms.gpu, len(works) == 1
     need = least + sum(work.stored_bytes for work in works)
@@ -178,7 +184,10 @@ def _halves(
 def _tried(
     works: Sequence[TensorMerge], pool: ThreadPoolExecutor
 ) -> list[list[OutputChunk]] | None:
-    """None where the GPU has no room; no longer within the error, which keeps tensors alive."""
+    """The result, or None if GPU memory is too small.
+
+    Retries must be outside the except block, because the exception keeps tensors alive.
+    """
     try:
         if len(works) == 1:
             return [in_the_end(works[0].pieces(pool))]

@@ -1,4 +1,4 @@
-"""Task vectors on a GPU, for a merge: uploaded once where there is room, and checked there."""
+"""Task vectors on a GPU: uploaded once if memory suffices, and checked for NaN and Inf there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ace_gui.engine.merging.one_tensor.task_vectors import ModelReader, Readers,
 
 
 class GpuVectors(TaskVectors):
-    """As ``TaskVectors``, but that nothing waits for the GPU till there is a result.
+    """Like ``TaskVectors``, but nothing waits for the GPU until there is a result.
 
-    ``keep``: every tensor stays on the GPU as it is stored, so that it is read and uploaded once.
-    NaN and Inf are looked for on the GPU, and told by ``restored`` or ``require_finite``.
+    ``keep``: every tensor stays on the GPU in its stored dtype, so that it is read and uploaded
+    once. NaN and Inf are detected on the GPU; ``restored`` and ``require_finite`` raise the error.
     """
 
     _checked = False
@@ -25,21 +25,21 @@ class GpuVectors(TaskVectors):
         super().__init__(row, readers, device, kept={} if keep else None)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
-        """A merged weight as it is stored, in the processor's memory, and a number.
+        """A merged weight in its stored orientation in host memory, and a number.
 
-        Raises NonFiniteError where what was read has NaN or Inf.
+        Raises NonFiniteError if an input has NaN or Inf.
         """
         stored = self._turn(merged)
         values = torch.empty(stored.shape, dtype=stored.dtype, pin_memory=True)
         values.copy_(stored, non_blocking=True)
-        # To wait for the last of a stream's work is to wait for all of it.
+        # Waiting for the last operation of a stream waits for all of them.
         finite, found = torch.stack([self._all_finite().double(), norm.double()]).tolist()
         if not finite:
             self._raise_non_finite()
         return values, found
 
     def require_finite(self) -> None:
-        """Raise NonFiniteError where what was read has NaN or Inf."""
+        """Raise NonFiniteError if an input has NaN or Inf."""
         if not bool(self._all_finite()):
             self._raise_non_finite()
 
@@ -55,7 +55,7 @@ class GpuVectors(TaskVectors):
         return self._norm
 
     def _uploaded(self, model: ModelReader, name: str, stored: Tensor) -> Tensor:
-        """In its own dtype; pinned first, so that copying overlaps with computing."""
+        """Upload in the stored dtype, from pinned memory, so that copying overlaps computing."""
         if self._norm is None:  # the base comes first; here no GPU has to finish its work for it
             self._norm = float(torch.linalg.vector_norm(stored, dtype=torch.float32))
         moved = stored.pin_memory().to(self._device, non_blocking=True)

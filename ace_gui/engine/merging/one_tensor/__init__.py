@@ -1,1 +1,1 @@
-"""One tensor: its task vectors, what is known of it, its merge."""
+"""One tensor: its task vectors, its findings, its merge."""

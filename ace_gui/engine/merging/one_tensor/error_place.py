@@ -11,7 +11,7 @@ from ace_gui.formatting import listing, plain
 
 @contextlib.contextmanager
 def merging_of(tensor: str, experts: Sequence[str]) -> Iterator[None]:
-    """A MethodError of the block names the tensor and the experts, in their order."""
+    """Add the names of the tensor and of the experts, in order, to a MethodError of the block."""
     try:
         yield
     except MethodError as error:

@@ -16,7 +16,7 @@ from ace_gui.linalg.heterogeneity import energy
 
 CPU = torch.device("cpu")
 BLOCK = 1 << 15
-"""Elements of every expert that are widened to float64 at a time: few enough for a cache."""
+"""Elements per expert that are widened to float64 at a time; they fit into a CPU cache."""
 
 
 def gram(
@@ -24,7 +24,8 @@ def gram(
 ) -> tuple[NDArray[np.float64], float]:
     """⟨ΔW_a, ΔW_b⟩ for all pairs of the row's experts (T × T), and ‖W₀‖²_F, in float64.
 
-    Part by part: no more than one part of every expert is in memory. ``parts``: only of these.
+    Computed in parts, so that at most one part of every expert is in memory. ``parts``: restrict to
+    these.
     """
     count, base_energy = len(row.experts), 0.0
     gram_TT = torch.zeros(count, count, dtype=torch.float64)

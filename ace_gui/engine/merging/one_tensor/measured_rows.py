@@ -1,4 +1,4 @@
-"""What was measured with the experts' data of one tensor of the plan, read when it is asked for."""
+"""What was measured with the experts' data for one tensor, read when it is needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNSEEN: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Read(Sequence[Tensor]):
-    """Reads a tensor an expert, each time it is asked for."""
+    """Reads one tensor per expert, each time it is requested."""
 
     reads: tuple[Callable[[], Tensor], ...]
 
@@ -45,16 +45,16 @@ class _Read(Sequence[Tensor]):
 
 
 def need_of(row: PlanRow, prepared: Prepared) -> Need | None:
-    """What the row's method wants to have measured."""
+    """Which measurements the method of the row needs."""
     return prepared.method_of(row).need(prepared.parameters_of(row))
 
 
 def measured_of(
     row: PlanRow, prepared: Prepared, deltas: TaskVectors, need: Need
 ) -> Measured | None:
-    """What was measured of a row, for the experts that have it; None where one saw nothing of it.
+    """The measurements of a row by expert. None for an expert without data there.
 
-    Raises MethodError where nothing was measured at all.
+    Raises MethodError if nothing was measured at all.
     """
     known = prepared.measurements.get(need)
     if known is None:
@@ -79,7 +79,7 @@ def measured_of(
 
 
 def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
-    """What was learned of a row, and of the whole model, for the experts that have it."""
+    """What was learned for a row and for the whole model, for the experts that have it."""
     each: dict[str, list[Tensor]] = {}
     device, own = deltas.base.device, _by_row(statistics)
     for stored, name in own.get(row.tied_to or row.name, ()):
@@ -92,7 +92,10 @@ def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measu
 
 @lru_cache(maxsize=4)
 def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
-    """By row, "" for the whole model: what is stored of it, in the experts' order, and its name."""
+    """By row ("" for the whole model):
+
+    the stored values in the order of the experts, and their name.
+    """
     found: dict[str, list[tuple[str, str]]] = {}
     for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):
         row, name, _ = stored.rsplit("/", 2)
@@ -128,6 +131,6 @@ def _like(deltas: TaskVectors, statistics: Statistics, stored: str) -> Tensor:
 
 
 def averaged(merged: Merged) -> Merged:
-    """A mean that takes a method's place, with a note on why."""
+    """A plain mean instead of the method's result, with a note on the reason."""
     found = merged.diagnostics
     return replace(merged, diagnostics=replace(found, notes=(*found.notes, UNSEEN)))

@@ -1,7 +1,7 @@
-"""Tensors in which an expert has NaN or Inf, and what the recipe chooses for them.
+"""Tensors in which an expert has NaN or Inf, and how the recipe handles them.
 
-Nothing is looked for beforehand, which would read every tensor twice: whoever reads one and meets
-a NonFiniteError asks here how to go on.
+There is no separate check beforehand, which would read every tensor twice. Code that meets a
+NonFiniteError while reading asks here how to continue.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CHOICE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRow:
-    """How to continue. ``row``: with the experts that take part, none to keep the base's.
+    """How to continue. ``row``: the row with the remaining experts; without any, the base is kept.
 
-    ``found``: what each of the others has there, by name ("3 NaN values (first at [0, 3])").
+    ``found``: by name what each excluded expert has there ("3 NaN values (first at [0, 3])").
     """
 
     row: PlanRow
@@ -36,7 +36,7 @@ class ResolvedRow:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was done, for the report on the tensor."""
+        """Sentences for the report of the tensor on what was done."""
         sentences = [f"`{name}` has {what} here" for name, what in self.found.items()]
         if not self.row.experts:
             return (f"The base's tensor is kept: {', and '.join(sentences)}.",)
@@ -46,13 +46,13 @@ class ResolvedRow:
 def resolve_non_finite(
     error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Readers
 ) -> ResolvedRow:
-    """The recipe's choice for the row at which ``error`` occurred.
+    """Apply the recipe's choice to the row at which ``error`` occurred.
 
-    Raises ``error`` where it chooses to stop, and where the base itself is at fault.
+    Raises ``error`` if the recipe stops in this case, or if the base itself has NaN or Inf.
     """
     choice = prepared.plan.recipe.non_finite
     base = readers.base.model
-    # What has no value in the base is made of the experts'.
+    # A tensor without values in the base is made from those of the experts.
     if error.path == base.checkpoint.path or is_new(base, row.tensor):
         raise error
     if choice is NonFinite.STOP:
@@ -74,9 +74,9 @@ def resolve_non_finite(
 
 
 def require_finite_heads(prepared: Prepared, readers: Readers) -> None:
-    """Raise NonFiniteError for a head with NaN or Inf: the base has nothing that could replace it.
+    """Raise NonFiniteError for a head with NaN or Inf, as the base has no replacement for it.
 
-    Before the merge, so that it is not stopped at its end.
+    Checked before the merge, so that it does not fail at its end.
     """
     for row in prepared.plan.rows:
         if row.disposition == Disposition.PER_EXPERT or is_new(prepared.base, row.tensor):

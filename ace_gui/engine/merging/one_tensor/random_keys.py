@@ -1,4 +1,4 @@
-"""Which tensor it is, for methods that draw random numbers."""
+"""Random keys that identify a tensor, for methods that draw random numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ace_gui.methods.method import Kind, RandomKey
 def random_key_of(
     row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None
 ) -> RandomKey:
-    """What random numbers for a row's task vectors, or a part of them, depend on.
+    """The key of the random numbers for the task vectors of a row, or of a part of it.
 
-    A tied tensor draws the numbers of the one it is tied to, so that both stay the same.
+    A tied tensor uses the key of the tensor it is tied to, so that both stay equal.
     """
     by_entries = prepared.method_of(row).kind is Kind.ENTRY
     return RandomKey(

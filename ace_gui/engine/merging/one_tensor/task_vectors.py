@@ -1,4 +1,4 @@
-"""The task vectors of one tensor, read from disk each time they are asked for.
+"""The task vectors of one tensor, read from disk each time they are requested.
 
 T experts; a matrix is O outputs × I inputs.
 """
@@ -33,7 +33,7 @@ from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with
 
 
 class ModelReader:
-    """Reads a model's tensors under the base's names, checked to be finite."""
+    """Reads tensors of a model under the names of the base, and checks that they are finite."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class ModelReader:
         base: ModelReader | None = None,
         checksums: ReadChecksums | None = None,
     ) -> None:
-        """``base``: what an expert's reader takes the rows of tokens from that it lacks.
-        ``checksums``: takes note of what is read.
+        """``base``:
+
+        the reader that supplies token rows an expert lacks. ``checksums``: records what is read.
         """
         self.model = model
         self._base = base
@@ -51,7 +52,7 @@ class ModelReader:
     def read(self, base_name: str, part: Part | None = None, *, checked: bool = True) -> Tensor:
         """The tensor as stored, or a part of it, flat.
 
-        ``checked``: whether NaN and Inf are looked for. Raises NonFiniteError, CheckpointError,
+        ``checked``: whether to check for NaN and Inf. Raises NonFiniteError, CheckpointError,
         FileChangedError or ResourceError.
         """
         own = self.model.own_names[base_name]
@@ -64,7 +65,10 @@ class ModelReader:
         return tensor
 
     def _read_by_token(self, base_name: str, part: Part | None) -> Tensor:
-        """The rows of the base's tokens, in the base's order; its own of tokens unknown here."""
+        """The rows of the base's tokens in the base's order.
+
+        Tokens that this model lacks get the base's rows.
+        """
         assert self._base is not None
         rows = self.model.token_rows[base_name]
         shape = self._base.model.shape(base_name)
@@ -80,11 +84,14 @@ class ModelReader:
         return flat.reshape(shape) if part is None else flat
 
     def non_finite(self, base_name: str) -> str:
-        """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])"); empty if nowhere."""
+        """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])").
+
+        Empty if it is finite.
+        """
         return self._non_finite(self.model.own_names[base_name])
 
     def require_finite(self, name: str) -> None:
-        """Raise NonFiniteError where a tensor, of the base's name or of its own, has NaN or Inf."""
+        """Raise NonFiniteError if a tensor, named as here or in the base, has NaN or Inf."""
         own = self.model.own_names.get(name, name)
         if self._non_finite(own):
             raise self._error(own)
@@ -102,13 +109,15 @@ class ModelReader:
         return non_finite_error(found, own, self.model.name, self.model.checkpoint.path)
 
     def will_read(self, base_name: str) -> None:
-        """Have the system fetch the tensor from the disk already."""
+        """Ask the operating system to read the tensor ahead."""
         self.reader.will_read(self.model.own_names[base_name])
 
     def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
-        """What an adapter adds to the tensor, float32, as stored; None for a whole model.
+        """What an adapter adds to the tensor, float32, in stored orientation.
 
-        Subtracting the base from the sum again would only add rounding.
+        None for a whole model.
+
+        Computing it as a difference of sums would only add rounding errors.
         """
         if not isinstance(self.reader, ExpandedReader) or base_name in self.model.token_rows:
             return None
@@ -118,16 +127,16 @@ class ModelReader:
         return flat if flat is None or part is not None else flat.reshape(shape)
 
     def dtype(self, base_name: str) -> torch.dtype:
-        """The format of the tensor as stored; float32 of what an adapter adds to a tensor."""
+        """The dtype of the tensor as stored; float32 for what an adapter adds."""
         stored = torch_dtype(self.model.checkpoint.tensors[self.model.own_names[base_name]].dtype)
         is_added = isinstance(self.reader, ExpandedReader) and stored != torch.float64
         return torch.float32 if is_added else stored
 
 
 class Readers:
-    """Readers of the base and of every expert of a plan. Nothing stays open between reads.
+    """Readers of the base and of every expert of a plan. No file stays open between reads.
 
-    ``checksums``: of all that they read.
+    ``checksums``: records everything that the readers read.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -139,36 +148,38 @@ class Readers:
         )
 
     def will_read(self, row: PlanRow) -> None:
-        """Have the system fetch a row's tensors from the disk while another is being merged."""
+        """Ask the operating system to read the tensors of a row ahead while another is merged."""
         self.base.will_read(row.tensor)
         if row.disposition in COMBINED:
             for t in row.experts:
                 self.experts[t].will_read(answering_name(row, self.experts[t].model))
 
     def check_unchanged(self) -> None:
-        """Raises FileChangedError where a file is no longer the one that was opened and read."""
+        """Raises FileChangedError if a file has changed since it was opened and read."""
         for model in (self.base, *self.experts):
             model.reader.check_unchanged()
         self.checksums.require_unchanged(self._files)
 
 
 Stored = tuple[Tensor, bool]
-"""What an expert stores; whether it is ΔW_t already."""
+"""The stored tensor of an expert, and whether it is ΔW_t already."""
 
 Kept = dict[int, Stored]
-"""Of one part of a tensor, or of all of it, by expert; under ``BASE`` the base's."""
+"""By expert the stored elements of one tensor, or of a part of it. The base is under ``BASE``."""
 
 BASE: Final = -1
 
 
 class TaskVectors(Sequence[Tensor]):
-    """ΔW_t = W_t − W₀ of one tensor for the experts that have it, float32, oriented.
+    """ΔW_t = W_t − W₀ of one tensor, for the experts that have it:
 
-    Each index reads the expert anew, so that no more than one need be in memory. ``base`` is W₀,
-    in the same dtype and orientation: matrices stored inputs × outputs are turned where the plan
-    says so. A float64 base makes everything float64. With a ``part``, all of them are flat, or in
-    rows of ``width`` entries. ``kept``: where what was read stays, as it is stored, so that it is
-    not read again; None: nowhere.
+    float32, oriented outputs × inputs.
+
+    Each index reads the expert again, so that at most one has to be in memory. ``base`` is W₀ in
+    the same dtype and orientation; matrices stored as inputs × outputs are transposed if the plan
+    says so. A float64 base makes everything float64. With a ``part``, all tensors are flat, or in
+    rows of ``width`` elements. ``kept``: cache for the stored tensors, so that each is read once;
+    None: no cache.
     """
 
     _checked = True
@@ -190,7 +201,7 @@ class TaskVectors(Sequence[Tensor]):
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
         stored, _ = self._remembered(BASE, lambda: (self._stored(readers.base, row.tensor), False))
-        # Integers never come here; everything narrower than float32 is widened exactly.
+        # Integers never get here. Dtypes narrower than float32 are widened exactly.
         self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
         self.base = self._oriented(stored)
 
@@ -209,18 +220,18 @@ class TaskVectors(Sequence[Tensor]):
         return own if is_change else own.sub_(self.base)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
-        """A merged weight as it is stored, in the processor's memory, and a number."""
+        """A merged weight in its stored orientation in host memory, and a number."""
         return self._turn(merged).cpu(), float(norm)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
-        """Another tensor that lies in its file as the row does, as the task vectors are given.
+        """Bring another tensor with the row's stored layout into the form of the task vectors.
 
-        ``read``: from a part of the flattened tensor, None: all of it, to its elements.
+        ``read`` maps a part of the flattened tensor (None: all of it) to its elements.
         """
         return self._oriented(of_row(self._row, self.part, read).to(self._device))
 
     def require_finite(self) -> None:
-        """Here everything is checked when it is read."""
+        """No-op: every tensor is checked when it is read."""
 
     def _remembered(self, index: int, fetch: Callable[[], Stored]) -> Stored:
         if self._kept is None:
@@ -230,7 +241,7 @@ class TaskVectors(Sequence[Tensor]):
         return self._kept[index]
 
     def _fetched(self, index: int) -> Stored:
-        """What an expert stores, on the device; whether it is ΔW_t already."""
+        """The stored tensor of an expert on the device, and whether it is ΔW_t already."""
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
         change = of_row(self._row, self.part, partial(expert.change, name))
@@ -239,12 +250,15 @@ class TaskVectors(Sequence[Tensor]):
         return self._stored(expert, name), False
 
     def _stored(self, model: ModelReader, name: str) -> Tensor:
-        """A model's tensor, as stored, on the device."""
+        """The stored tensor of a model on the device."""
         read = partial(model.read, name, checked=self._checked)
         return self._uploaded(model, name, of_row(self._row, self.part, read))
 
     def tolerance(self, weights: Sequence[float], output: torch.dtype | None) -> Tolerance:
-        """How exact the merged tensor must be; ``output``: in what it will be stored, if known."""
+        """The accuracy that the merged tensor needs.
+
+        ``output``: dtype in which it will be stored, if known.
+        """
         if self._dtype == torch.float64:
             return STRICT
         norm = self._norm_of_base()
@@ -261,13 +275,13 @@ class TaskVectors(Sequence[Tensor]):
         return stored.to(self._device)
 
     def _oriented(self, moved: Tensor) -> Tensor:
-        """In the working dtype; may be overwritten."""
+        """The tensor in the working dtype; it may be overwritten."""
         ours = self._turn(moved.to(self._dtype, copy=self._kept is not None))
         if self.part is None or self._width is None or not ours.numel():
             return ours
         return ours.reshape(-1, self._width)
 
     def _turn(self, matrix: Tensor) -> Tensor:
-        """From the orientation in which it is stored to ours, or back; in one piece."""
+        """Convert between stored and working orientation, contiguous."""
         turned = self._row.transposed and self.part is None
         return (matrix.T if turned else matrix).contiguous()

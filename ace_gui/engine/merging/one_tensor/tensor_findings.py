@@ -30,10 +30,10 @@ def tensor_findings(
     pool: ThreadPoolExecutor,
     parts: Sequence[Part],
 ) -> Findings:
-    """What the method's surveys of the model and then of this tensor found, for its experts.
+    """The findings of the method's surveys of the model and then of this tensor, for its experts.
 
-    ``vectors``: of a part, asked for once for each pass. ``names``: the experts'. Raises as
-    reading and merging do.
+    ``vectors``: the task vectors of a part, requested once per pass. ``names``: the experts' names.
+    Raises the errors of reading and merging.
     """
     known = prepared.findings_of(row) or {}
     surveys = prepared.method_of(row).tensor_surveys

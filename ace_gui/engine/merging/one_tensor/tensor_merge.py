@@ -1,4 +1,4 @@
-"""What happens to one tensor: read, merge, round; large elementwise ones part by part."""
+"""The merge of one tensor: read, merge, round; large elementwise tensors in parts."""
 
 from __future__ import annotations
 
@@ -50,12 +50,15 @@ DIVIDED: Final = (
 )
 
 HARMLESS_NORM: Final = 1e30
-"""Of a change that cannot make a finite float32 number infinite: below half its last place."""
+"""Relative change that cannot make a finite float32 number infinite:
+
+below half a unit in the last place.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputChunk:
-    """Some elements of an output tensor, flat, as stored."""
+    """Consecutive elements of an output tensor, flat, in the output's dtype."""
 
     start: int
     values: Tensor
@@ -65,13 +68,13 @@ class OutputChunk:
 
 
 class TensorMerge:
-    """Carries out one row of the plan. Iterate over ``pieces``, then ask for the ``report``.
+    """Carries out one row of the plan. Iterate over ``pieces``, then read the ``report``.
 
-    ``device`` is where matrices are merged; what is done entry by entry stays on the processor,
-    because moving it would take longer than doing it. Where a GPU has no room, ``pieces`` raises
-    a RuntimeError (``errors.lacks_room``), and can be asked for again once there is some, or
-    after ``fall_back``; the report says so. ``dtype``: what floats are rounded to; None: they stay
-    as computed. ``keeps_experts``: whether a GPU holds all of them, as they are stored.
+    ``device``: where matrices are merged. Elementwise methods stay on the CPU, because the transfer
+    takes longer than the computation. If GPU memory is too small, ``pieces`` raises a RuntimeError
+    (``errors.lacks_room``). It can be requested again when memory is free, or after ``fall_back``;
+    the report mentions it. ``dtype``: what floats are rounded to; None: no rounding.
+    ``keeps_experts``: whether the GPU holds the stored tensors of all experts.
     """
 
     def __init__(
@@ -96,21 +99,21 @@ class TensorMerge:
 
     @property
     def gpu_bytes(self) -> int:
-        """What merging it takes of a GPU's memory, about."""
+        """Estimated GPU memory of the merge in bytes."""
         return whole_bytes(self._row, self._prepared.method)
 
     @property
     def stored_bytes(self) -> int:
-        """What its experts take there as they are stored, all of them, if none is wider."""
+        """Bytes of all experts' stored tensors on the GPU, if none is wider than expected."""
         entries = len(self._row.experts) * math.prod(self._row.shape)
         return entries * max(FORMATS[self._row.dtype].bits // 8, FLOAT32)
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
-        """The output tensor, piece by piece in order; a matrix method gives it whole.
+        """The output tensor, piece by piece in order; a matrix method gives it in one piece.
 
-        It begins anew where an expert turns out to have NaN or Inf, and the recipe says how to go
-        on, and where the pieces decide something together, and not as was expected. Raises
-        NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
+        The merge starts again if an expert turns out to have NaN or Inf and the recipe says how to
+        continue. It also starts again if a decision over all parts differs from the expected one.
+        Raises NonFiniteError, CheckpointError, FileChangedError, ResourceError or MethodError.
         """
         try:
             yield from self._pieces(pool)
@@ -122,7 +125,7 @@ class TensorMerge:
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         elements, width = math.prod(self._row.shape), self._prepared.row_width(self._row)
-        # A part of a tensor comes in one piece, as it may have to be fitted in between others.
+        # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
         parts = list(parts_of(elements, width)) if self._row.part is None else [(0, elements)]
         if not self._is_combined:
             yield from ordered(pool, self._copied, parts)
@@ -142,7 +145,7 @@ class TensorMerge:
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
     ) -> Iterator[OutputChunk]:
-        """Piece by piece; all of them once more where their votes come out otherwise than taken."""
+        """Merge in parts; all of them again if their votes differ from the assumed ones."""
         given, experts = findings, len(self._row.experts)
         if self._prepared.method_of(self._row).votes and len(parts) > 1:
             given = {**findings, SURPLUS: (0.0,) * experts}
@@ -160,7 +163,7 @@ class TensorMerge:
 
     @property
     def report(self) -> LayerReport:
-        """What was done, once every piece was taken."""
+        """The report, once every piece was taken."""
         report = self._report()
         if self._settled is not None:
             notes = (*self._settled.notes, *report.notes)
@@ -168,12 +171,12 @@ class TensorMerge:
         return replace(report, notes=(*report.notes, *self._hindrances))
 
     def took(self, piece: OutputChunk) -> OutputChunk:
-        """What ``merge_whole`` gave for this tensor, noted, completed and rounded."""
+        """Note, complete and round the result of ``merge_whole`` for this tensor."""
         self._note(piece)
         return self._rounded(self._with_new_rows(piece))
 
     def _note(self, piece: OutputChunk) -> None:
-        """Remember for the report what a piece says."""
+        """Record the diagnostics of a piece for the report."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
 
@@ -183,7 +186,7 @@ class TensorMerge:
         return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
 
     def _with_new_rows(self, piece: OutputChunk) -> OutputChunk:
-        """Rows of new tokens are the experts' mean, whatever a method makes of the others."""
+        """Set rows of new tokens to the mean of the experts, whatever the method does elsewhere."""
         row, stop = self._row, piece.start + piece.values.numel()
         if row.part is None and row.disposition is Disposition.MERGED:
             for new in new_parts(self._prepared.base.checkpoint, row.tensor):
@@ -199,15 +202,15 @@ class TensorMerge:
         return TaskVectors(self._row, self._readers, self.device)
 
     def begin_again(self) -> None:
-        """There was no room on the GPU beside others: ``pieces`` will be asked for again."""
+        """Prepare for a retry: GPU memory was too small with other batches running."""
         self._hindered(CROWDED)
 
     def divide(self) -> None:
-        """There was no room on the GPU for all that it goes together with."""
+        """Prepare for a retry in a smaller batch: GPU memory was too small for the whole batch."""
         self._hindered(DIVIDED)
 
     def fall_back(self) -> None:
-        """There is no room on the GPU: merge on the processor."""
+        """Merge on the CPU, because GPU memory is too small."""
         self.device = CPU
         self._hindered(FELL_BACK)
 
@@ -217,7 +220,7 @@ class TensorMerge:
 
     @property
     def _is_combined(self) -> bool:
-        """Whether there is something to combine, so that the tensor is not just the base's."""
+        """Whether there is something to merge; otherwise the tensor is just the base's."""
         combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
         return combined and bool(self._row.experts)
 
@@ -245,8 +248,11 @@ class TensorMerge:
 
 
 def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
-    """All pieces of a row; of one that begins anew (``TensorMerge.pieces``) only the last ones, so
-    that no two results of it are held."""
+    """All pieces of a row.
+
+    If the merge of the row starts again (``TensorMerge.pieces``), the earlier pieces are dropped,
+    so that two results are never held.
+    """
     found: list[OutputChunk] = []
     for piece in pieces:
         if piece.start == 0:
@@ -258,15 +264,15 @@ def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
 def pieces_together(works: Sequence[TensorMerge]) -> list[list[OutputChunk]]:
     """The pieces of several matrices that are merged together (``batches``), one of each.
 
-    Raises what ``TensorMerge.pieces`` would raise for any of them, where it cannot go on and also
-    where it could.
+    Raises what ``TensorMerge.pieces`` raises for any of them, also in cases in which a single merge
+    could start again.
     """
     found = merge_whole(works)
     return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
 
 
 def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
-    """Merge a tensor that comes in one piece, or several that can be merged together."""
+    """Merge a tensor that comes in one piece, or several tensors of one batch."""
     deltas = [work._task_vectors() for work in works]
     try:
         return _merged_pieces(works, deltas)
@@ -332,10 +338,10 @@ def merge_deltas(
     output: torch.dtype | None = None,
     findings: Findings | None = None,
 ) -> Merged:
-    """The merged task vector of one tensor: the recipe's method, or the mean.
+    """The merged task vector of one tensor, by the recipe's method or the mean.
 
-    ``output``: in what the result will be stored, None where that is not known. ``findings``: also
-    of the tensor, where ``deltas`` are a part of it; None: those of the model.
+    ``output``: dtype in which the result is stored; None if unknown. ``findings``: of the tensor if
+    ``deltas`` are a part of it; None: those of the model.
     """
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
@@ -363,14 +369,14 @@ def merge_deltas(
 
 
 def _after(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
-    """The same with what the recipe does to this row after the method."""
+    """The merged task vector after the recipe's later steps for this row."""
     if row.after == NOTHING_AFTER:
         return merged
     return changed_after(merged, deltas, weights, deltas.base, **asdict(row.after))
 
 
 def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
-    """The diagnostics of a method as a plain value, with the experts' names."""
+    """The diagnostics of a method as a plain value, with the names of the experts."""
     regime = None
     if found.heterogeneous is not None:
         regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS
@@ -403,7 +409,7 @@ def _effective_ranks(found: Diagnostics) -> tuple[float, float] | None:
 def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     """The tensor in the output's dtype, rounded once.
 
-    Raises OutputError where finite values leave the range of the dtype.
+    Raises OutputError if finite values exceed the range of the dtype.
     """
     if not tensor.is_floating_point() or tensor.dtype == dtype:
         return tensor

@@ -1,1 +1,1 @@
-"""What must be known of the whole model before the first tensor is merged."""
+"""Surveys of the whole model before the first tensor is merged."""

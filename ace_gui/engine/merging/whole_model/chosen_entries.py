@@ -1,4 +1,4 @@
-"""Which entries of the experts' differences are the largest over the whole model."""
+"""The largest elements of the experts' differences over the whole model."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _Found = TypeVar("_Found", Tensor, Counter[int])
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """By row: ``least``, the smallest magnitude that is kept, and ``counts``, how many are.
+    """By row: ``least``, the smallest magnitude that is kept, and ``counts``, the number kept.
 
-    Both by expert. ``settled``: rows as they are read once experts without finite numbers are out.
+    Both are given per expert. ``settled``: the rows without experts that have NaN or Inf.
     """
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Chosen:
 def chosen_entries(
     prepared: Prepared, readers: Readers, rows: Sequence[PlanRow]
 ) -> Generator[PassProgress, None, Chosen]:
-    """Look at the rows of which entries are to be chosen, three times; at the others not at all.
+    """Choose elements in three passes over the rows concerned; other rows are not read.
 
-    Raises as reading does.
+    Raises the errors of reading.
     """
     chosen = Chosen()
     groups = defaultdict[Any, list[PlanRow]](list)
@@ -68,7 +68,7 @@ def chosen_entries(
 
 
 def kept(difference: Tensor, least: float) -> Tensor:
-    """Which entries are kept, bool: those of at least this magnitude, zeros never."""
+    """Mask (bool) of the kept elements: those of at least this magnitude, except zeros."""
     return (difference.abs().float() >= least) & (difference != 0)
 
 
@@ -122,7 +122,7 @@ def _least(
 def _counted(
     row: PlanRow, prepared: Prepared, readers: Readers, chosen: Chosen, pool: ThreadPoolExecutor
 ) -> Mapping[int, int]:
-    """How many entries of a row each expert keeps; none of one that was left out."""
+    """The number of elements of a row that each expert keeps; zero for an excluded expert."""
     least = chosen.least[row.name]
 
     def counts(row: PlanRow, part: Part) -> Counter[int]:
@@ -141,8 +141,10 @@ def _summed(
     pool: ThreadPoolExecutor,
     scan: Callable[[PlanRow, Part], _Found],
 ) -> _Found | None:
-    """The sum of what comes of every part, None without any; again without experts that turn out
-    not to be finite."""
+    """The sum over all parts, None if there are none.
+
+    It is computed again without experts that turn out to have NaN or Inf.
+    """
 
     def found(settled: PlanRow) -> _Found | None:
         total: _Found | None = None

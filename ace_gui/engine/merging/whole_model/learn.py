@@ -1,4 +1,4 @@
-"""Learning what a method wants to know of the tasks' data, once; kept for the next time."""
+"""Learns what a method needs from the tasks' data, once, and keeps it for later merges."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ Progress = Iterator[PassProgress | LearningProgress]
 
 
 def learned(prepared: Prepared, device: torch.device) -> Progress:
-    """Learn what the plan's method wants to know, if it is not known yet.
+    """Learn what the plan's method needs, unless it is known already.
 
-    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was. Raises
-    TaskError where an expert has no data of the kind, MismatchError where a model has not the
-    merged one's tensors, and what reading data, loading models and writing raise.
+    Adds to ``prepared.measurements``. An interrupted run is continued. Raises TaskError if an
+    expert has no data of the required kind, MismatchError if a model lacks tensors of the merged
+    model, and the errors of reading data, loading models and writing.
     """
     for need in prepared.needs:
         if need.learned and need not in prepared.measurements:
@@ -86,7 +86,7 @@ def learned(prepared: Prepared, device: torch.device) -> Progress:
 
 
 def require_learned(prepared: Prepared, device: torch.device) -> None:
-    """Take what was learned before. Raises MethodError where nothing was."""
+    """Use what was learned earlier. Raises MethodError if nothing was."""
     for need, title in prepared.needs.items():
         if need.learned and need not in prepared.measurements:
             sources = _sources(prepared, need)
@@ -100,7 +100,7 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 
 
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
-    """The data of every expert. Raises TaskError."""
+    """The data of every expert. Raises TaskError if there is none."""
     lacking, title = prepared.plan.recipe.without_calibration, prepared.needs[need]
     if lacking:
         raise TaskError(lacking_sentence(title, lacking), key="calibration")
@@ -114,7 +114,7 @@ def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
 def _folder(
     prepared: Prepared, need: Need, sources: Sequence[Calibration], device_type: str
 ) -> Path:
-    """Named by everything on which what is learned depends."""
+    """The folder, named by a digest of everything the learned values depend on."""
     recipe = prepared.plan.recipe
     terms = (
         need,
@@ -151,7 +151,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
 
 @contextmanager
 def _same_bits(device: torch.device) -> Iterator[None]:
-    """Attention whose gradients a GPU sums in a fixed order."""
+    """Attention whose gradients are summed in a fixed order on a GPU."""
     if device.type == "cpu":
         yield
         return
@@ -180,11 +180,11 @@ def _told(prepared: Prepared, curves: Curves) -> LearningProgress:
 
 
 _Models = Sequence[tuple[int, TaskData, Loading, Any]]
-"""Of every task: its expert, its data, what its model is loaded from, and the model."""
+"""For every task: its expert, its data, the source of its model, and the model."""
 
 
 class _Work:
-    """Loads the models of the tasks, learns stage after stage, and writes what was learned."""
+    """Loads the models of the tasks, learns stage after stage, and writes the learned values."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class _Work:
         self._warnings = list(before.warnings)
 
     def done(self) -> Progress:
-        """Everything that is left to do."""
+        """Run all remaining stages."""
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
@@ -231,7 +231,7 @@ class _Work:
         yield _told(self._prepared, self._curves())
 
     def _models(self) -> _Models:
-        """The models, with the merged model's parameters in place of their own."""
+        """The models, with the merged model's parameters instead of their own."""
         found: list[tuple[int, TaskData, Loading, Any]] = []
         for t, source in enumerate(self._sources):
             known: list[tuple[Loading, Any]] = []
@@ -253,7 +253,7 @@ class _Work:
         return found
 
     def _tasks(self, experts: Sequence[int], models: _Models) -> list[TaskObjective]:
-        """The tasks of a stage, those left out that have nothing to learn from."""
+        """The tasks of a stage, without those that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
         found = []
         for index, (t, data, loading, model) in enumerate(models):
@@ -278,7 +278,7 @@ class _Work:
         return found
 
     def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
-        """Learn the values of some experts. What was learned of a stage is a part on disk."""
+        """Learn the values of some experts. Each stage is stored as one file."""
         learning, parameters = self._learning, self._prepared.parameters
         merged = self._begun(self._learned_rows(experts))
         values = merged.all()

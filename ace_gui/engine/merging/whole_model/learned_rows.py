@@ -1,4 +1,4 @@
-"""The rows of a plan as the loop that learns moves them, and the merged model that they make up."""
+"""The rows of a plan as the learning loop changes them, and the merged model they form."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ace_gui.methods.shared.learning import Values
 from ace_gui.methods.shared.survey import Findings, findings_of
 
 _OWN = frozenset({Disposition.PER_EXPERT, Disposition.DROPPED})
-"""What is not the merged model's."""
+"""Tensors that do not belong to the merged model."""
 
 
 def shared_rows(prepared: Prepared) -> list[PlanRow]:
-    """The rows of all that the merged models of the tasks have in common, each tensor once."""
+    """The rows of all tensors shared by the merged models of the tasks, each tensor once."""
     return [
         row
         for row in prepared.plan.rows
@@ -40,7 +40,7 @@ def shared_rows(prepared: Prepared) -> list[PlanRow]:
 def is_learned(row: PlanRow, prepared: Prepared) -> bool:
     """Whether the recipe's method learns values for a row.
 
-    Raises RecipeError where it is another method of the row's own that would.
+    Raises RecipeError if the row has another method of its own that would learn.
     """
     if row.disposition is not Disposition.MERGED or not row.experts:
         return False
@@ -57,7 +57,7 @@ def is_learned(row: PlanRow, prepared: Prepared) -> bool:
 
 
 class LearnedRow:
-    """A row of the plan; what the loop asks of it. ``only``: the places of the experts it is of."""
+    """A row of the plan in the learning loop. ``only``: indices of the experts concerned."""
 
     def __init__(
         self,
@@ -98,28 +98,28 @@ class LearnedRow:
 
     @property
     def vectors(self) -> TaskVectors:
-        """The task vectors of all its experts."""
+        """The task vectors of all experts of the row."""
         if self._open is None:
             self._open = TaskVectors(self._row, self._readers, self._device)
         return self._open
 
     @property
     def own_vectors(self) -> Sequence[Tensor]:
-        """The task vectors of the experts that it is of."""
+        """The task vectors of the experts in ``only``."""
         return _Chosen(self, self._places)
 
     @property
     def findings(self) -> Findings | None:
-        """What the method's survey found of these experts."""
+        """The findings of the method's survey for these experts."""
         found = self._prepared.findings_of(self._row)
         return None if found is None else findings_of(found, self._places)
 
     def close(self) -> None:
-        """Let go of what is not kept."""
+        """Release what need not be kept."""
         self._open = None
 
     def factors(self, t: int) -> Values:
-        """What the part of its t-th expert is made of."""
+        """The factors of the contribution of the t-th expert."""
         index = self._places[t]
         found = self._kept.get((self.name, index), lambda: self._read(index))
         if t + 1 == len(self._places):
@@ -138,7 +138,7 @@ class LearnedRow:
         self.close()
 
     def pulled(self) -> Tensor:
-        """∂L/∂Δ of the row, as its task vectors are oriented."""
+        """∂L/∂Δ of the row, in the orientation of the task vectors."""
         self.close()
         whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
         found = of_row(self._row, None, partial(_part, whole))
@@ -163,7 +163,7 @@ def _part(whole: Tensor, part: tuple[int, int] | None) -> Tensor:
 
 
 def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
-    """Set a row of the merged model, oriented as task vectors are."""
+    """Set a row of the merged model, given in the orientation of the task vectors."""
     stored = weight.T if row.transposed else weight
     if row.part is None:
         parameters.write(row.tensor, stored)
@@ -183,7 +183,7 @@ def put_fixed(
     parameters: SharedParameters,
     device: torch.device,
 ) -> None:
-    """Set a row for which nothing is learned: as the merge will have it."""
+    """Set a row without learned values to its final merged value."""
     combined = row.disposition in {Disposition.MERGED, Disposition.AVERAGED} and row.experts
     if not combined:
         stored = of_row(row, None, partial(readers.base.read, row.tensor))

@@ -1,9 +1,9 @@
-"""What a method must know of the whole model, gathered before its first tensor is merged.
+"""Surveys: what a method must know of the whole model before its first tensor is merged.
 
-The whole model is every tensor that the method merges with the same parameters; one tied to another
-counts once. What was found is kept beside a merge in the making, so that resuming need not look
-again; looking again would find the same, as counts do not depend on the order of things and sums
-are taken in the plan's.
+The whole model is every tensor that the method merges with the same parameters; tied tensors count
+once. Findings are stored with the unfinished merge, so that resuming needs no second survey. A
+second survey would find the same: counts do not depend on the order, and sums follow the plan's
+order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TITLE: Final = "looking at the whole model"
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The rows that one survey is about."""
+    """The rows of one survey."""
 
     method: MergeMethod[Any]
     parameters: Any
@@ -61,11 +61,12 @@ def surveyed(
     only: PlanRow | None = None,
     workers: Workers | None = None,
 ) -> Iterator[PassProgress | None]:
-    """Add to ``prepared.findings`` what its rows' methods need and is not there yet.
+    """Add the missing findings that the methods of the rows need to ``prepared.findings``.
 
-    ``store``: a merge in the making, where findings are kept. ``only``: a row whose method's needs
-    will do. ``workers``: who looks, None: this process; what is found is put together here, in the
-    plan's order, so that it is the same. Raises as reading and merging do.
+    ``store``: an unfinished merge that keeps findings. ``only``: restrict to the needs of this
+    row's method. ``workers``: the processes that survey; None: this process. This process combines
+    the findings in plan order, so that they are the same either way. Raises the errors of reading
+    and merging.
     """
     kept = _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
@@ -90,14 +91,14 @@ def surveyed(
 
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
-    """Whether the row's method must look at the whole model, or at data, before it merges it."""
+    """Whether the row's method needs a survey or data before it merges."""
     survey, parameters = prepared.method_of(row).survey, prepared.parameters_of(row)
     surveys = survey is not None and survey(parameters, len(prepared.experts)) is not None
     return surveys or need_of(row, prepared) is not None
 
 
 def groups(prepared: Prepared) -> list[Group]:
-    """What needs a survey, in the plan's order."""
+    """The groups that need a survey, in plan order."""
     found: dict[tuple[str, Any], list[PlanRow]] = {}
     for row in prepared.plan.rows:
         if row.in_base and row.disposition is Disposition.MERGED and row.tied_to is None:
@@ -116,7 +117,7 @@ def groups(prepared: Prepared) -> list[Group]:
 
 
 def survey_of(group: Group, experts: int) -> Survey | None:
-    """A survey of the group that is to be made; None where its method wants none."""
+    """The survey of a group; None if its method needs none."""
     return group.method.survey and group.method.survey(group.parameters, experts)
 
 
@@ -125,8 +126,10 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
 
 
 _Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
-"""From what is looked for, and rows, to what is found in some after the others, in their order;
-None: nothing yet."""
+"""A function from a survey pass and rows to the findings of the rows, in order; None:
+
+no result yet.
+"""
 
 
 def _looked(
@@ -151,7 +154,7 @@ def _looked(
 def _norms(
     group: Group, experts: int, scan: _Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
-    """By role the mean norm of what the method makes of a tensor without findings."""
+    """By role the mean norm of the method's result for a tensor without findings."""
     norms: list[float | None] = []
     for found in scan(_norm, group.rows):
         norms += found or ()
@@ -170,7 +173,7 @@ def _progress(done: int, group: Group) -> PassProgress:
 def _norm(
     row: PlanRow, prepared: Prepared, readers: Readers, _: ThreadPoolExecutor
 ) -> float | None:
-    """Of what the row's method makes of it without findings; None where it has no experts."""
+    """The norm of the method's result for a row without findings; None if it has no experts."""
     if not row.experts:
         return None
 
@@ -184,8 +187,7 @@ def _norm(
 def _settled(
     find: Callable[[PlanRow], _Found], row: PlanRow, prepared: Prepared, readers: Readers
 ) -> _Found:
-    """What is found in a row, without the experts that turn out to have NaN or Inf in it, where
-    the recipe says so."""
+    """The findings of a row. Experts with NaN or Inf in it are excluded if the recipe says so."""
     with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
         try:
             return find(row)
@@ -194,7 +196,7 @@ def _settled(
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:
-    """Parts of a flattened tensor, in order, none of an empty one."""
+    """Consecutive parts of a flattened tensor; no parts for an empty one."""
     for start in range(0, elements, PASS_ELEMENTS):
         yield start, min(start + PASS_ELEMENTS, elements)
 
@@ -215,7 +217,7 @@ def _passes(survey: Survey, group: Group, scan: _Scanning) -> Iterator[PassProgr
 def look_for(
     row: PlanRow, prepared: Prepared, readers: Readers, pool: ThreadPoolExecutor, survey: Survey
 ) -> Tensor | None:
-    """The contribution of one row; None where it has none."""
+    """The contribution of one row; None if it has none."""
 
     def measured(of: PlanRow) -> Tensor | None:
         if not of.experts:
@@ -239,7 +241,7 @@ def _label(group: Group) -> str:
 
 
 def _kept(store: Path | None) -> dict[str, Findings]:
-    """What an earlier run of this merge has found; nothing where that is not as it was written."""
+    """The findings of an earlier run of this merge; nothing if the file is damaged."""
     if store is None or not is_there(store / SURVEY):
         return {}
     try:
@@ -254,5 +256,8 @@ def _kept(store: Path | None) -> dict[str, Findings]:
 
 
 def _keep(store: Path, findings: dict[str, Findings]) -> None:
-    """In one step, so that half of it is never read. JSON gives every float back exactly."""
+    """Written in one step, so that a half-written file is never read.
+
+    JSON restores every float exactly.
+    """
     keep_json(store / SURVEY, findings)

@@ -1,7 +1,7 @@
-"""Which experts were probably tuned from another base, before a merge, by a few blocks of each.
+"""Detects experts that were probably tuned from another base, by a few blocks of each model.
 
-The window has the figures of all tensors by then (``fit``); a command would have to read them for
-this alone.
+The window has the figures of all tensors by then (``fit``). The command line would have to read the
+tensors for this check alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ace_gui.errors import NonFiniteError
 
 MATRICES: Final = 32
 BLOCK: Final = 1 << 14
-"""Elements that are read of each matrix, from its middle."""
+"""Elements read from the middle of each matrix."""
 
 
 def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
-    """A warning for each expert that is too far from the base, or much farther than the others.
+    """A warning for each expert too far from the base, or much farther than the other experts.
 
-    Reads nothing where that was asked before. Raises CheckpointError or FileChangedError.
+    Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
     """
     if not prepared.distances:
         weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
@@ -38,7 +38,7 @@ def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 
 def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
-    """Energies of one block each of matrices spread over the model."""
+    """Energies of one block each from matrices spread over the model."""
     rows = [
         row
         for row in prepared.plan.rows

@@ -1,1 +1,1 @@
-"""Vocabularies: whose tokens a merged model has, and which rows of embeddings are theirs."""
+"""Vocabularies: the tokens of a merged model, and their rows in the embeddings."""

@@ -1,4 +1,4 @@
-"""A base with the tokens that its experts added to the vocabulary."""
+"""A base extended with the tokens that its experts added to the vocabulary."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _Changes = dict[str, dict[str, object]]
 def with_new_tokens(
     base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
 ) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
-    """The models, the base with a row for each token that is added to its vocabulary.
+    """The models, with a row in the base for each token that is added to its vocabulary.
 
-    Raises RecipeError where a tokenizer is missing, or tokens cannot be added; CheckpointError.
+    Raises RecipeError if a tokenizer is missing or tokens cannot be added, and CheckpointError.
     """
     names = vocabulary_tensors(base)
     owners = tuple(expert for expert in experts if any(map(expert.has, names)))
@@ -79,7 +79,7 @@ def _as_wide(expert: OpenedModel, base: OpenedModel, names: Sequence[str]) -> bo
 
 
 def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
-    """The vocabulary of a model; one of the base's size without a tokenizer has the base's."""
+    """The vocabulary of a model; without a tokenizer and with the base's size it is the base's."""
     match(base, model)
     stamps = tokenizer_stamps(model.checkpoint) or tokenizer_stamps(base.checkpoint)
     rows = next(model.shape(name)[0] for name in names if model.has(name))
@@ -88,7 +88,7 @@ def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known
 
 @dataclass(frozen=True, kw_only=True)
 class _Growing:
-    """``owners``: the experts with a vocabulary. ``names``: what has a row for each token."""
+    """``owners``: the experts with a vocabulary. ``names``: tensors with one row per token."""
 
     base: OpenedModel
     owners: tuple[OpenedModel, ...]
@@ -99,7 +99,7 @@ class _Growing:
     recipe: Recipe
 
     def models(self, experts: Sequence[OpenedModel]) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
-        """The grown base, and the experts with their rows in its order."""
+        """The extended base, and the experts with their rows in its order."""
         tensors = self.base.checkpoint.tensors
         names = (*self.names, *_buffers(self.base, self.ours.rows))
         infos = {n: _resized(tensors[n], self.ours.rows, self.joined.rows) for n in names}
@@ -153,7 +153,7 @@ class _Growing:
         return replace(expert, token_rows={**expert.token_rows, **dict.fromkeys(shared, rows)})
 
     def _changes(self) -> _Changes:
-        """Changes to the files beside the base: sizes, ids, and the tokenizer if necessary."""
+        """Changes to the side files of the base: sizes, ids, and the tokenizer if necessary."""
         after = {token: index for index, token in self.joined.tokens.items()}
         moved = {i: after[t] for i, t in self.ours.tokens.items() if after.get(t, i) != i}
         files = self.base.checkpoint.side_files
@@ -201,7 +201,7 @@ def _source(model: OpenedModel, name: str, rows: NDArray[np.int64], weight: floa
 
 
 def _buffers(base: OpenedModel, rows: int) -> tuple[str, ...]:
-    """Buffers with a number for each token, as the bias of BART's vocabulary head is."""
+    """Buffers with one number per token, such as the bias of BART's vocabulary head."""
     return tuple(
         name
         for name, info in base.checkpoint.tensors.items()

@@ -1,4 +1,4 @@
-"""The vocabulary of a merged model: the base's tokens, and those that its experts were given."""
+"""The vocabulary of a merged model: the base's tokens, and those that its experts added."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """``tokens`` of the merged model, of which it has ``rows`` rows; ``added``: what is new.
+    """``tokens`` of the merged model, in ``rows`` rows; ``added``: the new ones.
 
-    ``owner``: the expert whose tokenizer has these tokens, None where the base's is extended.
-    ``left_out``: what some experts have and the merged model has not.
+    ``owner``: the expert whose tokenizer has exactly these tokens; None if the base's is extended.
+    ``left_out``: tokens that some experts have and the merged model lacks.
     """
 
     tokens: Tokens
@@ -46,12 +46,12 @@ class Joined:
 
 
 def join(base: Known, experts: Sequence[Known], *, union: bool, advice: str = "") -> Joined | None:
-    """The base's tokens and those that all experts have besides; with ``union`` those of any.
+    """The base's tokens and new ones that all experts have; with ``union`` those of any expert.
 
-    None where nothing is added. The tokenizer is that of an expert with just these tokens, one
-    that has the base's at their ids where there is one. Else the base's is extended. Raises
-    RecipeError, which ends with ``advice``, where its ids have gaps, into which a tokenizer would
-    put new tokens.
+    None if nothing is added. The tokenizer is that of an expert with exactly these tokens,
+    preferably one with the base's tokens at their ids. Otherwise the base's is extended. Raises
+    RecipeError, whose message ends with ``advice``, if the base's ids have gaps, because a
+    tokenizer would put new tokens there.
     """
     ours = set(base.tokens.values())
     new = [expert.held - ours for expert in experts]
@@ -95,7 +95,8 @@ def _moved(before: Tokens, after: Tokens) -> int:
 def places(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
     """For each of ``rows`` rows of the tokens ``wanted`` its row in a model, or ``NOWHERE``.
 
-    With ``padding`` a row without a token is the model's of the same number, if that has none.
+    With ``padding``, a row without a token takes the model's row of the same number, if that one
+    has no token either.
     """
     ids = {token: index for index, token in model.tokens.items() if index < model.rows}
     found = np.full(rows, NOWHERE, dtype=np.int64)
@@ -124,9 +125,10 @@ def extended(
     given: Sequence[Mapping[str, object]],
     added: Mapping[str, int],
 ) -> dict[str, dict[str, object]]:
-    """What to change in the base's tokenizer ``files`` for the tokens ``added``, by file and key.
+    """The changes to the base's tokenizer ``files`` for the tokens ``added``, by file and key.
 
-    ``given``: the experts' tokenizer.json, which say how a token is matched. ``files``: the base's.
+    ``given``: the experts' tokenizer.json, which define how a token is matched. ``files``: the
+    base's.
     """
     known: dict[object, Mapping[str, object]] = {}
     for content in given:
@@ -158,7 +160,7 @@ def _entries(content: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
-    """What to change in a config for a vocabulary of another size: wherever that is said."""
+    """The changes to a config for another vocabulary size, at every key that has the size."""
     changes = _sizes(config, before, after)
     if changes:
         return changes
@@ -179,7 +181,7 @@ def _sizes(config: Mapping[str, object], before: int, after: int) -> dict[str, o
 
 
 def renumbered(config: Mapping[str, object], moved: Mapping[int, int]) -> dict[str, object]:
-    """What to change in a config that names tokens by ids which have moved."""
+    """The changes to a config that refers to tokens whose ids have moved."""
     changes: dict[str, object] = {}
     for key, value in config.items():
         if isinstance(value, dict) and (inner := renumbered(value, moved)):

@@ -1,4 +1,4 @@
-"""Rows of embeddings and vocabulary heads, matched by token where the recipe says so."""
+"""Rows of embeddings and vocabulary heads, matched by token if the recipe says so."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMatch:
-    """Where an expert has the tokens of the base.
+    """The rows of the base's tokens in an expert.
 
-    ``rows``: for each row of the base its row in the expert, or ``NOWHERE``. ``lacking``: how many
-    tokens of the base the expert has not; ``extra``: those it has that the base has not.
+    ``rows``: for each row of the base its row in the expert, or ``NOWHERE``. ``lacking``: number of
+    the base's tokens that the expert lacks; ``extra``: number of the expert's tokens that the base
+    lacks.
     """
 
     rows: NDArray[np.int64]
@@ -37,7 +38,7 @@ class TokenMatch:
 
 
 def vocabulary_tensors(model: OpenedModel) -> tuple[str, ...]:
-    """The tensors with a row for each token: the longest embedding, and what is as long."""
+    """The tensors with one row per token: the longest embedding, and tensors of the same length."""
     traits, tensors = model.architecture.traits, model.checkpoint.tensors
     lengths = [
         info.shape[0]
@@ -55,10 +56,10 @@ def vocabulary_tensors(model: OpenedModel) -> tuple[str, ...]:
 def matched_by_token(
     base: OpenedModel, experts: Sequence[OpenedModel], choice: Vocabulary
 ) -> tuple[OpenedModel, ...]:
-    """The experts, each with ``token_rows`` where its vocabulary is not the base's.
+    """The experts, each with ``token_rows`` if its vocabulary differs from the base's.
 
-    Only where the recipe has them matched by token. RecipeError where that needs a tokenizer that
-    is missing.
+    Only if the recipe matches rows by token. Raises RecipeError if a tokenizer needed for this is
+    missing.
     """
     if choice not in BY_TOKEN:
         return tuple(experts)
@@ -67,9 +68,9 @@ def matched_by_token(
 
 
 def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
-    """The tokenizer files on which the merged rows depend, as they are now.
+    """The tokenizer files that the merged rows depend on, with their current stamps.
 
-    None unless the recipe has rows matched by token. Raises CheckpointError.
+    None unless the recipe matches rows by token. Raises CheckpointError.
     """
     if choice not in BY_TOKEN:
         return ()
@@ -88,10 +89,10 @@ def _token_rows(
 
 
 def differs(base: OpenedModel, expert: OpenedModel) -> bool:
-    """Whether a row of the expert's vocabulary may be another token's than in the base.
+    """Whether a row of the expert's vocabulary may belong to another token than in the base.
 
-    Without a tokenizer on either side, vocabularies of one size are taken to be the same. Raises
-    CheckpointError where a tokenizer cannot be read.
+    Vocabularies of one size without a tokenizer on either side are assumed equal. Raises
+    CheckpointError if a tokenizer cannot be read.
     """
     sizes = _sizes(base, expert)
     if sizes is None:
@@ -102,9 +103,9 @@ def differs(base: OpenedModel, expert: OpenedModel) -> bool:
 
 
 def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
-    """Where the expert has the base's tokens; None where every row is the same token's.
+    """The rows of the base's tokens in the expert; None if every row has the same token.
 
-    RecipeError where that needs a tokenizer that is missing.
+    Raises RecipeError if a tokenizer needed for this is missing.
     """
     sizes = _sizes(base, expert)
     if sizes is None or not differs(base, expert):
@@ -122,7 +123,7 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
 
 
 def _sizes(base: OpenedModel, expert: OpenedModel) -> tuple[int, int] | None:
-    """Rows of the vocabulary in both; None where they share none."""
+    """Rows of the vocabulary in both models; None if they share no vocabulary tensor."""
     shared = [name for name in vocabulary_tensors(base) if expert.has(name)]
     return (base.shape(shared[0])[0], expert.shape(shared[0])[0]) if shared else None
 
@@ -145,6 +146,6 @@ def _match(
 
 
 def rows_digest(model: OpenedModel, name: str) -> str:
-    """Equal for one order of the rows of a tensor that the base calls ``name``; "" for its own."""
+    """Digest of the row order of the base's tensor ``name``; "" for the base's own order."""
     rows = model.token_rows.get(name)
     return "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest()

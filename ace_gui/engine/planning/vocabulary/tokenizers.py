@@ -1,4 +1,4 @@
-"""The ids of tokens, from the tokenizer files of a model."""
+"""The token ids in the tokenizer files of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_at, r
 from ace_gui.errors import CheckpointError
 
 MOST_TOKENS: Final = 2_000_000
-"""Twice what the largest published vocabularies have."""
+"""Twice the size of the largest published vocabularies."""
 
 _FAST: Final = "tokenizer.json"
 _SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
@@ -24,8 +24,9 @@ _LONGEST_NAMED: Final = 20
 class Difference:
     """How an expert's token → id map differs from the base's.
 
-    ``tokens`` counts ids that stand for other tokens, or for a token in one of the two only;
-    ``base_size`` and ``size`` count ids. ``examples``: "id 7: `a` in the base, `b` here", by id.
+    ``tokens``: number of ids with different tokens, or with a token in only one of the two;
+    ``base_size`` and ``size``: numbers of ids. ``examples``: "id 7: `a` in the base, `b` here", by
+    id.
     """
 
     tokens: int
@@ -35,7 +36,7 @@ class Difference:
 
 
 def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """The files with the ids of tokens; none for models of images or sounds."""
+    """The files with token ids; none for image or audio models."""
     files = files_beside(checkpoint)
     if _FAST in files:
         return (files[_FAST],)
@@ -43,7 +44,7 @@ def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
 
 
 def files_beside(checkpoint: Checkpoint) -> Mapping[str, Path]:
-    """The files beside a model's weights, or beside an adapter's."""
+    """The files next to a model's weights, or next to an adapter's."""
     if not checkpoint.side_files and checkpoint.folder is not None:
         return find_side_files(checkpoint.folder).files
     return checkpoint.side_files
@@ -55,12 +56,12 @@ def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:
 
 
 def tokenizer_stamps(checkpoint: Checkpoint) -> tuple[FileStamp, ...]:
-    """The files of ``tokenizer_files`` as they are now. Raises CheckpointError."""
+    """The files of ``tokenizer_files`` with their current stamps. Raises CheckpointError."""
     return tuple(map(_stamp, tokenizer_files(checkpoint)))
 
 
 def token_of(checkpoint: Checkpoint, index: int) -> str | None:
-    """The token of an id, None where that is not known."""
+    """The token of an id, None if unknown."""
     try:
         return tokens_of(tokenizer_stamps(checkpoint)).get(index)
     except CheckpointError:
@@ -93,7 +94,7 @@ def _example(index: int, base: Mapping[int, str], expert: Mapping[int, str]) -> 
     return f"id {index} is {first} in the base and {second} in the expert"
 
 
-# One comparison needs two; the base's serves for every expert.
+# One comparison needs two tokenizers; the base's is used for every expert.
 @lru_cache(maxsize=2)
 def tokens_of(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
     """Token by id, from tokenizer files. Raises CheckpointError."""
@@ -111,7 +112,7 @@ def tokens_of(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
 
 
 def _lines(stamp: FileStamp) -> list[str]:
-    """The lines of a vocab.txt, whose numbers are the ids."""
+    """The lines of a vocab.txt; the line number is the id."""
     if stamp.size > JSON_LIMIT:
         raise refusal(stamp.path, f"Too large for a vocabulary ({stamp.size} bytes).")
     with open_regular(stamp.path) as (descriptor, _):
@@ -123,7 +124,7 @@ def _lines(stamp: FileStamp) -> list[str]:
 
 
 def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
-    """The ids in a tokenizer.json: of the model (a map, or a list of pairs), and added ones."""
+    """The ids in a tokenizer.json: the model's (a map or a list of pairs) and added ones."""
     model, added = content.get("model"), content.get("added_tokens")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     tokens: dict[int, str] = {}
@@ -143,5 +144,5 @@ def _by_id(vocabulary: Mapping[str, object]) -> dict[int, str]:
 
 
 def _is_id(value: object) -> TypeGuard[int]:
-    """A row of an embedding: negative ones would be counted from its end."""
+    """Whether an id is a valid row of an embedding; negative ones would be counted from the end."""
     return type(value) is int and 0 <= value < 2**31
