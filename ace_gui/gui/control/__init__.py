@@ -1,1 +1,1 @@
-"""Between the window and the engine."""
+"""Controllers between the window and the engine."""

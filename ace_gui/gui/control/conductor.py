@@ -1,4 +1,4 @@
-"""Opens, plans and analyses what the person chooses."""
+"""Opens, plans and analyses what the user chooses."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ PLAN_DELAY: Final = 300  # ms
 
 
 class Conductor(QObject):
-    """Everything here happens in the window's thread.
+    """Opens, plans and analyses, all in the GUI thread.
 
-    ``opened`` carries the paths of what was loaded from a recipe or from folders, for the list of
-    recent files; ``cached_models`` a CachedModelsFound, ``models_found`` a ModelsFound.
-    ``leaving``: what is loaded is about to be unloaded, for something else or for nothing.
+    ``opened`` carries the paths loaded from a recipe or from folders, for the recent list.
+    ``cached_models`` carries a CachedModelsFound, ``models_found`` a ModelsFound. ``leaving`` is
+    emitted before what is loaded is unloaded or replaced.
     """
 
     cached_models = Signal(object)
@@ -75,42 +75,42 @@ class Conductor(QObject):
         engine.ended.connect(self._analyse_after)
         runs.wanted.connect(self.change)
 
-    # Wishes
+    # User actions
 
     def open(self, paths: Iterable[Path]) -> None:
-        """Load a recipe, or model folders with the base first, in place of what is loaded."""
+        """Load a recipe, or model folders with the base first, and replace what is loaded."""
         self._forget_plan()
         self._run_plan(LoadRecipeJob(paths=tuple(paths)))
 
     def set_base(self, path: Path) -> None:
-        """Take another base; the experts stay if they fit it."""
+        """Replace the base model. The experts stay if they fit it."""
         self._replan(replace(self._session.draft.inputs, base=path))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
-        """Add experts at the end of the list."""
+        """Append experts."""
         self._replan(self._session.draft.inputs.with_experts(paths))
 
     def remove_experts(self, indices: Iterable[int]) -> None:
-        """Take experts off the list."""
+        """Remove experts."""
         self._replan(self._session.draft.inputs.without_experts(indices))
 
     def change_expert(self, index: int, expert: Expert) -> None:
-        """Another name or weight for one expert."""
+        """Change one expert's name or weight."""
         self._replan(self._session.draft.inputs.with_expert(index, expert))
 
     def change(self, inputs: Inputs) -> None:
-        """Another method, scope or output type."""
+        """Change the method, scope or output type."""
         if self._session.draft.inputs.base is None:
             self._session.draft.keep(inputs)
         else:
             self._replan(inputs)
 
     def override(self, rules: tuple[Override, ...]) -> None:
-        """Other overrides of the recipe for some tensors."""
+        """Replace the recipe's overrides for some tensors."""
         self.change(replace(self._session.draft.inputs, overrides=rules))
 
     def choose_method(self, name: str) -> None:
-        """Another merge method, or the recommended merge."""
+        """Choose another merge method, or the recommended merge."""
         self.change(self._session.draft.inputs.with_method(name))
 
     def close(self) -> None:
@@ -122,44 +122,44 @@ class Conductor(QObject):
         self._session.close()
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
-        """Set a parameter, or leave it to its default (None)."""
+        """Set a parameter; None restores its default."""
         self._session.draft.set_parameter(name, value)
-        # A threshold changes regimes and not the plan, unless some tensors have their own.
+        # A threshold changes the regimes but not the plan, unless some tensors override it.
         threshold = name == "tau" and value is not None and not self._session.draft.inputs.overrides
         if self._session.draft.inputs.base is not None and not threshold:
             self._session.activity.plan_is_due = True
             self._plan_timer.start()
 
     def list_cached_models(self) -> None:
-        """Look what is in the local Hugging Face cache."""
+        """List the models in the local Hugging Face cache."""
         self._engine.run(CachedModelsJob(), self._learn)
 
     def scan(self, paths: Iterable[Path], base: Path | None) -> None:
-        """Look for models at and below these paths; ``base``: one that is open."""
+        """Search these paths for models. ``base`` is one that is open."""
         self._engine.run(ScanJob(paths=tuple(paths), base=base), self._learn)
 
     def convert(self, path: Path) -> None:
-        """Convert a pickle, with the person's consent, then try again what it stopped."""
+        """Convert a pickle with the user's consent, then repeat what it prevented."""
         self._engine.run(ConvertJob(path=path), on_end=partial(self._end_conversion, path))
 
     def check_again(self) -> None:
-        """Plan what is loaded once more: there may be more room by now."""
+        """Plan again, for example after space has been freed."""
         self._plan()
 
     def cancel(self) -> None:
-        """Stop what is going on: opening, a merge, an export, a report, an analysis, scoring."""
+        """Cancel running work: opening, merge, export, report, analysis, scoring."""
         self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, CovariancesJob, *SCORING)
         self.stop_opening()
 
     def stop_opening(self) -> None:
-        """Go back to what is loaded, whatever is being opened."""
+        """Cancel opening and return to what is loaded."""
         self._cancel(ConvertJob)
         if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
             self.analyse()
 
     def analyse(self) -> None:
-        """Compare the experts, unless that is done, under way, or something is in the way."""
+        """Compare the experts, unless this is done, running or impossible now."""
         session = self._session
         busy = session.activity.is_running(State.MERGING, State.PLANNING)
         plan = session.draft.plan
@@ -177,7 +177,7 @@ class Conductor(QObject):
         self._plan()
 
     def _forget_plan(self) -> None:
-        """What was to be planned is not wanted any more, and what is planned stays."""
+        """Drop the pending plan and keep the current one."""
         planning = self._engine.running(PlanJob)
         self._withdraw_plan()
         if planning:
@@ -186,7 +186,7 @@ class Conductor(QObject):
     def _withdraw_plan(self) -> None:
         self._plan_timer.stop()
         self._session.activity.plan_is_due = False
-        # An engine that cannot even hear of it is of no use, unless it is merging meanwhile.
+        # An engine that fails to receive this is of no use, unless it is merging meanwhile.
         writes = bool(self._engine.running(MergeJob, ExportJob, ReportJob))
         self._drop(PlanJob, LoadRecipeJob, enforced=not writes)
 
@@ -215,7 +215,7 @@ class Conductor(QObject):
             self.opened.emit(job.paths)
 
     def _planned(self, inputs: Inputs | None, plan: Plan) -> Inputs:
-        """The inputs that a plan is of; parameters and tasks may be others by now."""
+        """The inputs that a plan belongs to. Parameters and tasks may have changed since."""
         if inputs is None:
             return Inputs.from_recipe(plan.recipe)
         now = self._session.draft.inputs
@@ -233,12 +233,12 @@ class Conductor(QObject):
             self._refused = end.error.path, partial(self.open, job.paths)
 
     def _end_conversion(self, path: Path, end: End) -> None:
-        """Plan once more what a pickle stood in the way of."""
+        """Repeat the planning that a pickle prevented."""
         if isinstance(end, JobDone) and self._refused is not None and self._refused[0] == path:
             (_, again), self._refused = self._refused, None
             again()
 
-    # Everything else
+    # Other events
 
     def _learn(self, event: Event) -> None:
         session = self._session
@@ -257,7 +257,7 @@ class Conductor(QObject):
             self._session.finish_analysis()
 
     def _analyse_after(self, job: Job) -> None:
-        """Something has ended well; an analysis that was cancelled is not begun again at once."""
+        """Analyse after a job has succeeded. A cancelled analysis does not restart at once."""
         if not isinstance(job, AnalyseJob):
             self.analyse()
 

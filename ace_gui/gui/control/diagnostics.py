@@ -1,4 +1,4 @@
-"""What helps to find a fault: versions, device, memory, platform. Nothing of a person's models."""
+"""Diagnostic information: versions, device, memory, platform. It contains no model data."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ LIBRARIES: Final = (
     "huggingface_hub",
 )
 LOG_END: Final = 40
-"""Entries of the log that a report of a problem ends with."""
+"""Number of log entries at the end of a problem report."""
 
 _PATH: Final = re.compile(r"(?<![\w/~:.<>])(?:[A-Za-z]:[\\/]|/)[^\s\"'“”:;,<>|()]+")
 
 
 def diagnostics(session: Session) -> str:
-    """A line a fact. Not for the first moments of a window: it asks the machine."""
+    """One fact per line. It queries the machine, so do not call it during start-up."""
     return "\n".join(f"{name}: {value}" for name, value in _facts(session))
 
 
 def problem_text(session: Session, crash: str = "") -> str:
-    """What a report of a problem begins with: what happened, diagnostics, and the log's end.
+    """The start of a problem report: what happened, diagnostics, and the end of the log.
 
-    Paths and names of the models that are open are replaced.
+    Paths and names of the open models are replaced.
     """
     said = "\n".join(entry.line for entry in session.log.entries[-LOG_END:])
     parts = [
@@ -56,7 +56,7 @@ def problem_text(session: Session, crash: str = "") -> str:
 
 
 def without_names(text: str, session: Session) -> str:
-    """The text with the open models' paths and names replaced, and every other path shortened."""
+    """Replace the open models' paths and names in the text, and shorten every other path."""
     inputs = session.draft.inputs
     called: dict[str, str] = {}
     experts = zip(inputs.experts, inputs.names, strict=True)
@@ -74,7 +74,7 @@ def without_names(text: str, session: Session) -> str:
 
 
 def _own_or_hidden(found: re.Match[str]) -> str:
-    """A path inside of this program, from its package on; of any other nothing."""
+    """The part of a path inside this package; any other path is hidden."""
     path = found[0]
     at = path.replace("\\", "/").find("/ace_gui/")
     return path[at + 1 :] if at >= 0 else "<path>"

@@ -1,4 +1,4 @@
-"""Where merges are: one folder each, in the cache, with a record beside those that are kept."""
+"""Folders of merges: one each in the cache, with a record next to those that are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ace_gui.recipe import Recipe
 
 _DAY: Final = 24 * 3600
 KEPT_SECONDS: Final = 7 * _DAY
-"""How long an unfinished merge waits for someone to continue it."""
+"""How long an unfinished merge is kept for continuation."""
 
 RECORD: Final = ".json"
 _LOCK: Final = ".lock"
@@ -37,12 +37,12 @@ _OF_TRASH: Final = re.compile(rf"{_NAME.pattern}\{_TRASH}")
 
 
 class MergeStores:
-    """Gives out folders for merges and removes them when they are no longer needed.
+    """Assigns folders to merges and removes them when they are no longer needed.
 
-    An unfinished merge of a recipe has the same folder every time, so that a merge whose window
-    died is continued by the next one. A finished one stays as long as it has a record. A lock
-    beside each folder tells those of this window from those of others. A folder may be a person's
-    own: what is not named and marked as a merge is left alone.
+    An unfinished merge of a recipe always has the same folder, so the next window can continue the
+    merge of one that crashed. A finished merge stays as long as it has a record. A lock next to
+    each folder shows which window uses it. The root may be a user's own folder, so anything not
+    named and marked as a merge is left alone.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -52,45 +52,45 @@ class MergeStores:
 
     @property
     def root(self) -> Path:
-        """The folder of all merges."""
+        """The root folder of all merges."""
         return self._root
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Every folder in which merges are kept; new ones go into the first."""
+        """Every folder in which merges are kept. New merges go into the first."""
         return self._root, *self._others
 
     def look_in(self, folders: Sequence[Path]) -> None:
-        """New merges go into the first of these; those in all of them are known."""
+        """Set the root folders: new merges go into the first, existing ones may be in any."""
         self._root, self._others = folders[0], tuple(folders[1:])
 
     def new(self, recipe: Recipe) -> Path:
-        """A folder for the recipe; its parent exists, and it holds at most an unfinished merge."""
+        """A folder for the recipe. Its parent exists, and it holds at most an unfinished merge."""
         self._make_root()
         store = self._folder(recipe)
-        if _is_taken(store) or not self._lock(store):  # to be kept, or another window's
+        if _is_taken(store) or not self._lock(store):  # kept, or another window's
             store = self._root / uuid.uuid4().hex
             self._lock(store)
         return store
 
     def _make_root(self) -> None:
-        """Make the folder of all merges; where the cache cannot be used, a temporary one."""
+        """Create the root folder, or a temporary one if the cache is not usable."""
         with contextlib.suppress(OSError):
             self._root.mkdir(parents=True, exist_ok=True)
         if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK):
             self._root = Path(tempfile.mkdtemp(prefix="ace-merges-"))
 
     def has(self, recipe: Recipe) -> bool:
-        """Whether an unfinished merge of the recipe waits in its folder."""
+        """Whether there is an unfinished merge of the recipe."""
         store = self._folder(recipe)
         return _is_ours(store, _NAME) and not _is_complete(store)
 
     def take(self, store: Path) -> bool:
-        """Make a finished merge this window's; False where it is gone, or another window's."""
+        """Reserve a finished merge. False if it is gone or another window uses it."""
         return _is_complete(store) and _is_ours(store, _NAME) and self._lock(store)
 
     def release(self, store: Path) -> None:
-        """Leave a merge to whoever wants it next."""
+        """Release the reservation of a merge."""
         lock = self._locks.pop(store, None)
         if lock is not None:
             lock.unlock()
@@ -100,12 +100,12 @@ class MergeStores:
         if _is_ours(store, _NAME):
             trash = store.with_name(f"{uuid.uuid4().hex}{_TRASH}")
             _give_up(store)
-            store.rename(trash)  # out of the way at once, gone later: it may be many gigabytes
+            store.rename(trash)  # renamed at once, deleted later: it may be many gigabytes
             QThreadPool.globalInstance().start(lambda: _remove(trash))
         self.release(store)
 
     def close(self) -> None:
-        """Remove the finished merges of this window that have no record; the others stay."""
+        """Remove this window's finished merges without a record; the others stay."""
         for store in tuple(self._locks):
             if _is_complete(store) and not record_of(store).exists():
                 self.discard(store)
@@ -113,9 +113,9 @@ class MergeStores:
                 self.release(store)
 
     def sweep(self, days: int = 0) -> None:
-        """Remove, in the background, what windows that are gone left and nobody wants.
+        """Remove in the background what closed windows left and nothing refers to.
 
-        ``days``: of finished merges also those that were made or renamed longer ago; 0: none.
+        ``days``: also remove finished merges that were made or renamed longer ago; 0: none.
         """
         own, roots = frozenset(self._locks), self.roots
 
@@ -137,18 +137,18 @@ class MergeStores:
 
 
 def record_of(store: Path) -> Path:
-    """Where the record of a finished merge is."""
+    """The record's path of a finished merge."""
     return store.with_suffix(RECORD)
 
 
 def store_of(record: Path) -> Path:
-    """The merge that a record is of."""
+    """The merge that a record belongs to."""
     return record.with_suffix("")
 
 
 def _lock_of(store: Path) -> QLockFile:
     lock = QLockFile(str(store.with_suffix(_LOCK)))
-    lock.setStaleLockTime(0)  # a merge may stand for days
+    lock.setStaleLockTime(0)  # a merge may stay for days
     return lock
 
 
@@ -157,16 +157,16 @@ def _is_complete(store: Path) -> bool:
 
 
 def _is_taken(store: Path) -> bool:
-    """Whether there is anything but an unfinished merge of ours, or nothing."""
+    """Whether the folder contains anything other than our unfinished merge."""
     if there(record_of(store)) or _is_complete(store):
         return True
     return there(store) and not _is_ours(store, _NAME)
 
 
 def _is_ours(store: Path, name: re.Pattern[str]) -> bool:
-    """Whether a folder is named and marked as one of this program; links are not followed.
+    """Whether a folder is named and marked as this program's. Links are not followed.
 
-    Earlier versions left the mark empty: there the record of the merge is the proof.
+    Earlier versions left the mark empty; then the record of the merge is the proof.
     """
     try:
         mark = store / MARK
@@ -181,7 +181,7 @@ def _is_ours(store: Path, name: re.Pattern[str]) -> bool:
 
 
 def _is_record(file: Path) -> bool:
-    """Whether this is a regular file in which a merge is recorded."""
+    """Whether this is a regular file with a merge record."""
     with contextlib.suppress(OSError):
         named = file.suffix == RECORD and _NAME.fullmatch(file.stem)
         if named and stat.S_ISREG(file.lstat().st_mode):
@@ -190,14 +190,14 @@ def _is_record(file: Path) -> bool:
 
 
 def _give_up(store: Path) -> None:
-    """Remove the record; from now on the mark alone says whose the folder is."""
+    """Remove the record. From then on only the mark shows the owner of the folder."""
     (store / MARK).write_bytes(MARK_TEXT)
     if _is_record(record_of(store)):
         record_of(store).unlink(missing_ok=True)
 
 
 def _remove(store: Path) -> None:
-    """Remove a folder of ours; the mark goes last, so that what is left of it is still ours."""
+    """Remove a folder of ours. The mark goes last, so an incomplete removal can be continued."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(store)):
             if entry.is_dir(follow_symlinks=False):
@@ -210,7 +210,7 @@ def _remove(store: Path) -> None:
 
 
 def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
-    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # no such folder, or not for us
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # missing, or no permission
         return
     for path in list(root.iterdir()):
         if _is_ours(path, _OF_TRASH):
@@ -221,13 +221,13 @@ def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
             continue
         lock = _lock_of(store)
         if lock.tryLock(0):
-            with contextlib.suppress(OSError):  # another window has just taken it away
+            with contextlib.suppress(OSError):  # another window has just removed it
                 _sweep_one(path, store, days)
             lock.unlock()
 
 
 def _sweep_one(path: Path, store: Path, days: int) -> None:
-    """Remove a store that nobody wants, or a record whose store has long been gone."""
+    """Remove a store that nothing refers to, or a record without a store."""
     record = record_of(store)
     if path == record:
         if not there(store) and _seconds_since(record) > KEPT_SECONDS:
@@ -241,7 +241,7 @@ def _sweep_one(path: Path, store: Path, days: int) -> None:
 
 
 def _seconds_since(file: Path) -> float:
-    """How long ago a file was written; 0 where there is none."""
+    """Seconds since a file was written; 0 if there is none."""
     try:
         return time.time() - file.stat().st_mtime
     except OSError:
@@ -249,15 +249,15 @@ def _seconds_since(file: Path) -> float:
 
 
 def _is_old(store: Path) -> bool:
-    """Whether an unfinished merge has waited too long."""
+    """Whether an unfinished merge is too old to keep."""
     try:
         return not _is_complete(store) and time.time() - store.stat().st_mtime > KEPT_SECONDS
-    except OSError:  # another window has just taken it away
+    except OSError:  # another window has just removed it
         return False
 
 
 def _canonical(value: object) -> str:
-    """Equal texts for equal recipes: by what they compare, parameters in alphabetical order."""
+    """The same text for equal recipes, with parameters in alphabetical order."""
     if is_dataclass(value):
         parts = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
         return f"{type(value).__name__}{_canonical(parts)}"

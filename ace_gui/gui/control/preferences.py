@@ -1,4 +1,4 @@
-"""What the person prefers: remembered, and applied at once, whoever it is said to."""
+"""The user's preferences: stored and applied at once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ace_gui.gui.theme import Scheme, set_scheme
 from ace_gui.paths import use_scratch
 
 FONT_SCALES: Final = (100, 110, 125, 150, 175, 200)
-"""Sizes of letters, percent of the system's."""
+"""Font sizes, in percent of the system's."""
 
 
 class Preferences(QObject):
-    """The one place that changes a preference. ``changed`` follows each; ``enlarged`` carries the
-    percentage that the letters of the window should have.
+    """All changes of preferences. ``changed`` follows each; ``enlarged`` carries the font size of
+    the window in percent.
 
-    An engine that starts computes as it likes; it is told otherwise as soon as it is up.
+    A new engine starts with its defaults and receives the preferences as soon as it runs.
     """
 
     changed = Signal()
@@ -50,39 +50,40 @@ class Preferences(QObject):
 
     @property
     def most_memory(self) -> int:
-        """Bytes of the machine; 0 before the engine has said so."""
+        """Bytes of the machine's memory; 0 until the engine has reported it."""
         return self._session.engine.memory_bytes if self._session.engine is not None else 0
 
     @property
     def most_threads(self) -> int:
-        """Processors of the machine, as far as is known."""
+        """Processors of the machine, as far as known."""
         return max(os.cpu_count() or 1, self.settings.threads or 0)
 
     def devices(self) -> list[tuple[str, str]]:
-        """Name and title of every device there is."""
+        """Name and title of every device."""
         engine = self._session.engine
         return [(device.name, device.title) for device in engine.devices] if engine else []
 
     def choose_device(self, name: str) -> None:
-        """Where to compute."""
+        """Set the compute device."""
         self.settings.device = name
         self._session.choose_device(name)
         self.changed.emit()
 
     def limit_memory(self, memory_bytes: int | None) -> None:
-        """What a merge may use; None: what is free."""
+        """Set a merge's memory limit; None: all free memory."""
         self.settings.memory_bytes = memory_bytes
         self._session.limit_memory(memory_bytes)
         self.changed.emit()
 
     def use_threads(self, threads: int | None) -> None:
-        """Processors that the engine uses; None: as it chooses."""
+        """Set the engine's thread count; None: the engine decides."""
         self.settings.threads = threads
         self._configure()
         self.changed.emit()
 
     def use_scratch(self, folder: Path | None) -> None:
-        """Where merges wait for their export; None: in the cache. Those that are kept stay."""
+        """Set where merges are stored until export; None: the cache. Kept merges stay where they
+        are."""
         self.settings.scratch = folder
         use_scratch(folder)
         self._stores.look_in(self.settings.merge_folders)
@@ -91,34 +92,34 @@ class Preferences(QObject):
         self.changed.emit()
 
     def choose_scheme(self, scheme: Scheme) -> None:
-        """Light, dark, or as the system."""
+        """Set the colour scheme: light, dark, or the system's."""
         self.settings.scheme = scheme
         set_scheme(scheme)
         self.changed.emit()
 
     def enlarge(self, percent: int) -> None:
-        """The size of all letters, by the system's."""
+        """Set the font size, in percent of the system's."""
         self.settings.font_scale = percent
         self.enlarged.emit(percent)
         self.changed.emit()
 
     def export_to(self, folder: Path | None) -> None:
-        """Where exports are proposed; None: where the last one went."""
+        """Set the proposed export folder; None: the last one used."""
         self.settings.export_folder = folder
         self.changed.emit()
 
     def keep_runs(self, days: int) -> None:
-        """For how long finished merges are kept, from the next start on; 0: until deleted."""
+        """Set how long finished merges are kept, from the next start on; 0: until deleted."""
         self.settings.days_kept = days
         self.changed.emit()
 
     def notify(self, on: bool) -> None:
-        """Whether the desktop tells of the end of long work."""
+        """Set whether the end of long work is notified on the desktop."""
         self.settings.notifies = on
         self.changed.emit()
 
     def _tell_new_engine(self) -> None:
-        """Only where it computes otherwise than wanted, so that its answer is the last word."""
+        """Send only what differs from its defaults, so that its answer is final."""
         engine, settings = self._session.engine, self.settings
         wanted = settings.threads or (engine.threads if engine is not None else 0)
         if engine is not None and (engine.threads, engine.scratch) != (wanted, settings.scratch):

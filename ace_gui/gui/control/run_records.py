@@ -1,4 +1,4 @@
-"""What is written beside the store of a finished merge, so that a later window knows it."""
+"""The record next to the store of a finished merge, for later windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A finished merge as the list of runs has it; its tensors and reports are in the store."""
+    """A finished merge in the list of runs. Its tensors and reports are in the store."""
 
     recipe: Recipe
     parameters: Mapping[str, ParameterValue]
@@ -70,14 +70,14 @@ class RunRecord:
 
 
 def write_record(file: Path, record: RunRecord) -> None:
-    """In one step, so that nobody reads half of it. Raises OSError."""
+    """Write the record atomically. Raises OSError."""
     fresh = file.with_suffix(".new")
     fresh.write_bytes(_adapter().dump_json(record))
     fresh.replace(file)
 
 
 def read_record(file: Path) -> RunRecord | None:
-    """None where there is none that this program understands."""
+    """The record, or None if there is none that this version can read."""
     try:
         record = _adapter().validate_json(file.read_bytes())
     except (OSError, ValueError):

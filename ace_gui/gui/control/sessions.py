@@ -1,4 +1,4 @@
-"""What is open, written beside the settings again and again, so that a crash loses nothing."""
+"""The open project, saved regularly next to the settings for recovery after a crash."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Sessions(QObject):
-    """One file a window while it is open; at its end a project without a file gets one here.
+    """One file per open window. When a project without a file is closed, it gets one here.
 
-    A file of a window that is gone is of one that did not end well: ``recover`` finds it, once.
+    A file whose window is gone was left by a crash; ``recover`` finds it once.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Sessions(QObject):
         session.draft.changed.connect(self._follow)
 
     def recover(self) -> tuple[Path, ...]:
-        """What was open in windows that did not end well, the latest first.
+        """The projects of crashed windows, the latest first.
 
-        Each gets a lasting name, under which it is opened, and is not found a second time.
+        Each is renamed to a lasting name, under which it opens, and is not found again.
         """
         files = [file for file in self._folder.glob(f"*{_RUNNING}{ENDING}") if _is_left(file)]
         found = sorted(((file.stat().st_mtime, file) for file in files), reverse=True)
@@ -66,7 +66,7 @@ class Sessions(QObject):
         return kept
 
     def write(self) -> None:
-        """Write what is open now, in the background."""
+        """Write the current project in the background."""
         self._timer.stop()
         recipe = self._recipe()
         if recipe is None or recipe == self._written:
@@ -81,7 +81,8 @@ class Sessions(QObject):
         self._background.run(lambda: _write(file, recipe))
 
     def leave(self, *, keep: bool) -> Path | None:
-        """What is open is left. ``keep``: it has no file of its own, and gets one; where."""
+        """Close the project. ``keep``: give it a file, whose path is returned, because it has
+        none."""
         self._timer.stop()
         recipe, kept = self._recipe(), None
         if keep and recipe is not None:
@@ -99,7 +100,7 @@ class Sessions(QObject):
         return kept
 
     def _place_of(self, recipe: Recipe) -> Path:
-        """A file named by the models; other models of the same names keep theirs."""
+        """A file named after the models. Other models with the same names keep theirs."""
         name, models = project_name(recipe), _models(recipe)
         known = ((file, _read(file)) for file in _free_names(self._folder, name))
         return next(
@@ -118,7 +119,7 @@ class Sessions(QObject):
 
 
 def project_name(recipe: Recipe) -> str:
-    """``roberta-base with cola, sst2``, as a file can be called."""
+    """A file name for the project: ``roberta-base with cola, sst2``."""
     return file_name(f"{model_name(recipe.base_model)} with {', '.join(recipe.expert_names)}")
 
 
@@ -129,9 +130,9 @@ def _free_names(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _recovered_name(crashed: Path) -> str:
-    """``base with cola, sst2, recovered 2026-03-01 14.05``: of which models, and from when."""
+    """The models and the date: ``base with cola, sst2, recovered 2026-03-01 14.05``."""
     recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
-    name = project_name(recipe) if recipe is not None else "project"  # opening it says why
+    name = project_name(recipe) if recipe is not None else "project"  # opening it reports the error
     return f"{name}, recovered {at:%Y-%m-%d %H.%M}"
 
 
@@ -140,7 +141,7 @@ def _models(recipe: Recipe) -> list[Path]:
 
 
 def _read(file: Path) -> Recipe | None:
-    from ace_gui.recipe.recipe_file import load_recipe  # YAML takes a moment to import
+    from ace_gui.recipe.recipe_file import load_recipe  # importing YAML takes a moment
 
     try:
         return load_recipe(file) if file.exists() else None
@@ -149,9 +150,9 @@ def _read(file: Path) -> Recipe | None:
 
 
 def _write(file: Path, recipe: Recipe) -> None:
-    from ace_gui.recipe.recipe_file import dump_recipe  # YAML takes a moment to import
+    from ace_gui.recipe.recipe_file import dump_recipe  # importing YAML takes a moment
 
-    with suppress(OSError):  # nothing can be kept there: the window goes on without
+    with suppress(OSError):  # nothing can be stored there; the window continues without
         fresh = file.with_name(f"{file.name}.new")
         fresh.write_text(dump_recipe(recipe, file.parent), encoding="utf-8")
         fresh.replace(file)
@@ -164,7 +165,7 @@ def _lock_of(file: Path) -> QLockFile:
 
 
 def _is_left(file: Path) -> bool:
-    """Whether a window wrote this file and is gone."""
+    """Whether the window that wrote this file is gone."""
     name = file.name.removesuffix(f"{_RUNNING}{ENDING}")
     if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
         return False

@@ -1,4 +1,4 @@
-"""How long a merge will still take, from what it has done and what that cost."""
+"""Time left of a merge, estimated from the cost of what is done."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 
 QUIET: Final = 3.0
-"""Seconds at the beginning in which nothing is said: it would be wild."""
+"""Seconds at the start without an estimate, because it would be unreliable."""
 
 _MATRIX: Final = 64
-"""Columns whose products take as long as reading a matrix, roughly: the rest grows with size."""
+"""Roughly the columns whose products take as long as reading a matrix; the rest grows with size."""
 
 _SMOOTH: Final = 0.3
 
 
 class Pace:
-    """Time left; tensors count by their cost. What an earlier run finished took no time now."""
+    """Time left. Tensors count by their cost; those of an earlier run took no time now."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -29,17 +29,17 @@ class Pace:
         self._said: float | None = None
 
     def start(self, rows: Iterable[PlanRow], done: Collection[str]) -> None:
-        """The merge of these begins now; ``done``: the names of those that are finished."""
+        """Start the merge of these tensors. ``done`` are the names of the finished ones."""
         self._left = {row.name: cost(row) for row in rows if row.name not in done}
         self._done, self._said = 0.0, None
         self._started = self._clock()
 
     def finish(self, name: str) -> None:
-        """One more is merged."""
+        """One more tensor is merged."""
         self._done += self._left.pop(name, 0.0)
 
     def seconds_left(self) -> float | None:
-        """None until enough is known."""
+        """Seconds left, or None until enough is known."""
         now = self._clock()
         elapsed = now - self._started
         if elapsed < QUIET or not self._done:
@@ -53,15 +53,15 @@ class Pace:
 
 
 class StepPace:
-    """Time left of steps that all take as long, from those that were done in this run."""
+    """Time left of steps with equal cost, from those done in this run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first: tuple[float, int] | None = None
 
     def seconds_left(self, done: int, total: int) -> float | None:
-        """After ``done`` of ``total`` steps; None until enough is known. Fewer than before: others
-        have begun."""
+        """Seconds left after ``done`` of ``total`` steps, or None until enough is known. If
+        ``done`` decreases, a new sequence has begun."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first = now, done
@@ -70,7 +70,7 @@ class StepPace:
 
 
 def cost(row: PlanRow) -> float:
-    """What a tensor takes, in entries that are read: products of a matrix grow with its sides."""
+    """Cost of a tensor in entries read: matrix products grow with the matrix's sides."""
     size = float(prod(row.shape))
     if row.disposition is Disposition.MERGED and len(row.shape) == 2:
         return size * (1 + min(row.shape) / _MATRIX)

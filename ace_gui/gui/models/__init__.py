@@ -1,1 +1,1 @@
-"""Adapters between plain values and Qt's views."""
+"""Qt models over plain values."""

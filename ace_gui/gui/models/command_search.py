@@ -1,4 +1,4 @@
-"""What a person can be offered to do by its name, and which of it a few letters mean."""
+"""The commands of the palette, and the search among them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ace_gui.gui.text import plain
 
 _Index = QModelIndex | QPersistentModelIndex
 COMMAND: Final = Qt.ItemDataRole.UserRole
-_BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # how well letters fit a word; lower is better
-_ELSEWHERE: Final = 4  # how well the beginning of a word fits that is not of the title
-_SAYS_MUCH: Final = 4  # letters that may be of the tip
+_BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
+_ELSEWHERE: Final = 4  # quality of a match with the start of a word outside the title
+_SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """``menu``: the menu or the part of the window; ``why``: why it cannot be done now."""
+    """``menu``: the menu or part of the window. ``why``: the reason why it is disabled."""
 
     title: str
     menu: str
@@ -30,10 +30,11 @@ class Command:
 
 
 def found(commands: Iterable[Command], typed: str) -> list[Command]:
-    """The commands that every word of ``typed`` fits, best first; what cannot be done comes last.
+    """The commands that every word of ``typed`` matches, best first; disabled ones come last.
 
-    A word fits one of the title that begins with it, contains it, or has its letters in their order
-    (``mrg``: Merge); else the beginning of a word of the menu, a longer one of the tip as well.
+    A word matches a title word that starts with it, contains it, or contains its characters in
+    order (``mrg``: Merge). Otherwise it matches the start of a menu word, or if longer of a tooltip
+    word.
     """
     words = typed.casefold().split()
     fitting = ((_misfit(words, command), command) for command in commands)
@@ -42,7 +43,7 @@ def found(commands: Iterable[Command], typed: str) -> list[Command]:
 
 
 def _misfit(typed: Sequence[str], command: Command) -> int | None:
-    """0: every word begins one of the title; None: a word fits nothing."""
+    """0: every word starts a title word; None: a word matches nothing."""
     title = command.title.casefold().split()
     index, tip = command.menu.casefold().split(), command.tip.casefold().split()
     total = 0
@@ -68,7 +69,7 @@ def _word_misfit(typed: str, word: str) -> int | None:
 
 
 class CommandsModel(QAbstractListModel):
-    """The commands that fit what is typed."""
+    """The commands that match the typed text."""
 
     def __init__(self, commands: Sequence[Command], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -76,7 +77,7 @@ class CommandsModel(QAbstractListModel):
         self._shown = found(self._all, "")
 
     def find(self, typed: str) -> None:
-        """Offer what fits."""
+        """Show the matching commands."""
         self.beginResetModel()
         self._shown = found(self._all, typed)
         self.endResetModel()

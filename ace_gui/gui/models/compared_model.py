@@ -1,4 +1,4 @@
-"""The merges that were compared, as a table that sorts by any column."""
+"""The compared merges, as a sortable table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _Role = Qt.ItemDataRole
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A column: its heading, what it means, its value in a row and how that is written.
+    """A column: title, tooltip, value and format.
 
-    ``better``: +1 where more is better, -1 where less is, 0 where neither is said.
+    ``better``: +1 if more is better, -1 if less is, 0 for neither.
     """
 
     heading: str
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """The heading with an arrow to the better side."""
+        """The title with an arrow towards the better side."""
         return self.heading + {1: " ↑", -1: " ↓", 0: ""}[self.better]
 
 
@@ -109,7 +109,7 @@ _FIGURES = (
 
 
 class ComparedModel(QAbstractTableModel):
-    """Rows as given; scores have columns of their own where any row has them."""
+    """Rows as given. There are score columns if any row has scores."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -118,7 +118,7 @@ class ComparedModel(QAbstractTableModel):
         self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
     def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
-        """Take over these rows."""
+        """Replace the rows."""
         self.beginResetModel()
         scores = next((row.scores for row in rows if row.scores), ())
         self._columns = [_METHOD, *_scores(scores), *_FIGURES]
@@ -127,37 +127,37 @@ class ComparedModel(QAbstractTableModel):
         self.endResetModel()
 
     def row_at(self, position: int) -> MethodCompared:
-        """The merge shown there."""
+        """The merge in this row."""
         return self._rows[position]
 
     def position(self, row: MethodCompared) -> int:
-        """Where a merge is shown; -1 if it is not."""
+        """The row of a merge, or -1."""
         return self._rows.index(row) if row in self._rows else -1
 
     @property
     def rows(self) -> tuple[MethodCompared, ...]:
-        """The merges as they are shown."""
+        """The merges in displayed order."""
         return tuple(self._rows)
 
     @property
     def main_figure(self) -> Figure:
-        """The mean score where there are any, else the distance from the experts."""
+        """The mean score if there is one, else the distance from the experts."""
         wanted = "Mean" if any(c.heading == "Mean" for c in self._columns) else "Distance"
         return next(column for column in self._columns if column.heading == wanted)
 
     @property
     def sorted_figure(self) -> Figure:
-        """The figure by which the rows are sorted; where that is none, the main one."""
+        """The figure that the rows are sorted by, or else the main one."""
         index, _ = self._sorting
         return self._columns[index] if 0 < index < len(self._columns) else self.main_figure
 
     def figure_of(self, row: MethodCompared, column: Figure) -> float | None:
-        """A figure as a number; None where it is not known."""
+        """A figure as a number; None if not known."""
         value = self._value(row, column)
         return float(value) if isinstance(value, int | float) else None
 
     def as_csv(self) -> str:
-        """The table as CSV, figures in full."""
+        """The table as CSV with full precision."""
         rows: list[list[object]] = [[*(column.heading for column in self._columns), "Error"]]
         for row in self._rows:
             values = [_METHOD.value(row), *(self._value(row, c) for c in self._columns[1:])]
@@ -197,7 +197,7 @@ class ComparedModel(QAbstractTableModel):
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; -1 is the order of merging. What is not known comes last."""
+        """Sort by a column; -1 is the order of merging. Missing values come last."""
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
         kept = [self._rows[index.row()] for index in before]
@@ -211,7 +211,7 @@ class ComparedModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def _is_best(self, row: MethodCompared, column: Figure) -> bool:
-        """Whether nothing compared is better in a figure of which one side is."""
+        """Whether no other row is better in this figure."""
         values = [v for each in self._rows if (v := self.figure_of(each, column)) is not None]
         own = self.figure_of(row, column) if column.better else None
         if own is None or len(values) < 2:
@@ -232,7 +232,7 @@ class ComparedModel(QAbstractTableModel):
         self._rows = known + [row for row in self._rows if value(row) is None]
 
     def _value(self, row: MethodCompared, column: Figure) -> float | str | None:
-        """A figure; None for one that is not known, also where the merge failed."""
+        """A figure; None if it is not known or the merge failed."""
         value = None if row.error else column.value(row)
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -266,7 +266,7 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
 
 
 def _details(row: MethodCompared) -> str:
-    """Parameters, and how far from each expert."""
+    """Parameters, and the distance from each expert."""
     parameters = (f"{name} {value_text(value)}" for name, value in row.parameters.items())
     lines = [row.title, ", ".join(parameters)]
     lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]

@@ -1,4 +1,4 @@
-"""The examples that a merge lost or gained, of some tasks, in one list."""
+"""The examples that a merge lost or gained, for some tasks, in one list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE: Final = Qt.ItemDataRole.UserRole
 
 @dataclass(frozen=True, kw_only=True)
 class ListedExample:
-    """An example with its task, the colour of the task's expert, and what the other model is."""
+    """An example with its task, the colour of the task's expert, and the other model."""
 
     task: str
     colour: str
@@ -26,7 +26,7 @@ class ListedExample:
 
     @property
     def words(self) -> str:
-        """All of it in words."""
+        """The complete text."""
         example, found = self.found.example, self.found
         texts = "; ".join(text for _, text in example.texts)
         parts = [f"should be {example.label}"] if example.label else []
@@ -36,14 +36,14 @@ class ListedExample:
 
 
 class ExamplesModel(QAbstractListModel):
-    """``EXAMPLE`` has the ListedExample of a row."""
+    """``EXAMPLE`` is the role of a row's ListedExample."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.examples: tuple[ListedExample, ...] = ()
 
     def show_examples(self, examples: Sequence[ListedExample]) -> None:
-        """Show these."""
+        """Replace the examples."""
         self.beginResetModel()
         self.examples = tuple(examples)
         self.endResetModel()

@@ -1,4 +1,4 @@
-"""The experts as a table: colour and name, weight, size and warnings."""
+"""The experts table: colour and name, weight, size and warnings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class ExpertsModel(QAbstractTableModel):
-    """Reads the session; ``expert_edited`` carries an index and the Expert it should become."""
+    """A view of the session; ``expert_edited`` carries an index and the new Expert."""
 
     expert_edited = Signal(int, object)
 
@@ -53,7 +53,7 @@ class ExpertsModel(QAbstractTableModel):
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over the session's experts."""
+        """Update from the session's experts."""
         inputs = self._session.draft.inputs
         if len(inputs.experts) == len(self._experts) and self._experts:
             self._experts, self._names = inputs.experts, inputs.names
@@ -136,7 +136,7 @@ class ExpertsModel(QAbstractTableModel):
         return tooltip("\n".join(lines))
 
     def _summary(self, row: int) -> ExpertSummary | None:
-        """What the plan says of the expert, while it is the plan of what is shown."""
+        """The plan's summary of the expert, if the plan is current."""
         plan = self._session.draft.plan
         if plan is None:
             return None
@@ -147,7 +147,7 @@ class ExpertsModel(QAbstractTableModel):
 
 
 def swatch(colour: str, *, hollow: bool = False) -> QPixmap:
-    """A small rounded square of one colour."""
+    """A small rounded square in one colour."""
     pixmap = QPixmap(2 * SWATCH, 2 * SWATCH)
     pixmap.setDevicePixelRatio(2.0)
     pixmap.fill(Qt.GlobalColor.transparent)

@@ -1,4 +1,4 @@
-"""The figures of a plot as a table, for those who cannot see the plot, and as CSV."""
+"""A plot's data as a table, for accessibility, and as CSV."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ace_gui.gui.text import plain, tooltip
 
 _Index = QModelIndex | QPersistentModelIndex
 _DIGITS = 5
-GAP = "\u2002"  # keeps right-aligned figures off the next column, and a row's title off the frame
+GAP = "\u2002"  # space between right-aligned numbers and the next column, and before a row's title
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureColumn:
-    """One column: texts, or numbers of which NaN means not known. ``tip`` says what they are."""
+    """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it."""
 
     title: str
     values: Sequence[str] | NDArray[np.float64] | NDArray[np.int64]
@@ -35,7 +35,7 @@ class FigureColumn:
 
 
 class FiguresModel(QAbstractTableModel):
-    """Columns of equal length, sorted by whichever is clicked."""
+    """Columns of equal length, sortable by any of them."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -46,18 +46,18 @@ class FiguresModel(QAbstractTableModel):
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
-        """What is shown, in the order it was given."""
+        """The columns in their given order."""
         return self._columns
 
     def set_columns(self, columns: Sequence[FigureColumn]) -> None:
-        """Show these columns, all of one length."""
+        """Set the columns, all of the same length."""
         self.beginResetModel()
         self._columns = tuple(columns)
         self._arrange()
         self.endResetModel()
 
     def source_row(self, position: int) -> int:
-        """Which of the given rows is shown at this position."""
+        """The given row shown at this position."""
         return int(self._order[position])
 
     def columns_of(self, positions: Iterable[int]) -> tuple[FigureColumn, ...]:
@@ -74,7 +74,7 @@ class FiguresModel(QAbstractTableModel):
         )
 
     def position(self, source_row: int) -> int:
-        """Where a given row is shown; -1 if there is none such."""
+        """The position of a given row, or -1."""
         return int(self._places[source_row]) if 0 <= source_row < len(self._places) else -1
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
@@ -107,7 +107,7 @@ class FiguresModel(QAbstractTableModel):
         return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; -1 is the order in which the rows were given."""
+        """Sort by a column; -1 is the given order."""
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
         rows = [self.source_row(index.row()) for index in before]
@@ -133,14 +133,14 @@ class FiguresModel(QAbstractTableModel):
 
 
 def _ranks(column: FigureColumn) -> NDArray[np.float64]:
-    """What a column is sorted by; NaN comes last both ways."""
+    """The sort keys of a column; NaN comes last in both directions."""
     if isinstance(column.values, np.ndarray):
         return column.values.astype(np.float64)
     return np.unique(column.values, return_inverse=True)[1].astype(np.float64)
 
 
 def cell_text(value: object) -> str:
-    """A cell as people read it: at most five significant digits, a dash where nothing is known."""
+    """The text of a cell: at most five significant digits, a dash for unknown."""
     if isinstance(value, np.integer | int):
         return str(value)
     if isinstance(value, np.floating | float):
@@ -149,7 +149,7 @@ def cell_text(value: object) -> str:
 
 
 def rows_of(columns: Sequence[FigureColumn]) -> list[tuple[object, ...]]:
-    """The titles, then every row with every digit, empty where nothing is known."""
+    """The titles, then every row with full precision; unknown values are empty."""
     lists = [
         ["" if value != value else value for value in column.values.tolist()]
         if isinstance(column.values, np.ndarray)
@@ -160,9 +160,9 @@ def rows_of(columns: Sequence[FigureColumn]) -> list[tuple[object, ...]]:
 
 
 def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
-    """Write the columns with every digit, empty where nothing is known.
+    """Write the columns with full precision; unknown values are empty.
 
-    ``path`` as chosen; without an ending it gets one. Raises OutputError or ResourceError.
+    ``path`` gets an extension if it has none. Raises OutputError or ResourceError.
     """
     data = csv_text(rows_of(columns)).encode("utf-8", "backslashreplace")
     save(path if path.suffix else path.with_suffix(".csv"), data, path)

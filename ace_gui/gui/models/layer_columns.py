@@ -1,4 +1,4 @@
-"""The columns of the layers table, and what stands in them in words."""
+"""The columns of the layers table, and their texts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.gui.models.figures_model import GAP
 
 FINE: Final = "✓"
-"""Of a tensor in which nothing is out of the ordinary."""
+"""The text for a tensor without anything unusual."""
 OVERRIDDEN: Final = "◆"
-"""Marks a tensor for which an override of the recipe holds."""
+"""Marks a tensor that an override of the recipe applies to."""
 
 
 class Column(IntEnum):
@@ -32,7 +32,7 @@ class Column(IntEnum):
 
 
 class GammaFigure(NamedTuple):
-    """γ of a tensor (NaN: not known), its τ (infinite: none), and whether γ is unreliable."""
+    """γ of a tensor (NaN: unknown), its τ (infinite: none), and whether γ is unreliable."""
 
     gamma: float
     tau: float
@@ -45,14 +45,14 @@ class GammaFigure(NamedTuple):
 
 
 _FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
-_ALIGNMENTS: Final = (  # of texts, of numbers
+_ALIGNMENTS: Final = (  # for texts, for numbers
     Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
     Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
 )
 
 
 def alignment(column: int) -> Qt.AlignmentFlag:
-    """Numbers stand at the right of their column, words at the left."""
+    """Numbers are right-aligned, texts left-aligned."""
     return _ALIGNMENTS[column in _FIGURES]
 
 
@@ -95,7 +95,7 @@ HEADER_TIPS: Final = (
 
 
 class LayerState(IntEnum):
-    """How far the merge of a tensor is, in sorting order."""
+    """Progress of a tensor's merge, in sorting order."""
 
     NONE = 0
     WAITING = 1

@@ -1,4 +1,4 @@
-"""The health of every layer, found when it is asked for and remembered until something changes."""
+"""The health of every layer, computed on demand and cached."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import ParameterValue
 
-REFRESH: Final = 200  # ms between announcements while figures stream in
-QUIET: Final = 700  # ms without a change before every layer's health is found in advance
-BATCH: Final = 200  # layers in a turn of the event loop
+REFRESH: Final = 200  # ms between signals while statistics arrive
+QUIET: Final = 700  # ms without a change before all layers' health is computed in advance
+BATCH: Final = 200  # layers per turn of the event loop
 
 _Known = tuple[LayerStatistics | None, LayerReport | None]
 
 
 class Healths(QObject):
-    """``changed`` follows, gathered, when the health of any layer may be another.
+    """``changed`` follows, combined, when the health of any layer may have changed.
 
-    ``warned`` carries the number of layers with a warning, once nothing has changed for a while.
-    A report counts only while the merge was made from what is chosen now.
+    ``warned`` carries the number of layers with a warning, after a pause. A report only counts if
+    the merge belongs to the current inputs.
     """
 
     changed = Signal()
@@ -46,7 +46,7 @@ class Healths(QObject):
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.changed)
         self._left: Iterator[PlanRow] = iter(())
-        self._warnings = 0  # in what was found in advance
+        self._warnings = 0  # index in the computation in advance
         self._quiet = QTimer(self, singleShot=True, interval=QUIET)
         self._quiet.timeout.connect(self._begin_ahead)
         self._idle = QTimer(self, interval=0)
@@ -57,7 +57,7 @@ class Healths(QObject):
         self._start_anew()
 
     def of(self, name: str) -> LayerHealth | None:
-        """The health of a tensor; None where nothing is known of it."""
+        """The health of a tensor; None if unknown."""
         known = (self._session.layers.statistics.get(name), self._reports.get(name))
         if known == (None, None):
             return None
@@ -68,7 +68,7 @@ class Healths(QObject):
         return before[1]
 
     def summary(self) -> ModelHealth:
-        """The health of all tensors together."""
+        """The combined health of all tensors."""
         found = (self.of(row.name) for row in self._session.layers.rows)
         return model_health(health for health in found if health is not None)
 
@@ -92,7 +92,7 @@ class Healths(QObject):
         self._quiet.start()
 
     def _begin_ahead(self) -> None:
-        """Sorting twenty thousand layers by their health should not have to find it first."""
+        """Compute all health values in advance, so that sorting by health is fast."""
         self._left, self._warnings = iter(self._session.layers.rows), 0
         self._idle.start()
 

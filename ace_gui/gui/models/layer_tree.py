@@ -1,6 +1,6 @@
 """The layers by block: a tree over the rows of ``LayersModel``.
 
-Where the rows are sorted by a column they are one list, since their order cuts across the blocks.
+Rows sorted by a column are one list, because that order cuts across the blocks.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ace_gui.gui.models.layers_model import ANSWERED, LayersModel
 from ace_gui.gui.theme import icon
 
 COUNT: Final = Qt.ItemDataRole.UserRole + 10
-"""Role of a group's first cell: how many of what is in it, as text. None: it is no group."""
+"""Role of a group's first cell: its number of rows as text. None: not a group."""
 RANGE: Final = Qt.ItemDataRole.UserRole + 11
-"""Role of a group's cell of γ: the smallest and the largest in it, or None."""
+"""Role of a group's γ cell: the smallest and largest γ in it, or None."""
 
 _ASKED: Final = ANSWERED | {COUNT, RANGE}
-_FEW: Final = 16  # groups that are told of one by one
+_FEW: Final = 16  # maximum number of groups that are signalled one by one
 
 _Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that lie together: ``count`` of them from position ``first`` on."""
+    """A block's rows: ``count`` of them from position ``first`` on."""
 
     title: str
     first: int
@@ -48,10 +48,10 @@ class Group:
 
 
 class LayerTree(QAbstractItemModel):
-    """Groups at the top, the tensors of each below it; or the tensors alone where sorted.
+    """Groups at the top with their tensors below, or only the tensors if sorted.
 
-    ``much_changed`` follows in the place of ``dataChanged`` where many groups changed at once, as
-    while τ is dragged: a view paints what is seen anew.
+    ``much_changed`` replaces ``dataChanged`` if many groups changed at once, for example while τ is
+    dragged. Views then repaint completely.
     """
 
     much_changed = Signal()
@@ -71,11 +71,11 @@ class LayerTree(QAbstractItemModel):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups from top to bottom; none where the rows are one list."""
+        """The groups from top to bottom; empty for a flat list."""
         return self._groups
 
     def index_of(self, name: str, column: int = 0) -> QModelIndex:
-        """Where a tensor is shown; invalid where it is not."""
+        """The index of a tensor; invalid if it is not shown."""
         position = self.rows.position(name)
         if position < 0:
             return QModelIndex()
@@ -85,7 +85,7 @@ class LayerTree(QAbstractItemModel):
         return self.createIndex(position - self._groups[index].first, column, index + 1)
 
     def position(self, index: _Index) -> int:
-        """The position among the rows of what is shown there; -1 for a group."""
+        """The row position of an index; -1 for a group."""
         if not index.isValid():
             return -1
         group = int(index.internalId())
@@ -93,7 +93,7 @@ class LayerTree(QAbstractItemModel):
             return self._groups[group - 1].first + index.row()
         return -1 if self._groups else index.row()
 
-    # Qt's questions
+    # QAbstractItemModel
 
     def index(self, row: int, column: int, parent: _Index = QModelIndex()) -> QModelIndex:  # noqa: B008
         if not (0 <= row < self.rowCount(parent) and 0 <= column < len(Column)):
@@ -209,7 +209,7 @@ class LayerTree(QAbstractItemModel):
 
 
 def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
-    """A group for each run of one block, in the model's order."""
+    """A group for each run of rows with the same block, in model order."""
     ends = np.flatnonzero([a != b for a, b in pairwise(blocks)]) + 1
     edges = [0, *(int(end) for end in ends), len(blocks)] if blocks else [0]
     groups = []

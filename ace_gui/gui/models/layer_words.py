@@ -1,4 +1,4 @@
-"""What stands in the cells of the layers, is read aloud of them, and is under the pointer."""
+"""Texts of the layer cells: displayed, for screen readers, and tooltips."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ace_gui.gui.theme import icon
 
 
 class LayerFact(NamedTuple):
-    """A tensor of the plan, its γ (NaN: not known), and how far its merge is."""
+    """A tensor of the plan, its γ (NaN: unknown), and the progress of its merge."""
 
     row: PlanRow
     gamma: float
@@ -45,7 +45,7 @@ class LayerFact(NamedTuple):
 
 
 class LayerWords:
-    """Words for facts. ``prefix``: what the names of all blocks share, which is left out."""
+    """Texts for facts. ``prefix`` is the common start of all block names, which is omitted."""
 
     def __init__(self, session: Session, healths: Healths) -> None:
         self._session = session
@@ -53,7 +53,7 @@ class LayerWords:
         self.prefix = ""
 
     def cell(self, fact: LayerFact, column: int) -> str:
-        """What is displayed."""
+        """The displayed text."""
         row = fact.row
         match column:
             case Column.TENSOR:
@@ -77,7 +77,7 @@ class LayerWords:
                 return STATE_TEXT[fact.state]
 
     def _outcome(self, row: PlanRow) -> str:
-        """The disposition; with a mark, and the method in its place, where it is overridden."""
+        """The disposition; if overridden, a mark and the method instead."""
         if row.override is None:
             return row.disposition.value
         titles = {method.name: method.title for method in self._session.draft.methods}
@@ -94,7 +94,7 @@ class LayerWords:
         return (f"{gamma:.3f}" if gamma < 100 else f"{gamma:.3g}") + unsure + GAP
 
     def figure(self, fact: LayerFact, column: int) -> Any:
-        """What a cell that is drawn shows: γ with τ and whether it is unsure; or the regime."""
+        """The value of a drawn cell: γ with τ and its reliability, or the regime."""
         if column == Column.GAMMA:
             row, plan = fact.row, self._session.draft.plan
             has_tau = plan is not None and plan.tau_of(row) is not None
@@ -112,12 +112,12 @@ class LayerWords:
         return gamma_unreliable(known, self._session.draft.tau_of(row) if has_tau else None)
 
     def log_variance(self, row: PlanRow) -> float | None:
-        """Of the experts' energies, where it is known."""
+        """Log variance of the experts' energies, if known."""
         known = self._session.layers.statistics.get(row.name)
         return None if known is None else known.log_variance
 
     def spoken(self, fact: LayerFact, column: int) -> str:
-        """What is read aloud."""
+        """The text for screen readers."""
         if column == Column.TENSOR:
             return plain(fact.row.name)
         if column == Column.HEALTH:
@@ -139,20 +139,20 @@ class LayerWords:
         return f"{health.verdict.value} {sentences(health)}".strip()
 
     def health_rank(self, row: PlanRow) -> float:
-        """Sorts the worst first, then by the number of findings; what is not known comes last."""
+        """Sorts the worst first, then by the number of findings; unknown comes last."""
         health = self._healths.of(row.name)
         if health is None:
             return math.nan
         return WORST_FIRST.index(health.verdict) - len(health.findings) / 1000
 
     def icon(self, row: PlanRow) -> QIcon | None:
-        """The sign of the worst of a tensor's health; None where all is well."""
+        """The icon for the worst finding; None if all is well."""
         health = self._healths.of(row.name)
         name = HEALTH_ICONS.get(health.verdict) if health is not None else None
         return icon(name) if name is not None else None
 
     def _short(self, name: str) -> str:
-        """Without what the names of all blocks share, so that the block's number shows."""
+        """Without the common prefix of all blocks, so that the block's number shows."""
         if self.prefix and name.startswith(self.prefix):
             return "…" + name.removeprefix(self.prefix)
         return name
@@ -168,7 +168,7 @@ class LayerWords:
         return BY_SCALE if pole else "heterogeneous"
 
     def tip(self, fact: LayerFact, column: int) -> str:
-        """All that is known of the tensor, under the pointer."""
+        """The tooltip: all that is known of the tensor."""
         row = fact.row
         lines = [row.name, f"{row.disposition.value}: {row.reason}"]
         if not math.isnan(fact.gamma):
@@ -184,5 +184,5 @@ class LayerWords:
 
 
 def sentences(health: LayerHealth) -> str:
-    """What is out of the ordinary, a line each."""
+    """The unusual findings, one per line."""
     return "\n".join(finding.sentence for finding in health.findings)

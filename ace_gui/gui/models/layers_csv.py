@@ -1,4 +1,4 @@
-"""All that is known of every tensor, as columns for a CSV."""
+"""All that is known of every tensor, as columns for CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.gui.state.session import Session
 
 
 def layers_table(session: Session, names: Sequence[str]) -> tuple[FigureColumn, ...]:
-    """One row for each of ``names``: what it is, what becomes of it, γ, Var ln E and energies."""
+    """One row per name: kind, disposition, γ, Var ln E and energies."""
     rows = [row for row in map(session.layers.row, names) if row is not None]
     known = partial(_figures, [session.layers.statistics.get(row.name) for row in rows])
     texts = {

@@ -1,7 +1,7 @@
-"""The layers table: one row a tensor of the plan, sorted and filtered with NumPy.
+"""The layers table: one row per tensor of the plan, sorted and filtered with NumPy.
 
-A proxy model would call Python once a comparison; here an index array says which plan row stands
-at which place, and sorting or filtering twenty thousand rows makes a new one.
+A proxy model would call Python for every comparison. Here an index array maps table rows to plan
+rows, and sorting or filtering twenty thousand rows creates a new array.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ace_gui.gui.state.found.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
 
-GAMMA_USUAL: Final = 2.0  # a γ above it is drawn to the end of its bar
-REFRESH: Final = 60  # ms between repaints while figures stream in
+GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar
+REFRESH: Final = 60  # ms between repaints while statistics arrive
 
 _Index = QModelIndex | QPersistentModelIndex
 _Display = Qt.ItemDataRole.DisplayRole
-ANSWERED: Final = frozenset(  # a view asks seven roles of every cell
+ANSWERED: Final = frozenset(  # a view queries seven roles of every cell
     {
         int(_Display),
         int(Qt.ItemDataRole.DecorationRole),
@@ -55,7 +55,7 @@ ANSWERED: Final = frozenset(  # a view asks seven roles of every cell
 
 
 class LayersModel(QAbstractTableModel):
-    """Reads the session; shows the plan's rows in the order and selection asked for."""
+    """A view of the session: the plan's rows, sorted and filtered."""
 
     def __init__(self, session: Session, healths: Healths, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -83,10 +83,10 @@ class LayersModel(QAbstractTableModel):
         healths.changed.connect(self._refresh_regimes)
         self.reload()
 
-    # What is shown
+    # Content
 
     def reload(self) -> None:
-        """Take over the session's plan; where it says the same of every row, only their figures."""
+        """Update from the session's plan; if the rows are the same, only their statistics."""
         if self._session.layers.rows is self._rows:
             self._refresh_all()
             return
@@ -104,7 +104,7 @@ class LayersModel(QAbstractTableModel):
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
         """Show only tensors with ``text`` in their names and, unless empty, this role.
 
-        ``merged``: only those that a method merges or an override names, where there are any.
+        ``merged``: only tensors that a method merges or an override names, if there are any.
         """
         if (text, role, merged) == (self._text, self._role, self._merged):
             return
@@ -115,68 +115,68 @@ class LayersModel(QAbstractTableModel):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that occur, in the order of the plan."""
+        """The existing roles, in the order of the plan."""
         return tuple(dict.fromkeys(row.role for row in self._rows))
 
     @property
     def total(self) -> int:
-        """How many rows there are without a filter."""
+        """The number of rows without a filter."""
         return len(self._rows)
 
     @property
     def total_merged(self) -> int:
-        """How many of them a method merges or an override names."""
+        """The number of rows that a method merges or an override names."""
         return sum(map(_is_merged, self._rows))
 
     @property
     def outcomes_differ(self) -> bool:
-        """Whether anything but the method's own merge becomes of what is shown."""
+        """Whether any row has an outcome other than the method's own merge."""
         rows = (self._rows[index] for index in self._order)
         return any(row.override or row.disposition is not Disposition.MERGED for row in rows)
 
     @property
     def is_sorted(self) -> bool:
-        """Whether the rows are in another order than the model's."""
+        """Whether the rows are not in model order."""
         return self._sorting[0] >= 0
 
     @property
     def gamma_scale(self) -> float:
-        """γ at the end of a bar: a half, or the largest that is not far beyond all others."""
+        """γ at full bar width: 0.5, or the largest that is not an outlier."""
         with np.errstate(invalid="ignore"):
             usual = self._gamma[self._gamma <= GAMMA_USUAL]
         return max(float(usual.max(initial=0.0)), GAMMA_USUAL / 4)
 
     @property
     def tau(self) -> float:
-        """The method's threshold; infinite where it has none."""
+        """The method's threshold; infinite if it has none."""
         draft = self._session.draft
         return draft.tau if draft.has_gamma else math.inf
 
     def row_at(self, position: int) -> PlanRow:
-        """The plan's row shown at this position."""
+        """The plan's row at this position."""
         return self._rows[self._order[position]]
 
     def gammas_at(self, positions: range) -> NDArray[np.float64]:
-        """What is known of γ at these positions."""
+        """The known γ at these positions."""
         gammas = self._gamma[self._order[positions.start : positions.stop]]
         return gammas[~np.isnan(gammas)]
 
     def worst_at(self, positions: range) -> Verdict | None:
-        """The worst verdict on the health of these; None where nothing is known."""
+        """The worst health at these positions; None if unknown."""
         found = (self._healths.of(self.row_at(position).name) for position in positions)
         verdicts = {health.verdict for health in found if health is not None}
         return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
 
     def name_at(self, position: int) -> str:
-        """Name of the tensor shown at this position."""
+        """The tensor's name at this position."""
         return self._rows[self._order[position]].name
 
     def position(self, name: str) -> int:
-        """Where a tensor is shown; -1 if it is not."""
+        """The position of a tensor, or -1."""
         index = self._places.get(name)
         return -1 if index is None else int(self._shown_at[index])
 
-    # Qt's questions
+    # QAbstractTableModel
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.isValid() else len(self._order)
@@ -215,7 +215,7 @@ class LayersModel(QAbstractTableModel):
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; -1 is the model's order."""
+        """Sort by a column; -1 is the model order."""
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
         indices = [int(self._order[index.row()]) for index in before]
@@ -228,10 +228,10 @@ class LayersModel(QAbstractTableModel):
         self.changePersistentIndexList(before, after)
         self.layoutChanged.emit()
 
-    # Figures that stream in
+    # Statistics that arrive during work
 
     def flush(self) -> None:
-        """Tell the view, once, of everything that changed since the last time."""
+        """Send one signal for all changes since the last call."""
         self._timer.stop()
         shown = self._shown_at[np.fromiter(self._dirty, dtype=np.intp, count=len(self._dirty))]
         self._dirty.clear()
@@ -312,7 +312,7 @@ class LayersModel(QAbstractTableModel):
             ranks = self._sort_key(Column(column))[kept]
             if order == Qt.SortOrder.DescendingOrder:
                 ranks = -ranks
-            kept = kept[np.argsort(ranks, kind="stable")]  # NaN comes last both ways
+            kept = kept[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
         self._order = kept
         self._shown_at = np.full(len(self._rows), -1, dtype=np.intp)
         self._shown_at[kept] = np.arange(len(kept))
@@ -360,5 +360,5 @@ class LayersModel(QAbstractTableModel):
 
 
 def _is_merged(row: PlanRow) -> bool:
-    """Whether a row belongs to the merge: what a person kept from the base does not vanish."""
+    """Whether a row belongs to the merge; rows that the user excluded stay visible."""
     return row.disposition is Disposition.MERGED or row.override is not None

@@ -1,4 +1,4 @@
-"""The log as a table, and the part of it that matters enough and has certain words."""
+"""The log as a table, filtered by level and text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ICONS: Final = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "err
 
 
 class LogModel(QAbstractTableModel):
-    """The entries, the newest last."""
+    """The entries, newest last."""
 
     def __init__(self, log: Log, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -72,7 +72,7 @@ class LogModel(QAbstractTableModel):
 
 
 class FoundEntries(QSortFilterProxyModel):
-    """Entries of a level or a worse one, with these letters anywhere in them."""
+    """Entries of at least this level that contain the text."""
 
     def __init__(self, source: LogModel, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -80,7 +80,7 @@ class FoundEntries(QSortFilterProxyModel):
         self.setSourceModel(source)
 
     def look(self, least: Level, words: str) -> None:
-        """Show these."""
+        """Show these entries."""
         self.beginFilterChange()
         self._least, self._words = least, words.casefold()
         self.endFilterChange()

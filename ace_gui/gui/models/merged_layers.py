@@ -1,4 +1,4 @@
-"""The layers that the method merges, as the plots take them: arrays that follow the session.
+"""The layers that the method merges, as arrays for the plots.
 
 L layers, T experts.
 """
@@ -15,15 +15,15 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.gui.state.session import Session
 
-REFRESH: Final = 60  # ms between announcements while figures stream in
+REFRESH: Final = 60  # ms between signals while statistics arrive
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFigures:
-    """The merged layers in the model's order; NaN stands for what is not known.
+    """The merged layers in model order; NaN means unknown.
 
     ``gamma_L``: heterogeneity. ``mean_log_L``: mean over the experts of ln ‖ΔW_t‖²_F.
-    ``energies_LT``: ‖ΔW_t‖²_F; zero where an expert has no such tensor or did not change it.
+    ``energies_LT``: ‖ΔW_t‖²_F; zero if an expert has no such tensor or did not change it.
     """
 
     names: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class LayerFigures:
 class MergedLayers(QObject):
     """The session's merged layers.
 
-    ``replaced`` follows when there are other layers, ``figures_changed`` when more is known of
-    those there are; while figures stream in, once every ``REFRESH`` ms.
+    ``replaced`` follows when the layers change, ``figures_changed`` when their statistics do, at
+    most once every ``REFRESH`` ms while statistics arrive.
     """
 
     replaced = Signal()
@@ -59,7 +59,7 @@ class MergedLayers(QObject):
         self.take_plan()
 
     def take_plan(self) -> None:
-        """Take over the session's plan and experts, where they are others than before."""
+        """Update from the session's plan and experts, if they have changed."""
         session, (rows, statistics) = self._session, self._seen
         same = rows is session.layers.rows and statistics is session.layers.statistics
         if not same or self.figures.experts != session.draft.inputs.names:

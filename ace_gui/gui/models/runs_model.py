@@ -1,4 +1,4 @@
-"""The runs as a list, newest first: what each is called, and how it differs."""
+"""The runs as a list, newest first: title, and differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class RunLines(NamedTuple):
-    """What a row shows. ``current``: it is the window's merge."""
+    """The texts of a row. ``current``: it is the window's merge."""
 
     title: str
     line: str
@@ -36,7 +36,7 @@ class RunLines(NamedTuple):
 
 
 class RunsModel(QAbstractListModel):
-    """Reads the session; ``renamed`` carries a run and the name that it should have."""
+    """A view of the session; ``renamed`` carries a run and its new name."""
 
     renamed = Signal(object, str)
 
@@ -51,7 +51,7 @@ class RunsModel(QAbstractListModel):
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over the session's runs."""
+        """Update from the session's runs."""
         runs = tuple(reversed(self._session.results.runs.all))
         if [id(run) for run in runs] != [id(run) for run in self._runs]:
             self.beginResetModel()
@@ -64,11 +64,11 @@ class RunsModel(QAbstractListModel):
         return self._runs[row]
 
     def row_of(self, run: MergeRun | None) -> int:
-        """The row of a run; -1 where it is not there."""
+        """The row of a run, or -1."""
         return next((row for row, known in enumerate(self._runs) if known is run), -1)
 
     def title(self, run: MergeRun) -> str:
-        """What a run is called, unlike every other."""
+        """The distinct title of a run."""
         row = self.row_of(run)
         return self._titles[row] if row >= 0 else run.recipe.merge_method
 

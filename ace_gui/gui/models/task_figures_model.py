@@ -1,4 +1,4 @@
-"""The figures of one merge as a table: a row a task, the mean on top."""
+"""The scores of one merge as a table: one row per task, the mean on top."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _NONE: Final = "–"
 
 
 class TaskFiguresModel(QAbstractTableModel):
-    """``FIGURES`` has a row's TaskFigures."""
+    """``FIGURES`` is the role of a row's TaskFigures."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.rows: tuple[TaskFigures, ...] = ()
 
     def show_figures(self, rows: Sequence[TaskFigures]) -> None:
-        """Show these."""
+        """Replace the scores."""
         self.beginResetModel()
         self.rows = tuple(rows)
         self.endResetModel()
@@ -83,7 +83,7 @@ class TaskFiguresModel(QAbstractTableModel):
         return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """With every digit and all standard errors, to be copied and saved."""
+        """With full precision and all standard errors, for copying and saving."""
         rows = self.rows
         found = [FigureColumn(title="task", values=[plain(row.title) for row in rows])]
         found.append(FigureColumn(title="metric", values=[row.metric for row in rows]))
@@ -103,14 +103,14 @@ class TaskFiguresModel(QAbstractTableModel):
 
 
 def score_text(value: float) -> str:
-    """``0.807``, ``12.4``; a dash where there is none."""
+    """``0.807``, ``12.4``; a dash if unknown."""
     if not math.isfinite(value):
         return _NONE
     return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
 
 
 def share_text(value: float) -> str:
-    """``87 %``; a dash where there is none."""
+    """``87 %``; a dash if unknown."""
     return f"{100 * value:.0f} %" if math.isfinite(value) else _NONE
 
 

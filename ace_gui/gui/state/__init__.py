@@ -1,1 +1,1 @@
-"""What the window knows: no widget, no process."""
+"""The state of the window, without widgets and processes."""

@@ -1,4 +1,4 @@
-"""What the window is doing, how far it is, and what a merge is to it."""
+"""What the window is doing, its progress, and its merge runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ace_gui.recipe.values import ParameterValue
 
 
 class State(StrEnum):
-    """What the window is doing; the value is what people read."""
+    """What the window is doing. The value is the displayed text."""
 
     EMPTY = "nothing loaded"
     PLANNING = "reading headers"
@@ -37,9 +37,9 @@ RecipeKey = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the running job is. ``seconds_left`` None: not known yet.
+    """Progress of the running job. ``seconds_left`` None: not known yet.
 
-    ``title``: what it is doing just now, where the state does not say it.
+    ``title`` is the current step, if the state does not name it.
     """
 
     state: State
@@ -53,10 +53,11 @@ class Progress:
 class MergeRun:
     """A merge: finished, running, or interrupted and to be resumed from its store.
 
-    ``parameters``: as resolved when it began. ``accuracies``: scores by task, where measured.
-    ``name``: as the person calls it; ``made``: when it was finished, seconds since 1970; ``bytes``
-    of its tensors; ``norm``: of the merged change, by the experts' mean. ``kept``: it stays when
-    the window closes and when there are many. ``outdated``: the models have changed since.
+    ``parameters``: as resolved at the start. ``accuracies``: scores by task, if measured. ``name``:
+    given by the user. ``made``: when it finished, in seconds since 1970. ``bytes``: size of its
+    tensors. ``norm``: norm of the merged change over the experts' mean. ``kept``: it stays after
+    the window closes and is not removed for newer runs. ``outdated``: the models have changed
+    since.
     """
 
     recipe: Recipe
@@ -75,7 +76,7 @@ class MergeRun:
 
     @property
     def key(self) -> RecipeKey:
-        """Equal for merges of the same models by the same method and values."""
+        """Equal for merges of the same models with the same method and values."""
         return (replace(self.recipe, parameters=dict(self.parameters)),)
 
 
@@ -92,9 +93,9 @@ _BY_PRIORITY: Final = (
 
 
 class Activity(QObject):
-    """The kinds of jobs that run. ``changed``: others run; ``progressed``: one is further.
+    """The kinds of running jobs. ``changed``: other jobs run; ``progressed``: one has advanced.
 
-    ``plan_is_due``: a plan will be asked for in a moment.
+    ``plan_is_due``: a plan is about to be requested.
     """
 
     changed = Signal()
@@ -108,26 +109,26 @@ class Activity(QObject):
 
     @property
     def foremost(self) -> State | None:
-        """The most important kind that runs; None: nothing does."""
+        """The most important running kind, or None."""
         return next((state for state in _BY_PRIORITY if state in self._running), None)
 
     def is_running(self, *states: State) -> bool:
-        """Whether a job of one of these kinds is running, also beside a more important one."""
+        """Whether a job of one of these kinds is running, even if it is not the foremost."""
         return not self._running.isdisjoint(states)
 
     def begin(self, state: State) -> None:
-        """A job of this kind is running."""
+        """A job of this kind starts."""
         self._running.add(state)
         self.changed.emit()
 
     def end(self, state: State) -> None:
-        """The job of this kind has ended, well or not."""
+        """The job of this kind has ended, successfully or not."""
         self._running.discard(state)
         if self.progress is not None and self.progress.state is state:
             self.set_progress(None)
         self.changed.emit()
 
     def set_progress(self, progress: Progress | None) -> None:
-        """How far the running job is."""
+        """Set the progress of the running job."""
         self.progress = progress
         self.progressed.emit()

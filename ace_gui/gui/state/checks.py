@@ -1,4 +1,4 @@
-"""What the checks say of what is loaded, and what of it the person has accepted."""
+"""The checks of what is loaded, and which warnings the user has accepted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ace_gui.engine.contract.plan import Plan
 
 
 def check_line(check: Check) -> str:
-    """The sentence after what it is about, for a list without columns."""
+    """Subject and message in one line, for a list without columns."""
     title = check.title
     about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
     return f"{about}: {check.sentence}"
 
 
 class Checks(QObject):
-    """The plan's and, once the experts are compared, whether they fit the base; worst first."""
+    """The plan's checks and, after the experts are compared, whether they fit the base; worst
+    first."""
 
     changed = Signal()
 
@@ -36,20 +37,20 @@ class Checks(QObject):
 
     @property
     def errors(self) -> tuple[Check, ...]:
-        """What no consent helps against: a merge would fail."""
+        """Checks that would make a merge fail and cannot be accepted."""
         return tuple(check for check in self.all if check.verdict is Verdict.ERROR)
 
     def accept(self) -> None:
-        """The person has read the warnings there are now and merges all the same."""
+        """The user has seen the current warnings and wants to merge anyway."""
         self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
         self.changed.emit()
 
     def ask_again(self) -> None:
-        """Other models: nothing is accepted any more."""
+        """Forget accepted warnings, for other models."""
         self._accepted = frozenset()
 
     def replace(self, found: tuple[Check, ...]) -> None:
-        """These are the checks now."""
+        """Replace the checks."""
         if found != self.all:
             self.all = found
             self.changed.emit()
@@ -61,10 +62,10 @@ def checks_of(
     statistics: Mapping[str, LayerStatistics] | None,
     gpu_memory: int = 0,
 ) -> tuple[Check, ...]:
-    """What there is to say of a plan, worst first.
+    """The checks of a plan, worst first.
 
-    ``memory_bytes``: what a merge may use, None: what is free. ``statistics``: None until the
-    experts are compared. ``gpu_memory``: of the chosen GPU, 0 for the processor.
+    ``memory_bytes``: a merge's memory limit, None for all free memory. ``statistics``: None until
+    the experts are compared. ``gpu_memory``: of the chosen GPU, 0 for the CPU.
     """
     if plan is None:
         return ()

@@ -1,4 +1,4 @@
-"""What the engine and the window said, kept while the window is open."""
+"""The messages of the engine and the window, kept while the window is open."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 KEPT: Final = 2000
-"""Entries; older ones go."""
+"""Maximum number of entries."""
 
 
 class Level(IntEnum):
-    """How much an entry matters."""
+    """Severity of an entry."""
 
     DETAIL = 0
     INFO = 1
@@ -24,7 +24,7 @@ class Level(IntEnum):
 
     @property
     def title(self) -> str:
-        """As people read it."""
+        """The displayed text."""
         return _TITLES[self]
 
 
@@ -32,7 +32,7 @@ _TITLES: Final = ("Detail", "Info", "Warning", "Error")
 
 
 class Source(StrEnum):
-    """Who said it."""
+    """The origin of an entry."""
 
     ENGINE = "Engine"
     WINDOW = "Window"
@@ -67,11 +67,11 @@ class Log(QObject):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The oldest first."""
+        """The entries, oldest first."""
         return tuple(self._entries)
 
     def add(self, level: Level, source: Source, text: str, details: str = "") -> None:
-        """Keep what was said, unless it is what was said just before."""
+        """Add a message, unless it repeats the previous one."""
         last = self._entries[-1] if self._entries else None
         if last is not None and (last.level, last.text) == (level, text):
             return

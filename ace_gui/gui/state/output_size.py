@@ -1,4 +1,4 @@
-"""What an export will write, before it is written."""
+"""The size of an export before it is written."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ace_gui.output_files import check_output_folder
 
 @dataclass(frozen=True)
 class OutputSize:
-    """Bytes of the tensors, and how many files hold them."""
+    """Bytes of the tensors, and the number of files."""
 
     bytes: int
     shards: int
 
 
 def output_size(plan: Plan, dtype: str | None, shard_bytes: int) -> OutputSize:
-    """Size of the exported model's weights; ``dtype`` None: as the base stores each tensor."""
+    """Size of the exported weights; ``dtype`` None: each tensor as the base model stores it."""
     total = bytes_in_output(plan.rows, dtype)
     return OutputSize(total, max(1, math.ceil(total / shard_bytes)))
 
 
 @dataclass(frozen=True)
 class FolderVerdict:
-    """Whether a folder can be exported to, and the sentence that says so."""
+    """Whether a folder can be exported to, with a sentence for the user."""
 
     good: bool
     sentence: str
 
 
 def check_folder(text: str, needed: int = 0, folders: Sequence[Path] = ()) -> FolderVerdict:
-    """Whether the engine would take the folder, and there is room.
+    """Check that the engine would accept the folder, and that there is enough space.
 
-    ``needed``: bytes of what will be written. ``folders``: of the models that were merged.
+    ``needed``: bytes to be written. ``folders``: those of the merged models.
     """
     if not text.strip():
         return FolderVerdict(False, "Choose a folder for the merged model.")

@@ -1,4 +1,4 @@
-"""A project that was open lately, and what it was like when it was left."""
+"""A recent project, and its state when it was closed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     "left": (int, float),
 }
 _LARGEST: Final = 2.0**50
-"""Seconds since 1970, or bytes, beyond which a record is damaged."""
+"""Limit of times in seconds since 1970 and of bytes; larger values mean a damaged record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecentProject:
-    """``path``: its recipe. The rest stays as it is here where nothing was noted.
+    """``path`` is its recipe. The other fields keep their defaults if nothing was recorded.
 
-    ``colours``: places of its experts in the palette. ``bytes``: of all its models. ``mean``: score
-    of its merge. ``left``: when, seconds since 1970.
+    ``colours``: palette indices of its experts. ``bytes``: of all its models. ``mean``: score of
+    its merge. ``left``: time of closing, seconds since 1970.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class RecentProject:
 
     @classmethod
     def of(cls, session: Session, path: Path) -> RecentProject:
-        """What is open now, whose recipe is in ``path``."""
+        """The record of the open project, whose recipe is in ``path``."""
         draft, plan, merge = session.draft, session.draft.plan, session.results.merge
         models = (plan.base, *plan.experts) if plan is not None else ()
         finished = merge if session.results.is_merged else None
@@ -62,7 +62,7 @@ class RecentProject:
 
     @classmethod
     def from_record(cls, path: Path, record: object) -> RecentProject:
-        """As ``record`` gave it; what is not of its kind is left out."""
+        """From the output of ``record``; invalid values are skipped."""
         fields = record if isinstance(record, dict) else {}
         known: dict[str, Any] = {
             name: fields[name]
@@ -76,7 +76,7 @@ class RecentProject:
         return cls(path=path, colours=tuple(colours), **known)
 
     def record(self) -> dict[str, object]:
-        """All but the path, for JSON."""
+        """All fields but the path, for JSON."""
         fields = asdict(self)
         del fields["path"]
         return fields

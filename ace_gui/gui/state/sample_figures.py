@@ -1,4 +1,4 @@
-"""What is known of the sample before it is open: how good its models and every method are."""
+"""Scores of the built-in sample's models and methods, known in advance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final
 from ace_gui.paths import resource_path
 
 PICTURES: Final[Path] = resource_path("sample/pictures.png")
-"""A held-out image of every task, side by side."""
+"""One held-out image per task, in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleFigures:
-    """Mean accuracies on the held-out images; ``methods``: by name, each with its defaults."""
+    """Mean accuracies on the held-out images. ``methods``: by name, each with its defaults."""
 
     tasks: tuple[str, ...]
     base: float
@@ -25,13 +25,13 @@ class SampleFigures:
     methods: Mapping[str, float]
 
     def way(self, mean: float) -> float:
-        """How far a mean is on the way from the base to the experts, 0 to 1."""
+        """The position of a mean between base (0) and experts (1)."""
         return min(max((mean - self.base) / (self.experts - self.base), 0.0), 1.0)
 
 
 @cache
 def sample_figures() -> SampleFigures:
-    """As the package brings them along."""
+    """The figures that the package contains."""
     known = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
     return SampleFigures(
         tasks=tuple(known["tasks"]),

@@ -1,4 +1,4 @@
-"""What the window knows as a whole. Knows no widget and no process."""
+"""The state of the window as a whole, without widgets and processes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ace_gui.gui.state.log import Level, Log, Source
 from ace_gui.gui.text import error_details
 
 CLUSTER: Final = "cluster:"
-"""Before the address of a cluster, where a device is named."""
+"""Prefix of a cluster's address in a device name."""
 
 
 class Session(QObject):
-    """The parts of the window's state, and what takes several of them to say or to do.
+    """The parts of the window's state, and what involves several of them.
 
-    ``draft``: the inputs and their plan; ``layers``: the plan's tensors; ``checks``; ``activity``:
-    what runs; ``results``: the merges and findings; ``log``: what was said. Each part has its own
-    signals. They are sent when every part is up to date, so that nothing depends on their order.
+    ``draft``: the inputs and their plan. ``layers``: the plan's tensors. ``activity``: running
+    work. ``results``: the merges and findings. ``log``: the messages. Each part has its own
+    signals. They are sent after all parts are up to date, so nothing depends on their order.
 
     ``problem`` carries a WorkbenchError, ``advice`` a sentence, ``written`` a sentence and the file
     that it is about.
@@ -57,11 +57,11 @@ class Session(QObject):
         self.advice.connect(lambda said: self.log.add(Level.INFO, Source.WINDOW, said))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
-    # What is so
+    # Queries
 
     @property
     def state(self) -> State:
-        """The most important thing going on, else how far the person has come."""
+        """The most important running work, or else the stage of the project."""
         if (running := self.activity.foremost) is not None:
             return running
         if self.results.is_merged:
@@ -70,58 +70,58 @@ class Session(QObject):
 
     @property
     def can_merge(self) -> bool:
-        """There is a plan with experts, and nothing in the way."""
+        """Whether there is a plan with experts and nothing prevents a merge."""
         plan = self.draft.plan
         busy = self.activity.is_running(State.MERGING, State.EXPORTING, State.PLANNING)
         return plan is not None and bool(plan.experts) and not busy
 
     @property
     def can_export(self) -> bool:
-        """There is a finished merge and nothing is merging or exporting."""
+        """Whether there is a finished merge and nothing is merging or exporting."""
         busy = self.activity.is_running(State.MERGING, State.EXPORTING)
         return self.results.is_merged and not busy
 
     @property
     def can_report(self) -> bool:
-        """There is a finished merge to report on, and no report is being written."""
+        """Whether there is a finished merge and no report is being written."""
         return self.can_export and not self.activity.is_running(State.REPORTING)
 
     @property
     def merge_is_current(self) -> bool:
-        """Whether the merge was made from what is chosen now."""
+        """Whether the merge belongs to the current inputs."""
         merge = self.results.merge
         return merge is not None and merge.key == self.draft.recipe_key()
 
     @property
     def can_resume(self) -> bool:
-        """Whether an unfinished merge of just this recipe waits in its store."""
+        """Whether there is an unfinished merge of exactly this recipe."""
         return self.merge_is_current and not self.results.is_merged
 
     @property
     def must_learn(self) -> bool:
-        """Whether nothing is known of this merge before it is made, as its method learns."""
+        """Whether nothing can be known before the merge, because its method learns."""
         method, key = self.draft.method, self.draft.recipe_key()
         learns = method is not None and method.learns
         return learns and self.results.runs.store_of(key) is None
 
     def spectrum(self, name: str) -> LayerSpectrum | None:
-        """The spectrum of a tensor under what is chosen now, if it is known."""
+        """The spectrum of a tensor for the current inputs, or None."""
         return self.results.findings.get(LayerSpectrum, name, self.draft.recipe_key())
 
     def expert_spectra(self, name: str) -> ExpertSpectra | None:
-        """The experts' spectra of a tensor, whatever the recipe, if they are known."""
+        """The experts' spectra of a tensor, which do not depend on the recipe, or None."""
         return self.results.findings.get(ExpertSpectra, name, self.draft.models_key())
 
-    # What happens
+    # Updates
 
     def set_engine(self, engine: EngineReady) -> None:
-        """The engine is up and has said what it can do."""
+        """The engine runs and has reported its capabilities."""
         self.engine = engine
         self.draft.set_methods(self.engine.methods)
         self.engine_changed.emit()
 
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
-        """The inputs are good, and this is their plan; None: everything is unloaded."""
+        """The inputs are valid, and this is their plan; None: everything is unloaded."""
         if inputs.task_vectors != self.draft.planned.task_vectors:
             self.checks.ask_again()
         self.layers.take(inputs, plan)
@@ -141,42 +141,42 @@ class Session(QObject):
 
     @property
     def chosen_device(self) -> str:
-        """As ``choose_device`` takes it."""
+        """The argument for ``choose_device``."""
         return CLUSTER + self.cluster if self.cluster else self.device
 
     def choose_device(self, name: str) -> None:
-        """Where to merge: ``auto``, an engine's name for a device, or ``cluster:ADDRESS`` for the
-        workers of a cluster; what else is computed then stays where it was."""
+        """Choose where to merge: ``auto``, an engine's device name, or ``cluster:ADDRESS`` for the
+        workers of a cluster. A cluster does not change the device of other work."""
         self.cluster = name.removeprefix(CLUSTER) if name.startswith(CLUSTER) else ""
         if not self.cluster:
             self.device = name
         self._gather_checks()
 
     def limit_memory(self, memory_bytes: int | None) -> None:
-        """What a merge may use; None: what is free."""
+        """Set a merge's memory limit; None: all free memory."""
         self.memory_bytes = memory_bytes
         self._gather_checks()
 
     def finish_analysis(self) -> None:
-        """Every statistic of what is loaded is known."""
+        """All statistics of what is loaded are known."""
         self.layers.set_analysed()
         self._gather_checks()
         self.layers.learnt.emit("")
 
     def record_report(self, report: LayerReport) -> None:
-        """One tensor is merged."""
+        """A tensor is merged."""
         if self.results.merge is not None:
             self.results.merge.reports[report.name] = report
             self.layers.record_report(report)
 
     def select(self, name: str | None) -> None:
-        """Select a tensor, everywhere."""
+        """Select a tensor in all views."""
         if name != self.selection and (name is None or self.layers.row(name) is not None):
             self.selection = name
             self.selection_changed.emit()
 
     def fail(self, error: WorkbenchError) -> None:
-        """Tell the person; what is loaded stays loaded."""
+        """Report an error to the user; what is loaded stays."""
         self.log.add(Level.ERROR, Source.WINDOW, error.sentence, error_details(error))
         self.problem.emit(error)
 
@@ -186,7 +186,7 @@ class Session(QObject):
         self.checks.replace(found)
 
     def _gpu_memory(self) -> int:
-        """Of the chosen GPU; of the smallest where the engine chooses."""
+        """Memory of the chosen GPU, or of the smallest if the engine chooses."""
         devices = self.engine.devices if self.engine is not None else ()
         chosen = [each for each in devices if self.device in {"auto", each.name}]
         return min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)

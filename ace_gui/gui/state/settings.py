@@ -1,4 +1,4 @@
-"""What the window remembers between runs. The one place that reads and writes QSettings."""
+"""Settings that persist between runs. Only this module uses QSettings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ace_gui.gui.theme import Scheme
 from ace_gui.paths import MERGES, cache_root
 
 RECENT = 9
-_DIGITS = 18  # of the largest number that is stored
+_DIGITS = 18  # for the largest number stored
 
 
 class Settings:
@@ -23,7 +23,7 @@ class Settings:
 
     @property
     def geometry(self) -> QByteArray:
-        """As saveGeometry gave it; empty at the first start."""
+        """The result of saveGeometry; empty at the first start."""
         return self._bytes("window/geometry")
 
     @geometry.setter
@@ -35,34 +35,34 @@ class Settings:
         return self._bytes(f"layout/{name}")
 
     def save_layout(self, name: str, state: QByteArray) -> None:
-        """Remember the state of a splitter or header by its object name."""
+        """Save the state of a splitter or header by its object name."""
         self._store.setValue(f"layout/{name}", state)
 
     def forget_layout(self) -> None:
-        """Back to the layout of the first start."""
+        """Restore the initial layout."""
         self._store.remove("layout")
 
     @property
     def recent(self) -> tuple[Path, ...]:
-        """Recipes opened lately, the latest first."""
+        """Recent recipes, the latest first."""
         paths = map(Path, self._texts("recent"))
         recipes = (p for p in paths if p.is_absolute() and p.suffix in (".yaml", ".yml"))
         return tuple(recipes)[:RECENT]
 
     def remember(self, recipe: Path) -> None:
-        """Put a recipe at the head of the recent ones."""
+        """Move a recipe to the front of the recent ones."""
         path = recipe.absolute()
         others = [str(other) for other in self.recent if other != path]
         self._store.setValue("recent", [str(path), *others][:RECENT])
 
     @property
     def recent_projects(self) -> tuple[RecentProject, ...]:
-        """The same recipes, with what was noted of them."""
+        """The recent recipes with their recorded state."""
         noted = self._noted()
         return tuple(RecentProject.from_record(path, noted.get(str(path))) for path in self.recent)
 
     def note(self, project: RecentProject) -> None:
-        """Remember what a recent project was like when it was left."""
+        """Record the state of a recent project when it is closed."""
         noted = {**self._noted(), str(project.path.absolute()): project.record()}
         kept = {str(path): noted.get(str(path)) for path in self.recent}
         self._store.setValue("recent-projects", json.dumps(kept))
@@ -75,17 +75,17 @@ class Settings:
         return noted if isinstance(noted, dict) else {}
 
     def replace_recent(self, gone: Path, found: Path) -> None:
-        """A recent recipe is somewhere else now."""
+        """Replace the path of a recent recipe that was moved."""
         paths = [str(found.absolute() if path == gone else path) for path in self.recent]
         self._store.setValue("recent", list(dict.fromkeys(paths)))
 
     def folder(self, purpose: str) -> Path | None:
-        """Where a file dialog for this purpose was last; None where there was none."""
+        """The last folder of a file dialog for this purpose, or None."""
         stored = self._store.value(f"folders/{purpose}")
         return Path(stored) if isinstance(stored, str) and stored else None
 
     def remember_folder(self, purpose: str, folder: Path) -> None:
-        """A file dialog for this purpose begins here next time."""
+        """Save the folder where the next file dialog for this purpose starts."""
         self._store.setValue(f"folders/{purpose}", str(folder))
 
     @property
@@ -104,7 +104,7 @@ class Settings:
 
     @property
     def device(self) -> str:
-        """The device chosen last: ``auto`` or an engine's name for one."""
+        """The last device: ``auto`` or an engine's device name."""
         return str(self._store.value("engine/device", "auto"))
 
     @device.setter
@@ -113,7 +113,7 @@ class Settings:
 
     @property
     def memory_bytes(self) -> int | None:
-        """What a merge may use; None: what is free."""
+        """A merge's memory limit; None: all free memory."""
         return self._number("engine/memory") or None
 
     @memory_bytes.setter
@@ -122,7 +122,7 @@ class Settings:
 
     @property
     def threads(self) -> int | None:
-        """Processors that the engine uses; None: as it chooses."""
+        """The engine's thread count; None: the engine decides."""
         return self._number("engine/threads") or None
 
     @threads.setter
@@ -131,7 +131,7 @@ class Settings:
 
     @property
     def scratch(self) -> Path | None:
-        """Below which merges wait for their export; None: the user's cache."""
+        """The folder for merges before export; None: the user's cache."""
         return self._path("engine/scratch")
 
     @scratch.setter
@@ -142,7 +142,7 @@ class Settings:
 
     @property
     def merge_folders(self) -> tuple[Path, ...]:
-        """Every folder in which merges may be kept: the one for new ones, then those of before."""
+        """Every folder that may contain merges: the current one, then former ones."""
         cache = cache_root()
         indices = [self.scratch or cache, cache, *self._scratches()]
         return tuple(dict.fromkeys(index / MERGES for index in indices))
@@ -152,7 +152,7 @@ class Settings:
 
     @property
     def font_scale(self) -> int:
-        """The size of letters, percent of the system's."""
+        """Font size in percent of the system's."""
         return self._number("window/letters") or 100
 
     @font_scale.setter
@@ -161,7 +161,7 @@ class Settings:
 
     @property
     def export_folder(self) -> Path | None:
-        """Where exports are proposed; None: where the last one went."""
+        """The proposed export folder; None: the last one used."""
         return self._path("folders/export")
 
     @export_folder.setter
@@ -170,7 +170,7 @@ class Settings:
 
     @property
     def days_kept(self) -> int:
-        """For how many days finished merges are kept; 0: until they are deleted."""
+        """Days to keep finished merges; 0: until they are deleted."""
         return self._number("runs/days")
 
     @days_kept.setter
@@ -179,7 +179,7 @@ class Settings:
 
     @property
     def notifies(self) -> bool:
-        """Whether the desktop tells of the end of long work."""
+        """Whether the end of long work is notified on the desktop."""
         return str(self._store.value("window/notifies", "true")) == "true"
 
     @notifies.setter
@@ -188,8 +188,10 @@ class Settings:
 
     @property
     def pictures_on_white(self) -> bool:
-        """Whether pictures of plots are drawn in the light colours whatever the window's."""
-        return str(self._store.value("pictures/white", "false")) == "true"  # an INI file holds text
+        """Whether plots are exported in the light colours, whatever the window's scheme."""
+        return (
+            str(self._store.value("pictures/white", "false")) == "true"
+        )  # an INI file contains text
 
     @pictures_on_white.setter
     def pictures_on_white(self, on: bool) -> None:
@@ -197,14 +199,14 @@ class Settings:
 
     def _texts(self, key: str) -> list[str]:
         stored = self._store.value(key, [])
-        if isinstance(stored, str):  # a list of one comes back as its only element
+        if isinstance(stored, str):  # a list with one element is read back as that element
             stored = [stored]
         return (
             [each for each in stored if isinstance(each, str)] if isinstance(stored, list) else []
         )
 
     def _number(self, key: str) -> int:
-        stored = str(self._store.value(key, ""))  # an INI file holds text
+        stored = str(self._store.value(key, ""))  # an INI file contains text
         return int(stored) if stored.isdecimal() and len(stored) <= _DIGITS else 0
 
     def _path(self, key: str) -> Path | None:

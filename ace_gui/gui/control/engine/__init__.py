@@ -1,1 +1,1 @@
-"""The way to the engine and back, and small work beside it."""
+"""The connection to the engine, and background tasks."""

@@ -1,4 +1,4 @@
-"""Small work on files outside the window's thread, in the order in which it was asked for."""
+"""Small file tasks outside the GUI thread, in the order of the calls."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 
 
 class Answer(QObject):
-    """Brings what a task found back to the window's thread; ``given`` carries it.
+    """Carries a task's result back to the GUI thread with ``given``.
 
-    The task holds it, so that it is there whatever became of who asked.
+    The task holds a reference, so it lives even if the caller is gone.
     """
 
     given = Signal(object)
 
 
 class Background:
-    """Does one task after another in a thread of the application's pool.
+    """Runs one task after another in a thread of the application's pool.
 
-    A task that raises is reported as an exception that nothing caught; the next one follows.
+    An exception in a task is reported as uncaught, and the next task follows.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Background:
         self._running = False
 
     def run(self, task: Callable[[], object]) -> None:
-        """Do this after what was asked for before."""
+        """Run this task after all earlier ones."""
         with self._change:
             self._tasks.append(task)
             if not self._running:
@@ -40,13 +40,14 @@ class Background:
                 QThreadPool.globalInstance().start(self._work)
 
     def ask(self, task: Callable[[], object], use: Callable[[Any], object]) -> None:
-        """The same, and give what it finds to ``use``, a method of a QObject, in its thread."""
+        """Run this task and pass its result to ``use``, a method of a QObject, in that object's
+        thread."""
         answer = Answer()
         answer.given.connect(use)
         self.run(lambda: answer.given.emit(task()))
 
     def wait(self) -> None:
-        """Until everything that was asked for is done."""
+        """Wait until all tasks are done."""
         with self._change:
             self._change.wait_for(lambda: not self._running)
 

@@ -1,4 +1,4 @@
-"""The window's one way to the engine: jobs in, each job's events back to who asked."""
+"""The window's only connection to the engine: it submits jobs and dispatches their events."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ _GOES_ON: Final = {
     True: "Merge again to resume from the last finished tensor.",
     False: "Another one was started; what is finished is kept.",
 }
-"""What a person is told to do about a lost engine, by whether it was merging."""
+"""Advice to the user after the engine was lost, by whether it was merging."""
 
 
 class Worker(Protocol):
-    """What the client needs of a worker."""
+    """The interface of a worker that the client needs."""
 
     said: SignalInstance
     engine_lost: SignalInstance
 
     def submit(self, job: Job) -> int:
-        """Queue a job; its events carry the returned number."""
+        """Queue a job. Its events carry the returned number."""
         ...
 
     def cancel(self, number: int) -> None:
-        """Ask a job to stop, and see to it that it does."""
+        """Ask a job to stop, and enforce it."""
         ...
 
     def withdraw(self, number: int) -> None:
@@ -79,7 +79,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True)
 class EngineLost:
-    """The engine is gone, and the job with it. The client has the session say so, once."""
+    """The engine and the running job are gone. The client reports this once through the session."""
 
     error: EngineError
 
@@ -93,7 +93,7 @@ def _ignore(_: Event | End) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """A job under way. ``on_event`` hears its events, ``on_end`` how it ended."""
+    """A running job. ``on_event`` receives its events, ``on_end`` its result."""
 
     _client: EngineClient
     _number: int
@@ -105,32 +105,32 @@ class Operation:
 
     @property
     def title(self) -> str:
-        """What it is called in the log."""
+        """Its name in the log."""
         return job_title(type(self.job))
 
     def cancel(self) -> None:
-        """See to it that the job stops; ``on_end`` hears when it does."""
+        """Stop the job. ``on_end`` is called when it has stopped."""
         self._client.cancel(self._number)
 
     def drop(self, *, enforced: bool = False) -> None:
-        """Ask the job to stop, and hear nothing more of it, not even its end.
+        """Ask the job to stop, and ignore all its further events, including its end.
 
-        ``enforced``: an engine that does not let go of it in time is replaced.
+        ``enforced``: replace an engine that does not stop the job in time.
         """
         self._client.drop(self._number, enforced=enforced)
 
 
 def job_title(kind: type[Job]) -> str:
-    """What a kind of job is called, in English: ``Load recipe``."""
+    """The title of a kind of job: ``Load recipe``."""
     words = re.findall("[A-Z][a-z]+", kind.__name__.removesuffix("Job"))
     return " ".join(words).capitalize()
 
 
 class EngineClient(QObject):
-    """Runs jobs and keeps the session's states in step with them; in the window's thread.
+    """Runs jobs and keeps the session's states in step with them, in the GUI thread.
 
-    ``ended`` carries a job that was done or cancelled; ``idle`` follows when no job is under way
-    and no delayed action is due.
+    ``ended`` carries a job that is done or cancelled. ``idle`` follows when no job is running and
+    no delayed action is due.
     """
 
     ended = Signal(object)
@@ -153,7 +153,7 @@ class EngineClient(QObject):
         *,
         quiet: bool = False,
     ) -> Operation:
-        """Ask the engine. The session tells the person of an error, unless ``quiet``."""
+        """Run a job. The session reports an error unless ``quiet``."""
         number = self._worker.submit(job)
         self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
         self._session.log.add(Level.DETAIL, Source.ENGINE, f"{operation.title}: begun.")
@@ -162,11 +162,11 @@ class EngineClient(QObject):
         return operation
 
     def running(self, *kinds: type) -> list[Operation]:
-        """Those under way whose jobs are of these kinds."""
+        """The running operations whose jobs are of these kinds."""
         return [known for known in self._operations.values() if isinstance(known.job, kinds)]
 
     def delayed(self, milliseconds: int, action: Callable[[], object]) -> QTimer:
-        """A timer that acts when it has not been started again for so long."""
+        """A timer that acts after this many ms without a restart."""
         timer = QTimer(self, singleShot=True, interval=milliseconds)
         timer.timeout.connect(action)
         timer.timeout.connect(self._check_idle)
@@ -175,11 +175,11 @@ class EngineClient(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is under way, or will be in a moment."""
+        """Whether a job is running or about to run."""
         return bool(self._operations) or any(timer.isActive() for timer in self._timers)
 
     def cancel(self, number: int) -> None:
-        """See to it that an operation stops."""
+        """Stop an operation."""
         if number in self._operations:
             self._worker.cancel(number)
 
@@ -219,7 +219,7 @@ class EngineClient(QObject):
             self._operations[number].on_event(event)
 
     def _log(self, operation: Operation, end: JobDone | JobFailed | JobCancelled) -> None:
-        """How a job ended, and after what time; errors with all that is known of them."""
+        """Log how a job ended and how long it took, with all details of an error."""
         took = duration(time.monotonic() - operation.began)
         if isinstance(end, JobFailed):
             level = Level.WARNING if operation.quiet else Level.ERROR

@@ -1,4 +1,4 @@
-"""The thread that drives the engine process, so that the window never waits for it."""
+"""The thread that runs the engine process, so that the window never waits for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TERMINATE_SECONDS: Final = 2.0
 """How long a terminated engine may take before it is killed."""
 
 BATCH: Final = 100
-"""Events passed on before wishes are looked at again."""
+"""Number of events to forward before requests are checked again."""
 
 _CANCEL: Final = "cancel"
 _WITHDRAW: Final = "withdraw"
@@ -32,9 +32,9 @@ _ENDS = (JobDone, JobFailed, JobCancelled)
 class EngineWorker(QThread):
     """Owns one engine process at a time and forwards its events as signals.
 
-    ``said``: a job's number (0: the engine's own) and what it said. ``engine_lost``: an
-    EngineError; the jobs under way are gone, and a fresh engine is started. Every submitted job
-    ends with JobDone, JobFailed or JobCancelled, or with ``engine_lost``.
+    ``said`` carries a job's number (0 for the engine itself) and its event. ``engine_lost`` carries
+    an EngineError; the running jobs are gone, and a new engine is started. Every submitted job ends
+    with JobDone, JobFailed, JobCancelled or ``engine_lost``.
     """
 
     said = Signal(int, object)
@@ -56,7 +56,7 @@ class EngineWorker(QThread):
         self._awake = False
         self._next = 1
         self._stopping = False
-        # Below: only touched by the thread itself.
+        # Below: only used by the thread itself.
         self._engine: EngineProcess | None = None
         self._ready = False
         self._jobs: dict[int, Job] = {}
@@ -65,7 +65,7 @@ class EngineWorker(QThread):
         self._terminated = False
 
     def submit(self, job: Job) -> int:
-        """Queue a job, also before the engine is up; its events carry the returned number."""
+        """Queue a job, possibly before the engine runs. Its events carry the returned number."""
         number = self._next
         self._next += 1
         self._wishes.put((number, job))
@@ -73,35 +73,35 @@ class EngineWorker(QThread):
         return number
 
     def cancel(self, number: int) -> None:
-        """Ask a job to stop; end the process if it does not within its time."""
+        """Ask a job to stop, and end the process if the job does not stop in time."""
         self._wishes.put((number, _CANCEL))
         self._rouse()
 
     def withdraw(self, number: int) -> None:
-        """Ask a job to stop when it can: nobody waits for it."""
+        """Ask a job to stop when it can; no one waits for it."""
         self._wishes.put((number, _WITHDRAW))
         self._rouse()
 
     def stop(self) -> None:
-        """End the thread and its process. Returns at once; ``finished`` follows."""
+        """Stop the thread and its process. Returns at once; ``finished`` follows."""
         self._stopping = True
         self._rouse()
 
     @property
     def engine_pid(self) -> int | None:
-        """Process id of the engine, None while there is none."""
+        """Process id of the engine, or None."""
         engine = self._engine
         return engine.pid if engine is not None else None
 
     def run(self) -> None:
-        """The thread: start an engine, pass wishes in and events out, until told to stop."""
+        """The thread's loop: start an engine and forward requests and events until stopped."""
         self._open()
         while not self._stopping:
             try:
                 self._step()
             except EngineError as error:
                 self._lose(error)
-            except Exception as error:  # a thread that dies unheard leaves a window that hangs
+            except Exception as error:  # a thread that dies silently leaves a window that hangs
                 sentence = f"The engine said something strange: {type(error).__name__}: {error}."
                 self._lose(EngineError(sentence, details=traceback.format_exc()))
         self._close()
@@ -119,7 +119,7 @@ class EngineWorker(QThread):
                 self._waker.send_bytes(b"!")
 
     def _wait(self) -> None:
-        """Until there is a wish, an event, or a cancelled job's time is up."""
+        """Wait for a request, an event, or the deadline of a cancelled job."""
         deadline = min(self._deadlines.values(), default=None)
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         sources = [self._wake] if self._engine is None else [self._wake, self._engine.pipe]
@@ -151,7 +151,7 @@ class EngineWorker(QThread):
             return
         self._unwanted.add(number)
         self._engine.cancel(number)
-        # An engine that is still importing cannot hear yet; its time starts when it can.
+        # An engine that is still importing cannot react yet. Its deadline starts when it can.
         if enforced and self._ready:
             self._deadlines[number] = time.monotonic() + self._patience
 
@@ -170,7 +170,7 @@ class EngineWorker(QThread):
         self.said.emit(number, event)
 
     def _enforce(self) -> None:
-        """A cancelled job that does not stop takes its engine with it."""
+        """End the engine if a cancelled job does not stop."""
         overdue = [job for job, deadline in self._deadlines.items() if deadline <= time.monotonic()]
         if self._engine is None or not overdue:
             return
@@ -197,7 +197,7 @@ class EngineWorker(QThread):
             )
 
     def _lose(self, error: EngineError) -> None:
-        """The engine is gone: cancelled by force, or by accident."""
+        """Handle the end of the engine, forced or accidental."""
         engine, jobs, ready = self._engine, self._jobs, self._ready
         on_purpose, unwanted = self._terminated, self._unwanted
         self._engine, self._jobs = None, {}
@@ -205,13 +205,14 @@ class EngineWorker(QThread):
             engine.close()
         if not on_purpose:
             self.engine_lost.emit(error)
-        if ready:  # one that never came up would not come up again either
+        if ready:  # one that never started would not start again either
             self._open()
         if on_purpose:
             self._do_again(jobs, unwanted)
 
     def _do_again(self, jobs: dict[int, Job], unwanted: set[int]) -> None:
-        """Plan in the new engine what waited for the old one; everything else is cancelled."""
+        """Plan again in the new engine if the old one was asked to; everything else is
+        cancelled."""
         for number, job in jobs.items():
             if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
                 self._pass_job(number, job)

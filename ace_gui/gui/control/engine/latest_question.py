@@ -1,4 +1,4 @@
-"""One question about the selected layer at a time: the latest takes the place of the one before."""
+"""One query about the selected layer at a time; the latest replaces the one before."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ace_gui.gui.state.activity import RecipeKey, State
 from ace_gui.gui.state.found.layer_results import Finding
 from ace_gui.gui.state.session import Session
 
-DELAY: Final = 80  # ms; a selection that only passes by, or a spin box held down, asks nothing
+DELAY: Final = 80  # ms; skips selections that only pass by, or a spin box held down
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a layer. ``keys``: by kind of finding, what an answer belongs to."""
+    """A query about a layer. ``keys`` maps each kind of finding to the key of its answer."""
 
     name: str
     keys: Mapping[type, RecipeKey]
@@ -30,10 +30,10 @@ class Question:
 
 
 class LatestQuestion(QObject):
-    """Asks what ``find`` finds, once nothing has changed for a moment and no plan is under way.
+    """Sends the query that ``find`` returns after a short pause and once no plan is running.
 
-    Answers go to the session, errors too unless ``fail`` takes them. ``awaited``: whether an answer
-    is on its way.
+    Answers go to the session. Errors do too, unless ``fail`` handles them. ``awaited`` carries
+    whether an answer is pending.
     """
 
     awaited = Signal(bool)
@@ -58,22 +58,22 @@ class LatestQuestion(QObject):
         session.activity.changed.connect(self._ask_after_planning)
 
     def ask(self) -> None:
-        """The question may be another now."""
+        """Check again which query is needed."""
         self._timer.start()
 
     def drop(self) -> None:
-        """Wait for no answer any more."""
+        """Drop the pending query."""
         if self._operation is not None:
             self._operation.drop()
             self._forget()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an answer is on its way."""
+        """Whether an answer is pending."""
         return self._operation is not None
 
     def _ask(self) -> None:
-        # While a plan is under way the recipe may yet be rejected; its end asks again.
+        # While planning the recipe may still be rejected. The end of planning asks again.
         activity = self._session.activity
         unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
         question = None if unsettled else self._find()

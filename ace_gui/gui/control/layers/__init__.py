@@ -1,1 +1,1 @@
-"""What is asked of the engine about layers while nothing is merged."""
+"""Queries about layers while nothing is merged."""

@@ -1,4 +1,4 @@
-"""How far the merge will move the model: asked of the engine while it has nothing else to do."""
+"""Estimates how far the merge will move the model while the engine is idle."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ace_gui.gui.state.session import Session
 
 Reports = Mapping[str, LayerReport]
 
-DELAY: Final = 500  # ms without any work of the engine
+DELAY: Final = 500  # ms without any engine work
 
 
 class Forecasting(QObject):
-    """``current``: estimated from a few matrices before a merge, exact after it; None where nothing
-    is known of the merge of what is chosen now. ``changed`` carries every other one.
+    """The expected change of the model.
 
-    Nothing is asked while anything else is under way, or nobody looks, and what is asked gives way
-    to anything that the person does.
+    ``current`` is estimated from a few matrices before a merge and exact after it. It is None if
+    nothing is known about the current inputs. ``changed`` carries each new value. Nothing is asked
+    while other work runs or the figure is not visible, and any user action takes precedence.
     """
 
     changed = Signal(object)
@@ -51,12 +51,12 @@ class Forecasting(QObject):
         engine.idle.connect(self._settle)
 
     def look(self, looked_at: bool) -> None:
-        """Somebody sees it, or nobody does any more."""
+        """Set whether the figure is visible."""
         self._looked_at = looked_at
         self._settle()
 
     def _settle(self) -> None:
-        """Something has changed: give way to it, and ask once all is quiet."""
+        """Something changed: stop, and ask again once all is quiet."""
         key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
         if self._operation is not None and (key != self._key or busy or not self._looked_at):
             self._operation.drop()
@@ -68,7 +68,7 @@ class Forecasting(QObject):
         self._show()
 
     def _show(self) -> None:
-        """Add up what is known, where that has become another."""
+        """Publish the figure if it has changed."""
         session = self._session
         known = session.draft.plan, self._known()
         if known[0] is self._shown[0] and known[1] is self._shown[1]:
@@ -80,7 +80,7 @@ class Forecasting(QObject):
         self.changed.emit(self.current)
 
     def _known(self) -> Reports | None:
-        """What is reported of the merge of what is chosen now, once nothing more is to come."""
+        """The reports of the merge of the current inputs, once they are complete."""
         session = self._session
         unsettled = session.activity.plan_is_due or self._operation is not None
         if not session.layers.is_analysed or unsettled:
@@ -114,5 +114,5 @@ class Forecasting(QObject):
     def _end(self, end: End) -> None:
         self._operation = None
         if not isinstance(end, JobDone):
-            self._reports = {}  # of some only, and not asked for again
+            self._reports = {}  # of some only; not asked again
         self._show()

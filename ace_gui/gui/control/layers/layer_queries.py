@@ -1,4 +1,4 @@
-"""Asks the engine about the selected layer what the panel in view shows, and nothing else."""
+"""Asks the engine for what the visible panel shows of the selected layer, and nothing else."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Kind = (
 
 
 class LayerQueries(QObject):
-    """At most one question of each kind about a layer, and one about all layers, are under way.
+    """At most one query of each kind about a layer, and one about all layers, runs at a time.
 
-    Spectra are always wanted. ``awaited`` says of a kind of finding whether its answer is on the
-    way.
+    Spectra are always wanted. ``awaited`` carries a kind of finding and whether its answer is
+    pending.
     """
 
     awaited = Signal(object, bool)
@@ -62,7 +62,7 @@ class LayerQueries(QObject):
         session.results.comparison.wanted.connect(self._compare)
 
     def want(self, kind: Kind, wanted: bool) -> None:
-        """A panel in view shows findings of this kind, or none does any more."""
+        """Set whether a visible panel shows findings of this kind."""
         (self._kinds.add if wanted else self._kinds.discard)(kind)
         self._latest[kind].ask()
 
@@ -85,7 +85,7 @@ class LayerQueries(QObject):
         whole = kind is LayerDifference and self._whole is not None
         self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
 
-    # Two merges as a whole
+    # Two complete merges
 
     def _compare(self) -> None:
         if self._whole is not None:

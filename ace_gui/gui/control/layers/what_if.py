@@ -1,4 +1,4 @@
-"""Other parameters for the selected layer, tried out without changing the recipe."""
+"""What-if: other parameters for the selected layer, without changing the recipe."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _with_tried(after: After, tried: Mapping[str, ParameterValue]) -> After:
 
 
 class WhatIf(QObject):
-    """What the selected layer's merge would be with other parameters or another scope.
+    """The merge of the selected layer with other parameters or another scope.
 
-    The parameters are those that govern the layer: an override's, where it has its own, else the
-    recipe's. What is tried of the one is kept apart from what is tried of the other. While nothing
-    is tried, and somebody looks, the method's other variant is, if it has one.
-    ``changed``: other values are tried, or they cannot be computed; answers are among the session's
-    findings. ``awaited``: whether one is on its way.
+    The parameters are those of the override that governs the layer, or else the recipe's; trial
+    values of the two are kept separately. If nothing is being tried and the panel is visible, the
+    method's other variant is computed, if it has one. ``changed``: the trial values changed, or
+    they cannot be computed. Answers are among the session's findings. ``awaited`` carries whether
+    one is pending.
     """
 
     changed = Signal()
@@ -61,21 +61,21 @@ class WhatIf(QObject):
         session.selection_changed.connect(self._ask_anew)
         session.draft.changed.connect(self._keep_what_differs)
 
-    # What is tried
+    # Trial values
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is tried that the recipe does not say already."""
+        """Whether any trial value differs from the recipe."""
         return bool(self._parameters) or self._scope is not None
 
     @property
     def scope(self) -> str:
-        """The scope in force here."""
+        """The effective scope."""
         return self._session.draft.inputs.scope if self._scope is None else self._scope
 
     @property
     def override(self) -> int | None:
-        """The place of the rule that the selected layer has its parameters from; None: of none."""
+        """The index of the override that governs the selected layer's parameters, or None."""
         row = self._row
         if row is None or row.override is None:
             return None
@@ -84,23 +84,23 @@ class WhatIf(QObject):
 
     @property
     def method(self) -> MethodInfo | None:
-        """The method whose parameters these are; None until the engine has said which there are."""
+        """The method of these parameters. None until the engine has listed the methods."""
         row, session = self._row, self._session
         if self.override is None or row is None or row.override is None:
             return session.draft.method
         return next((m for m in session.draft.methods if m.name == row.override.method), None)
 
     def parameter(self, name: str) -> ParameterValue | None:
-        """The value in force here of a parameter."""
+        """The effective value of a parameter."""
         tried = self._parameters.get(name)
         return self._own(name) if tried is None else tried
 
     def is_tried(self, name: str) -> bool:
-        """Whether a parameter has another value here than in the recipe."""
+        """Whether a parameter's trial value differs from the recipe."""
         return name in self._parameters
 
     def try_parameter(self, name: str, value: ParameterValue | None) -> None:
-        """Try another value; None, or the layer's own: as the recipe says."""
+        """Try another value. None, or the layer's own value, returns to the recipe."""
         if value is None or value == self._own(name):
             self._parameters.pop(name, None)
         else:
@@ -113,29 +113,30 @@ class WhatIf(QObject):
         self._ask_anew()
 
     def back(self) -> None:
-        """Try nothing any more."""
+        """Discard all trial values."""
         self._parameters.clear()
         self._scope = None
         self._ask_anew()
 
     def inputs(self) -> Inputs:
-        """The session's inputs with what is tried: in the override, where one governs the layer."""
+        """The session's inputs with the trial values, written to the override that governs the
+        layer if there is one."""
         return self._inputs_with(self._parameters)
 
     def look(self, looked_at: bool) -> None:
-        """Somebody looks at the answers, or nobody does any more."""
+        """Set whether the answers are visible."""
         self._looked_at = looked_at
         self._ask_anew()
 
     @property
     def other_variant(self) -> str | None:
-        """The variant of the layer's method that it is not merged by; None without one."""
+        """The other variant of the layer's method, or None."""
         known = self.method.variants if self.method is not None else ()
         return next((each for each in known if each != self._own("variant")), None)
 
     @property
     def labels(self) -> tuple[str, str]:
-        """What ``old`` and ``new`` are called."""
+        """The labels of ``old`` and ``new``."""
         other = self.other_variant
         if self.is_on or other is None:
             return "recipe", "tried"
@@ -164,27 +165,29 @@ class WhatIf(QObject):
 
     @property
     def _parameters(self) -> dict[str, ParameterValue]:
-        """What is tried of the parameters that govern the selected layer."""
+        """The trial values of the parameters that govern the selected layer."""
         return self._tried.setdefault(self.override, {})
 
     def _own(self, name: str) -> ParameterValue | None:
-        """The value that the selected layer has of a parameter while nothing is tried."""
+        """The selected layer's value of a parameter without trial values."""
         index, row = self.override, self._row
         if name in _AFTER:
             return self._own_after(name, index)
         if index is None or row is None or row.override is None:
             return self._session.draft.parameter(name)
-        planned = row.override.parameters.get(name)  # until the next plan, the rule may say more
+        planned = row.override.parameters.get(
+            name
+        )  # until the next plan, the rule may contain more
         return self._session.draft.inputs.overrides[index].parameters.get(name, planned)
 
     def _own_after(self, name: str, index: int | None) -> float:
-        """The value of one of ``AFTER_FIELDS`` under the recipe, or under one of its rules."""
+        """The value of one of ``AFTER_FIELDS`` in the recipe or in one of its overrides."""
         inputs = self._session.draft.inputs
         own = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
         known = value_of(own, name)
         return float(_AFTER[name].default) if known is None else known
 
-    # What comes of it
+    # Results
 
     @property
     def old(self) -> LayerSpectrum | None:
@@ -194,7 +197,7 @@ class WhatIf(QObject):
 
     @property
     def new(self) -> LayerSpectrum | None:
-        """The selected layer under what is tried, or else by the other variant, once known."""
+        """The selected layer under the trial values or the other variant, once known."""
         session, row = self._session, self._row
         if row is None or not session.layers.has_spectrum(row) or not self._differs:
             return None
@@ -202,13 +205,13 @@ class WhatIf(QObject):
 
     @property
     def _compared(self) -> Mapping[str, ParameterValue]:
-        """The parameters that are different in ``new``."""
+        """The parameters that differ in ``new``."""
         other = self.other_variant
         return self._parameters if self.is_on or other is None else {"variant": other}
 
     @property
     def _differs(self) -> bool:
-        """Whether anything is different in ``new`` that somebody wants to see."""
+        """Whether there is a visible difference to compute."""
         return self.is_on or (self._looked_at and bool(self._compared))
 
     def _key(self) -> RecipeKey:
@@ -229,7 +232,7 @@ class WhatIf(QObject):
         self.changed.emit()
 
     def _keep_what_differs(self) -> None:
-        """The recipe changed: what it says now itself is no longer tried."""
+        """After a change of the recipe, drop trial values that it now contains."""
         session, known = self._session, self._tried.get(None, {})
         if session.draft.inputs.overrides != self._rules:
             self._rules = session.draft.inputs.overrides

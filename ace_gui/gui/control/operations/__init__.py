@@ -1,1 +1,1 @@
-"""What a person begins and can stop: merges, scores, exports, comparisons."""
+"""Operations that the user starts and can stop: merges, scores, exports, comparisons."""

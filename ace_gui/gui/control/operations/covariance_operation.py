@@ -1,4 +1,4 @@
-"""ACE's covariances beside those of the experts' inputs, in all matrices, as the engine says it."""
+"""Comparison of ACE's covariances with those of the experts' inputs, for all matrices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ace_gui.gui.state.session import Session
 
 
 class CovarianceOperation(OneOperation):
-    """What it learns is kept with the findings of the session.
+    """The results are kept with the session's findings.
 
-    ``finished``: of which models and inputs all matrices are compared.
+    ``finished`` is the key of the models and inputs whose matrices are all compared.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class CovarianceOperation(OneOperation):
         self.finished: RecipeKey | None = None
 
     def start(self) -> None:
-        """Measure the inputs of every expert and compare, the selected matrix first."""
+        """Measure every expert's inputs and compare, beginning with the selected matrix."""
         session = self._session
         if self.is_running or session.draft.plan is None:
             return
@@ -42,7 +42,7 @@ class CovarianceOperation(OneOperation):
         )
 
     def take(self, event: Event) -> None:
-        """How far it is, or one matrix more."""
+        """Take the progress or one more matrix."""
         match event:
             case PassProgress(title=title, done=done, total=total):
                 self._tell(title, done, total)

@@ -1,4 +1,4 @@
-"""The window's merge: begun or continued, followed, and kept for comparing."""
+"""The window's merge: start or continue it, follow it, keep it for comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ace_gui.gui.state.session import Session
 
 
 class MergeOperation:
-    """Merges what is chosen, one merge at a time."""
+    """Merges the current inputs, one merge at a time."""
 
     def __init__(
         self, session: Session, engine: EngineClient, stores: MergeStores, runs: RunOperations
@@ -36,14 +36,14 @@ class MergeOperation:
 
     @property
     def can_continue(self) -> bool:
-        """Whether a merge would go on with one that this window or an earlier one began."""
+        """Whether an unfinished merge would be continued."""
         inputs = self._session.draft.inputs
         if self._session.can_resume or inputs.base is None:
             return self._session.can_resume
         return self._stores.has(inputs.recipe())
 
     def start(self) -> None:
-        """Merge what is loaded, from where an interrupted merge of it stopped."""
+        """Merge what is loaded, continuing an interrupted merge."""
         session = self._session
         if not session.can_merge:
             return
@@ -59,14 +59,14 @@ class MergeOperation:
             store=run.store,
             device=session.device,
             cluster=session.cluster,
-            resume=run.store.exists(),  # this window's, or one that an earlier window left
+            resume=run.store.exists(),  # this window's, or one left by an earlier window
             memory_bytes=session.memory_bytes,
         )
         self._engine.run(job, self._hear, self._end)
         session.results.start_merge(run)
 
     def _new(self) -> MergeRun:
-        """A merge of what is chosen now; earlier ones stay, an interrupted one for a week."""
+        """A new merge run. Earlier ones stay, an interrupted one for a week."""
         session = self._session
         recipe = session.draft.inputs.recipe()
         parameters = session.draft.resolved_parameters()
@@ -106,7 +106,7 @@ class MergeOperation:
         )
 
     def _take_over(self, begun: MergeStarted) -> None:
-        """What an earlier run finished is merged, and shown as such."""
+        """Take over what an earlier run finished, and show it."""
         if self._session.results.merge is not None:
             self._session.results.merge.bytes = begun.bytes_total
         for report in begun.reports:
@@ -123,7 +123,7 @@ class MergeOperation:
             )
 
     def _give_up(self) -> None:
-        """The interrupted merge cannot be continued."""
+        """Discard an interrupted merge that cannot be continued."""
         run = self._session.results.merge
         if run is not None:
             self._stores.discard(run.store)

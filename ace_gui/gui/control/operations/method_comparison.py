@@ -1,4 +1,4 @@
-"""Several merges of what is loaded, one after another, and the rows that come of them."""
+"""Several merges of what is loaded, one after another, and their result rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ace_gui.recipe import Recipe
 
 
 class MethodComparison(OneOperation):
-    """Runs a queue of recipes; ``rows`` are what came of them, oldest first.
+    """Runs a queue of recipes. ``rows`` are the results, oldest first.
 
-    Finished merges join the session's runs, of which a few stay that were made for a comparison
-    alone; ``use`` takes a row's recipe, and its merge where that is kept.
+    Finished merges join the session's runs; only a few that were made for a comparison are kept.
+    ``use`` takes a row's recipe, and its merge if that is kept.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class MethodComparison(OneOperation):
 
     @property
     def obstacle(self) -> str:
-        """What the checks have against any merge, as a sentence; memory is each method's own."""
+        """The checks' error against any merge, as a sentence. Memory depends on the method."""
         errors = (check for check in self._session.checks.errors if check.title != MEMORY)
         return next(map(check_line, errors), "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:
-        """Merge these, one after another. Rows of another base are forgotten."""
+        """Run these merges one after another. Rows of another base model are dropped."""
         if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
         if self._of != self._session.draft.inputs.base:
@@ -77,12 +77,12 @@ class MethodComparison(OneOperation):
         return next((run for run in self._session.results.runs.all if run.store == store), None)
 
     def use(self, row: MethodCompared) -> None:
-        """Make a row's recipe that of the window, and its merge the window's merge."""
+        """Make a row's recipe and its merge the window's."""
         run = self.run_of(row)
         self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
 
     def take(self, event: Event) -> None:
-        """A step, or a row."""
+        """Take a step or a row."""
         match event:
             case CompareProgress():
                 self.progress = replace(event, title=event.title)
@@ -125,5 +125,5 @@ class MethodComparison(OneOperation):
             self._session.results.start_merge(run)
 
     def end(self) -> None:
-        """No step is under way."""
+        """No step is running."""
         self.progress = None

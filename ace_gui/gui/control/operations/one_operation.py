@@ -1,4 +1,4 @@
-"""What the window asks of the engine one at a time: begun, heard, stopped."""
+"""An engine request of which one runs at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ace_gui.gui.state.session import Session
 
 
 class OneOperation(QObject):
-    """A subclass begins a job and keeps what it hears; ``error``: why the last one failed.
+    """Base class that starts one job and keeps its results.
 
-    ``changed`` follows the beginning, each event and the end.
+    ``error`` is the last failure. ``changed`` follows the start, each event and the end.
     """
 
     changed = Signal()
@@ -32,19 +32,19 @@ class OneOperation(QObject):
         return self._operation is not None
 
     def stop(self) -> None:
-        """Stop at the next step; what is known stays."""
+        """Stop at the next step and keep the results so far."""
         if self._operation is not None:
             self._operation.cancel()
 
     def take(self, event: Event) -> None:
-        """Keep what an event says."""
+        """Keep the content of an event."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """The job has ended, one way or another."""
+        """The job has ended in any way."""
 
     def _begin(self, job: Job, *, quiet: bool = False) -> None:
-        """Ask the engine. ``quiet``: whoever shows ``error`` tells of a failure."""
+        """Start the job. ``quiet``: the view that shows ``error`` reports a failure."""
         if self._operation is not None:
             self._operation.drop()
         self.error = ""

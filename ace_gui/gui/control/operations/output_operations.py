@@ -1,4 +1,4 @@
-"""What is written of a finished merge: a model folder, a report."""
+"""Files written from a finished merge: a model folder, a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.gui.state.session import Session
 
 
 class OutputOperations(QObject):
-    """Exports and reports on the session's merge. ``exported`` carries an Exported."""
+    """Exports and reports of the session's merge. ``exported`` carries an Exported."""
 
     exported = Signal(object)
 
@@ -39,21 +39,21 @@ class OutputOperations(QObject):
         self._engine = engine
 
     def export(self, folder: Path, dtype: str | None, shard: int, *, heads: bool = False) -> None:
-        """Write the finished merge in files of at most ``shard`` bytes, if wished with heads on."""
+        """Write the finished merge in shards of at most ``shard`` bytes, with heads on request."""
         run = self._session.results.merge
         if run is not None and self._session.can_export:
             job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
             self._engine.run(replace(job, complete_heads=heads), self._hear)
 
     def report(self, file: Path) -> None:
-        """Write what the finished merge did as one HTML file."""
+        """Write an HTML report of the finished merge."""
         run = self._session.results.merge
         if run is not None and self._session.can_report:
             job = ReportJob(store=run.store, file=file, device=self._session.device)
             self._engine.run(job, self._hear)
 
     def cancel_export(self) -> None:
-        """Stop writing the model folder."""
+        """Stop the export."""
         for operation in self._engine.running(ExportJob):
             operation.cancel()
 

@@ -1,4 +1,4 @@
-"""Which experts a merge with a router takes, as the engine says it."""
+"""Which experts a merge with a router selects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.gui.state.session import Session
 
 
 class RoutingOperation(OneOperation):
-    """``routes``: of the store that was looked at last, None before."""
+    """``routes`` belong to the store queried last; None before."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
@@ -27,7 +27,7 @@ class RoutingOperation(OneOperation):
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be looked at; empty if nothing is in the way."""
+        """The reason why nothing can be computed, or an empty string."""
         if not self._session.draft.inputs.tasks:
             return "Add a task first."
         routing = [method.title for method in self._session.draft.methods if method.routes]
@@ -44,7 +44,7 @@ class RoutingOperation(OneOperation):
         return [run for run in runs if run.recipe.merge_method in routing]
 
     def start(self, store: Path, limit: int | None) -> None:
-        """Have a finished merge answer the tasks; what was known is forgotten."""
+        """Run a finished merge on the tasks. Earlier routes are dropped."""
         if self.obstacle or self.is_running:
             return
         self.store, self.routes = store, None
@@ -57,7 +57,7 @@ class RoutingOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """How far it is, or the routes."""
+        """Take the progress or the routes."""
         match event:
             case EvaluationProgress(done=done, total=total, task=task):
                 title = f"looking at the routes of {task}"

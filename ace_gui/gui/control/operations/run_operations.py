@@ -1,4 +1,4 @@
-"""The list of runs: what earlier windows kept of it, and what a person does with a run."""
+"""The list of runs: what earlier windows kept, and the user's actions on a run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Kept = tuple[Path, RunRecord]
 
 
 class RunOperations(QObject):
-    """Keeps finished merges and their records in step, and finds the one of what is chosen.
+    """Keeps finished merges and their records in step, and finds the run of the current inputs.
 
-    ``listed`` carries every kept merge there is, of any base, after ``list_all``; ``wanted`` the
-    Inputs of a run that is to be restored.
+    ``listed`` carries every kept merge of any base model, after ``list_all``. ``wanted`` carries
+    the Inputs of a run to restore.
     """
 
     listed = Signal(object)
@@ -46,17 +46,17 @@ class RunOperations(QObject):
         super().__init__(parent)
         self._session, self._engine, self._stores = session, engine, stores
         self._base: Path | None = None
-        self._scored: dict[Path, dict[str, float]] = {}  # what the records say
+        self._scored: dict[Path, dict[str, float]] = {}  # what the records contain
         self._background = Background()
         session.draft.changed.connect(self._follow)
         session.activity.changed.connect(self._match)
         session.layers.learnt.connect(lambda name: None if name else self._measure())
         session.results.scores.changed.connect(self._note_scores)
 
-    # What happens to merges
+    # Merge events
 
     def add(self, run: MergeRun) -> None:
-        """A merge is finished; it stays, whatever is merged or opened next."""
+        """Add a finished merge. It stays, whatever is merged or opened next."""
         run.made, run.bytes = time.time(), stored_bytes(run.store)
         self._measure_one(run)
         given_up = self._session.results.runs.add(run)
@@ -66,22 +66,22 @@ class RunOperations(QObject):
             self._stores.discard(old.store)
 
     def leave(self) -> None:
-        """Another base, or none: what is kept stays on the disk, what was only tried goes."""
+        """The base model changed or was closed: kept runs stay on disk, trial runs are removed."""
         self._session.results.comparison.compare(None, None)
         self._session.results.start_merge(None)
         for run in self._session.results.runs.clear():
             (self._stores.release if run.kept else self._stores.discard)(run.store)
 
     def note(self, run: MergeRun) -> None:
-        """Something else is known of a run: its name, its score, that it is exported."""
+        """Update a run: its name, score, or export."""
         run.kept = True
         self._write(run)
         self._session.results.runs.tell()
 
-    # What a person wants
+    # User actions
 
     def restore(self, run: MergeRun) -> None:
-        """Make the run's recipe what is chosen, and so the run the window's merge."""
+        """Make the run's recipe current, and with it the run's merge."""
         now = self._session.draft.inputs
         colours = {expert.path: expert.colour for expert in now.experts}
         then = Inputs.from_recipe(run.recipe)
@@ -95,7 +95,7 @@ class RunOperations(QObject):
         self._match()
 
     def rename(self, run: MergeRun, name: str) -> None:
-        """Call a run something else; "": by its method again."""
+        """Rename a run; "" restores the name of its method."""
         if name != run.name:
             run.name = name
             self.note(run)
@@ -110,12 +110,12 @@ class RunOperations(QObject):
             self._stores.discard(run.store)
 
     def list_all(self) -> None:
-        """Look which merges are kept, of any base."""
+        """List the kept merges of any base model."""
         roots = self._stores.roots
         self._background.ask(lambda: read_all(*roots), self._list)
 
     def delete_kept(self, stores: Iterable[Path]) -> None:
-        """Remove merges of any base; those of another open window stay."""
+        """Remove merges of any base model, except those that another open window uses."""
         own = {run.store: run for run in self._session.results.runs.all}
         for store in tuple(stores):
             if store in own:
@@ -128,10 +128,10 @@ class RunOperations(QObject):
         """Wait until every record is written."""
         self._background.wait()
 
-    # Finding
+    # Lookup
 
     def _follow(self) -> None:
-        """Look for what is kept of the base, once it is another; find the merge of what is set."""
+        """Look for kept runs of a new base model, and for the run of the current inputs."""
         plan = self._session.draft.plan
         planned = plan.recipe.base_model if plan is not None else None
         if planned != self._base:
@@ -145,7 +145,7 @@ class RunOperations(QObject):
         self.listed.emit(found)
 
     def _take_up(self, answer: tuple[Path, Sequence[Kept]]) -> None:
-        """Take up what earlier windows kept, unless another base is open by now."""
+        """Add the runs that earlier windows kept, unless the base model has changed meanwhile."""
         base, found = answer
         if base != self._base:
             return
@@ -175,7 +175,7 @@ class RunOperations(QObject):
         self._match()
 
     def _match(self) -> None:
-        """The finished merge of what is chosen now is the window's, whenever there is one."""
+        """Make the finished merge of the current inputs the window's, if there is one."""
         session = self._session
         draft, current = session.draft, session.results.merge
         settled = draft.plan is not None and draft.inputs == draft.planned
@@ -196,14 +196,14 @@ class RunOperations(QObject):
                 self._session.results.runs.tell()
 
     def _measure_one(self, run: MergeRun) -> bool:
-        """How far a merge of what is chosen moved the model, once the experts are compared."""
+        """Compute how far a merge moved the model, once the experts are compared."""
         draft, layers = self._session.draft, self._session.layers
         if run.norm is None and layers.is_analysed and run.key == draft.recipe_key():
             run.norm = relative_norm(layers.statistics, run.reports)
         return run.norm is not None
 
     def _note_scores(self) -> None:
-        """Merges that were tried have other scores now."""
+        """Update the runs whose scores have changed."""
         for run in self._session.results.runs.all:
             if run.kept and run.accuracies != self._scored.get(run.store, run.accuracies):
                 self._write(run)
@@ -215,7 +215,7 @@ class RunOperations(QObject):
         self._scored[run.store] = dict(run.accuracies)
 
         def write() -> None:
-            with suppress(OSError):  # the run is then this window's alone
+            with suppress(OSError):  # the run then belongs to this window only
                 if run.store.exists():
                     write_record(file, record)
 
@@ -223,11 +223,11 @@ class RunOperations(QObject):
 
 
 def stored_bytes(store: Path) -> int:
-    """What a merge takes on the disk."""
+    """The size of a merge on disk."""
     total = 0
     for folder, _, names in os.walk(store):
         for name in names:
-            with suppress(OSError):  # another window has just taken it away
+            with suppress(OSError):  # another window has just removed it
                 total += Path(folder, name).lstat().st_size
     return total
 

@@ -1,4 +1,4 @@
-"""Tasks and scores: what the engine is asked about them, and where its answers go."""
+"""Tasks and scores: requests to the engine, and where the answers go."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
-DELAY: Final = 250  # ms; a name that is being typed is not looked at letter by letter
+DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
 
 
 class Scoring(QObject):
-    """``look`` says that somebody looks at the tasks: then they are read and described.
+    """Tasks and scores. ``look`` sets whether the tasks are visible; then they are described.
 
-    ``changed`` follows when a job begins or ends. ``trying``: one text or picture; ``tuning``:
-    parameters; ``covariances``: what their calibration data say of ACE's.
+    ``changed`` follows when a job begins or ends. ``trying`` runs a single input, ``tuning``
+    searches parameters, ``covariances`` compares calibration data with ACE's estimate.
     """
 
     changed = Signal()
@@ -55,15 +55,15 @@ class Scoring(QObject):
         self._timer = engine.delayed(DELAY, self._describe)
         session.draft.changed.connect(self._follow)
 
-    # The tasks
+    # Tasks
 
     def look(self, looked_at: bool) -> None:
-        """Somebody looks at the tasks, or nobody does any more."""
+        """Set whether the tasks are visible."""
         self._looked_at = looked_at
         self._follow()
 
     def add(self, paths: Iterable[Path]) -> None:
-        """A task for each file or folder of data, of the expert that is called as it is."""
+        """Add a task for each file or folder of data, assigned to the expert of the same name."""
         tasks = self._session.draft.inputs.tasks
         names = self._session.draft.inputs.names
         for path in paths:
@@ -76,13 +76,13 @@ class Scoring(QObject):
         self._session.draft.set_tasks(tasks)
 
     def change(self, index: int, task: Task) -> None:
-        """Another task in the place of one."""
+        """Replace a task."""
         tasks = list(self._session.draft.inputs.tasks)
         tasks[index] = task
         self._session.draft.set_tasks(tuple(tasks))
 
     def remove(self, index: int) -> None:
-        """One task less."""
+        """Remove a task."""
         tasks = self._session.draft.inputs.tasks
         self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
 
@@ -104,16 +104,16 @@ class Scoring(QObject):
             job = DescribeTasksJob(recipe=self._recipe, tasks=tasks)
             self._engine.run(job, self._hear)
 
-    # The scores
+    # Scores
 
     @property
     def is_running(self) -> bool:
-        """Whether models are being tried."""
+        """Whether an evaluation is running."""
         return self._session.activity.is_running(State.SCORING)
 
     @property
     def obstacle(self) -> str:
-        """Why models cannot be tried now; empty if nothing is in the way."""
+        """The reason why models cannot be evaluated now, or an empty string."""
         session = self._session
         if session.draft.plan is None:
             return "Open a base model first."
@@ -122,7 +122,7 @@ class Scoring(QObject):
         return "Models are being tried." if self.is_running else ""
 
     def evaluate(self) -> None:
-        """Try base, experts and every finished merge on the tasks; what is known costs nothing."""
+        """Evaluate base, experts and all finished merges on the tasks, except known scores."""
         if self.obstacle:
             return
         stores = tuple(run.store for run in self._session.results.runs.all)
@@ -136,7 +136,7 @@ class Scoring(QObject):
         self.changed.emit()
 
     def compare_examples(self, store: Path, *, with_base: bool) -> None:
-        """Find out what a merge lost and gained."""
+        """Find the examples that a merge lost and gained."""
         for operation in self._engine.running(CompareExamplesJob):
             operation.drop()
         job = CompareExamplesJob(
@@ -146,7 +146,7 @@ class Scoring(QObject):
         self.changed.emit()
 
     def cancel(self) -> None:
-        """Stop trying models; what is known stays."""
+        """Stop the evaluation and keep the scores so far."""
         for operation in self._engine.running(*SCORING):
             operation.cancel()
 
@@ -174,13 +174,13 @@ class Scoring(QObject):
                 session.results.scores.describe(event)
 
     def _keep(self, score: TaskScore) -> None:
-        """A merge has its scores wherever it is listed."""
+        """Store a merge's scores in every list that shows it."""
         for run in self._session.results.runs.all:
             if str(run.store) == score.model:
                 run.accuracies = {**run.accuracies, score.task: score.score}
 
     def _title(self, model: str) -> str:
-        """Stores have names that say nothing."""
+        """The display name of a store."""
         known = {str(run.store) for run in self._session.results.runs.all}
         return "the merge" if model in known else model
 

@@ -1,4 +1,4 @@
-"""One text or picture that is tried on base, expert and merge, and what they say to it."""
+"""Try it: one input, answered by base, expert and merge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ace_gui.recipe.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """What a model has said so far; ``is_done``: that is all."""
+    """A model's answer so far; ``is_done``: the answer is complete."""
 
     text: str = ""
     shares: tuple[tuple[str, float], ...] = ()
@@ -28,7 +28,7 @@ class Said:
 
 
 class TryOperation(OneOperation):
-    """``said``: by model, in the order in which they are asked."""
+    """``said`` maps each model to its answer, in the order of the run."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
@@ -49,7 +49,7 @@ class TryOperation(OneOperation):
         temperature: float = 0.0,
         most_tokens: int = 120,
     ) -> None:
-        """Ask base, the task's expert and these merges; what was asked before is dropped."""
+        """Run base, the task's expert and these merges. The previous question is dropped."""
         if self._session.draft.plan is None:
             return
         self.said = {}
@@ -69,7 +69,7 @@ class TryOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """More of what a model says."""
+        """Take more of a model's answer."""
         match event:
             case TriedBegun(model=model):
                 self.said[model] = Said()
@@ -87,5 +87,5 @@ class TryOperation(OneOperation):
                 )
 
     def end(self) -> None:
-        """Nothing more comes of any model."""
+        """No more answers will follow."""
         self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}

@@ -1,4 +1,4 @@
-"""Parameters that are looked for by trying them, and what came of it so far."""
+"""The search for parameters, and its results so far."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import Recipe
 
 REPORTED = 2
-"""Merges besides those that are tried: the best and the recipe as it was, on the other half."""
+"""Merges in addition to the trials: the best and the original recipe, on the other half."""
 
 
 class TuneOperation(OneOperation):
-    """``points``: merges that were tried; ``tuned``: the end of it."""
+    """``points`` are the merges tried so far; ``tuned`` is the final result."""
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
@@ -33,7 +33,7 @@ class TuneOperation(OneOperation):
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be tried; empty if nothing is in the way."""
+        """The reason why no search can start, or an empty string."""
         session = self._session
         if not session.draft.inputs.tasks:
             return "Add a task first."
@@ -42,7 +42,7 @@ class TuneOperation(OneOperation):
     def start(
         self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
     ) -> None:
-        """Try values of these parameters; what was tried before is forgotten."""
+        """Try values of these parameters. Earlier trials are dropped."""
         if self.obstacle or self.is_running or not ranges:
             return
         self.recipe = self._session.draft.inputs.recipe()
@@ -58,7 +58,7 @@ class TuneOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """A merge that was tried, or the end of all."""
+        """Take a trial or the final result."""
         match event:
             case TunePoint(index=index, of=of):
                 self.points = (*self.points, event)

@@ -1,1 +1,1 @@
-"""What the person chose: the recipe in the making, and its history."""
+"""The user's inputs: the recipe being edited, and its history."""

@@ -1,4 +1,4 @@
-"""What a change of the inputs is called, in the menu of what can be undone."""
+"""Names of input changes for the Undo and Redo menu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ace_gui.recipe.values import model_name
 def change_text(
     before: Inputs, after: Inputs, titles: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
-    """A few words, to follow Undo and Redo. ``titles`` of methods, ``labels`` of parameters."""
+    """A short text that follows Undo or Redo. ``titles`` of methods, ``labels`` of parameters."""
     kinds: tuple[Callable[[], str], ...] = (
         lambda: "change of the base model" if before.base != after.base else "",
         lambda: _experts(before, after),

@@ -1,4 +1,4 @@
-"""The recipe in the making: the inputs as they are edited, and the plan they led to."""
+"""The recipe being edited: the inputs, and their plan."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ace_gui.recipe.values import ParameterValue
 
 
 def by_family(methods: Sequence[MethodInfo]) -> Iterator[tuple[str, Iterator[MethodInfo]]]:
-    """The families of methods, each with its methods, in the order of ``methods``."""
+    """The families of methods, each with its methods in the given order."""
     return groupby(methods, key=lambda method: method.family)
 
 
 class Draft(QObject):
-    """``inputs`` is one immutable value; every edit puts another in its place.
+    """``inputs`` is one immutable value, replaced by every edit.
 
-    An edit has two steps: ``propose`` shows it, then it is adopted with the plan it led to, or
-    ``reject`` goes back to ``planned``, the inputs of the latest plan. ``changed`` follows whenever
-    the inputs, the plan or the known methods are others, ``tau_changed`` when the threshold is,
-    also while it is dragged.
+    An edit has two steps: ``propose`` shows it, then it is adopted together with its plan, or
+    ``reject`` restores ``planned``, the inputs of the latest plan. ``changed`` follows a change of
+    the inputs, the plan or the known methods. ``tau_changed`` follows a change of the threshold,
+    even while it is dragged.
     """
 
     changed = Signal()
@@ -46,31 +46,31 @@ class Draft(QObject):
     # Edits
 
     def propose(self, inputs: Inputs) -> None:
-        """Show a change; adoption or ``reject`` follows where it needs a plan."""
+        """Show a change. If it needs a plan, adoption or ``reject`` follows."""
         if inputs != self.inputs:
             self._replace(inputs)
 
     def keep(self, inputs: Inputs) -> None:
-        """A change that needs no plan: it is good as it stands."""
+        """Keep a change that needs no plan."""
         self.planned = inputs
         self.propose(inputs)
 
     def set_parameter(self, name: str, value: ParameterValue | None) -> None:
-        """Set a parameter, or leave it to its default. A later ``reject`` does not undo it."""
+        """Set a parameter, or restore its default. A later ``reject`` does not undo it."""
         if self.planned.method == self.inputs.method:
             self.planned = self.planned.with_parameter(name, value)
         self._replace(self.inputs.with_parameter(name, value))
 
     def set_tasks(self, tasks: tuple[Task, ...]) -> None:
-        """Try the models on other tasks; no plan depends on them, and ``reject`` keeps them."""
+        """Set the tasks. No plan depends on them, and ``reject`` keeps them."""
         self.planned = replace(self.planned, tasks=tasks)
         self._replace(replace(self.inputs, tasks=tasks))
 
     @contextmanager
     def adopting(self, inputs: Inputs, plan: Plan | None) -> Iterator[None]:
-        """The inputs are good, and this is their plan; None: there are no models to plan.
+        """Adopt the inputs and their plan; None: no models to plan.
 
-        What depends on them is brought up to date inside, before anybody is told.
+        The body updates what depends on them, before any signal is sent.
         """
         before = self.tau
         self.planned, self.plan = inputs, plan
@@ -79,17 +79,17 @@ class Draft(QObject):
         self._tell(before)
 
     def reject(self) -> None:
-        """The inputs lead nowhere: back to those of the plan."""
+        """The inputs failed: restore those of the plan."""
         self.propose(self.planned)
 
     def preview_tau(self, tau: float) -> None:
-        """The threshold while it is dragged: regimes follow, the recipe does not yet."""
+        """The threshold while it is dragged: the regimes follow, the recipe does not yet."""
         if tau != self.tau:
             self._dragged = tau
             self.tau_changed.emit(tau)
 
     def set_methods(self, methods: Sequence[MethodInfo]) -> None:
-        """The engine has said which methods there are."""
+        """Set the methods that the engine reported."""
         self.methods = tuple(methods)
         self._replace(self.inputs)
 
@@ -102,16 +102,16 @@ class Draft(QObject):
         if self.tau != before:
             self.tau_changed.emit(self.tau)
 
-    # What follows from the inputs
+    # Derived from the inputs
 
     @property
     def method(self) -> MethodInfo | None:
-        """The chosen method; None until the engine has said what it is."""
+        """The chosen method. None until the engine has reported it."""
         return next((method for method in self.methods if method.name == self.inputs.method), None)
 
     @property
     def recommended(self) -> tuple[MethodInfo, ...]:
-        """The recommended merge, as the methods are listed; empty until these are known."""
+        """The recommended merge, as listed among the methods; empty until these are known."""
         known = (each for each in self.methods if each.name == recommended.METHOD)
         made = next(known, None)
         if made is None:
@@ -129,14 +129,14 @@ class Draft(QObject):
 
     @property
     def has_gamma(self) -> bool:
-        """Whether the planned method parts tensors by γ."""
+        """Whether the planned method has regimes by γ."""
         return self.plan is not None and self.plan.heterogeneity
 
     @property
     def tau(self) -> float:
-        """The threshold: as dragged at this moment, else as set, else the method's own.
+        """The threshold: dragged, else set, else the method's default.
 
-        Infinite under a method or variant that has none: nothing is above it.
+        Infinite for a method or variant without a threshold.
         """
         if self.parameter("variant") == AUTOMATIC:
             return math.inf
@@ -147,11 +147,11 @@ class Draft(QObject):
 
     @property
     def tau_is_set(self) -> bool:
-        """Whether the threshold is the person's, set or under the mouse, not the method's own."""
+        """Whether the user has set or is dragging the threshold."""
         return self._dragged is not None or "tau" in self.inputs.touched
 
     def tau_of(self, row: PlanRow) -> float:
-        """The threshold that holds for a tensor: its own where an override names one."""
+        """The threshold of a tensor, from an override if there is one."""
         own = row.override is not None and any(
             "tau" in self.inputs.overrides[index].parameters
             for index in row.override.rules
@@ -162,7 +162,7 @@ class Draft(QObject):
         return self.tau if known is None else known
 
     def parameter(self, name: str) -> ParameterValue | None:
-        """The value in force of a parameter of the chosen method."""
+        """The effective value of a parameter of the chosen method."""
         if name in self.inputs.touched:
             return self.inputs.touched[name]
         plan = self.plan
@@ -174,7 +174,7 @@ class Draft(QObject):
         return next((field.default for field in fields if field.name == name), None)
 
     def resolved_parameters(self) -> dict[str, ParameterValue]:
-        """Every parameter of the chosen method with the value in force, as far as it is known."""
+        """The effective value of every parameter of the chosen method, as far as known."""
         names = dict.fromkeys(self.inputs.touched)
         if self.plan is not None and self.plan.recipe.merge_method == self.inputs.method:
             names = {**dict.fromkeys(self.plan.parameters), **names}
@@ -182,7 +182,7 @@ class Draft(QObject):
         return {name: value for name, value in values if value is not None}
 
     def recipe_to_save(self) -> Recipe:
-        """The recipe with the values that follow from the base model, where that is known."""
+        """The recipe with the values that the base model determines, if they are known."""
         recipe, plan = self.inputs.recipe(), self.plan
         if plan is None or plan.recipe != recipe:
             return recipe
@@ -190,13 +190,13 @@ class Draft(QObject):
         return replace(recipe, parameters={**found, **recipe.parameters})
 
     def recipe_key(self) -> RecipeKey:
-        """Equal for inputs that lead to the same merge; () without a base."""
+        """Equal for inputs that give the same merge; () without a base model."""
         if self.inputs.base is None:
             return ()
         return (replace(self.inputs.recipe(), parameters=self.resolved_parameters()),)
 
     def measured_key(self) -> RecipeKey:
-        """As ``models_key``, with the same tasks, whose inputs the experts are measured with."""
+        """Like ``models_key``, with the tasks whose inputs the experts are measured on."""
         return (*self.models_key(), self.inputs.tasks)
 
     def models_key(self) -> RecipeKey:

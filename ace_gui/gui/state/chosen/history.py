@@ -1,4 +1,4 @@
-"""Undo and redo of everything a person chooses: each step is the inputs before and after it."""
+"""Undo and redo of the user's inputs: each step holds the inputs before and after."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
 
 TOGETHER: Final = 1.0
-"""Seconds: the same thing changed again within them is one step, as while typing a number."""
+"""Seconds within which repeated changes of the same value are one step, for example typing."""
 
 _MERGES: Final = 1
 
 
 class History(QObject):
-    """Follows the draft: inputs that were adopted are a step. ``stack`` has the steps.
+    """Follows the draft: every adopted change is a step. ``stack`` has the steps.
 
-    ``wanted`` carries the Inputs that undo or redo ask for. Where these are not adopted, because a
-    model is gone, the step is taken back.
+    ``wanted`` carries the Inputs that undo or redo request. If they are not adopted, for example
+    because a model is gone, the step is reverted.
     """
 
     wanted = Signal(object)
@@ -42,21 +42,21 @@ class History(QObject):
         self._target: Inputs | None = None
         self._came_from = 0
         self._quiet = False
-        # It tells of its own end, which a window that is half gone must not hear.
+        # It signals its own destruction, and a half-destroyed window must not receive that.
         self.stack = stack = QUndoStack()
         if parent is not None:
             parent.destroyed.connect(lambda: isValid(stack) and stack.blockSignals(True))
         draft.changed.connect(self._follow)
 
     def reset(self) -> None:
-        """Something else is open: there is nothing to undo."""
+        """Clear the history, because something else was opened."""
         self.stack.clear()
         self._at, self._target = self._draft.planned, None
 
     def go(self, inputs: Inputs) -> None:
-        """Ask for the inputs of a step, unless the stack is only brought in order."""
+        """Request the inputs of a step, unless only the stack's index is being corrected."""
         if not self._quiet:
-            self._target, self._came_from = inputs, self.stack.index()  # it moves afterwards
+            self._target, self._came_from = inputs, self.stack.index()  # its index moves afterwards
             self.wanted.emit(inputs)
 
     def _follow(self) -> None:
@@ -90,7 +90,7 @@ class History(QObject):
 
 
 class Step(QUndoCommand):
-    """From some inputs to others, at a time."""
+    """A change of the inputs, with its time."""
 
     def __init__(
         self, history: History, before: Inputs, after: Inputs, text: str, at: float
@@ -109,7 +109,7 @@ class Step(QUndoCommand):
         return _MERGES
 
     def mergeWith(self, other: QUndoCommand) -> bool:
-        """Take over a later step of the same kind that follows at once."""
+        """Merge a later step of the same kind that follows at once."""
         if not isinstance(other, Step) or other.text() != self.text():
             return False
         if other.at - self.at > TOGETHER or len(other.after.experts) != len(self.before.experts):

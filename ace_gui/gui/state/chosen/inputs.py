@@ -1,4 +1,4 @@
-"""What a person has put together so far: the recipe in the making."""
+"""The user's inputs: the recipe being edited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_gui.recipe.values import Choices, ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class Expert:
-    """One expert in the list. ``colour``: its place in the palette, for as long as it stays."""
+    """An expert in the list. ``colour`` is its palette index, which does not change."""
 
     path: Path
     name: str | None = None
@@ -24,14 +24,14 @@ class Expert:
 
 
 RECOMMENDED_MERGE: Final = "recommended"
-"""Chosen among the methods: ACE with the settings that are recommended."""
+"""The entry for ACE with the recommended settings in the list of methods."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(Choices):
-    """Everything the person chose, also while there is no base and so no recipe.
+    """All inputs, possibly without a base model and so without a recipe.
 
-    ``parameters``: by method, only what was touched.
+    ``parameters``: by method, only those that were changed.
     """
 
     base: Path | None = None
@@ -41,7 +41,7 @@ class Inputs(Choices):
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
-        """The inputs that make this recipe."""
+        """The inputs of a recipe."""
         experts = tuple(
             Expert(path=entry.model, name=entry.name, weight=entry.weight, colour=colour)
             for colour, entry in enumerate(recipe.models)
@@ -68,7 +68,7 @@ class Inputs(Choices):
     def with_method(self, name: str) -> Inputs:
         """With another method, or the recommended merge.
 
-        The recommended settings go with it: another method starts with its own defaults. Every
+        A change of method drops the recommended settings, so it starts with its defaults. Every
         method keeps its own parameters.
         """
         if name == RECOMMENDED_MERGE:
@@ -81,7 +81,7 @@ class Inputs(Choices):
 
     @property
     def touched(self) -> Mapping[str, ParameterValue]:
-        """The parameters of the current method that the person set."""
+        """The parameters of the current method that the user has set."""
         return self.parameters.get(self.method, {})
 
     @property
@@ -97,12 +97,13 @@ class Inputs(Choices):
 
     @property
     def task_vectors(self) -> tuple[object, ...]:
-        """Equal for inputs with the same task vectors; energies are weighted, so weights count."""
+        """Equal for inputs with the same task vectors. Weights count, because energies are
+        weighted."""
         experts = tuple((expert.path, expert.weight) for expert in self.experts)
         return (self.base, experts, *self.of_task_vectors())
 
     def recipe(self) -> Recipe:
-        """The recipe. Only with a base."""
+        """The recipe. Requires a base model."""
         if self.base is None:
             raise ValueError("a recipe needs a base model")
         return Recipe(
@@ -117,7 +118,7 @@ class Inputs(Choices):
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:
-        """With more experts, each in the first colour that is free."""
+        """With more experts, each in the first free colour."""
         taken = {expert.colour for expert in self.experts}
         free = (colour for colour in count() if colour not in taken)
         added = (
@@ -126,18 +127,18 @@ class Inputs(Choices):
         return self._with((*self.experts, *added))
 
     def without_experts(self, indices: Iterable[int]) -> Inputs:
-        """Without the experts at these places; the others keep their colours."""
+        """Without the experts at these indices. The others keep their colours."""
         gone = set(indices)
         kept = tuple(expert for index, expert in enumerate(self.experts) if index not in gone)
         return self._with(kept)
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
-        """With another expert at one place."""
+        """With the expert at one index replaced."""
         experts = (*self.experts[:index], expert, *self.experts[index + 1 :])
         return self._with(experts)
 
     def with_parameter(self, name: str, value: ParameterValue | None) -> Inputs:
-        """With one parameter of the current method set, or left to its default (None)."""
+        """With one parameter of the current method set, or its default restored (None)."""
         touched = dict(self.touched)
         if value is None:
             touched.pop(name, None)
@@ -149,7 +150,7 @@ class Inputs(Choices):
         return replace(self, parameters={**others, self.method: touched} if touched else others)
 
     def _with(self, experts: tuple[Expert, ...]) -> Inputs:
-        """With other experts; overrides and tasks call those that stay by their names of now."""
+        """With other experts. Overrides and tasks follow the renamed ones."""
         changed = replace(self, experts=experts)
         now = dict(zip((e.colour for e in experts), changed.names, strict=False))
         before = zip(self.experts, self.names, strict=False)

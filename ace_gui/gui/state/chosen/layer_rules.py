@@ -1,4 +1,4 @@
-"""Overrides of selected layers: the rules that make what a person chose for them."""
+"""Overrides of selected layers: the rules for the user's choices."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _OPEN = frozenset({Disposition.MERGED, Disposition.AVERAGED, Disposition.BASE})
 
 
 def open_to_override(session: Session, names: Collection[str]) -> frozenset[str]:
-    """Those of the tensors that take part in the merge; a tied one by what it is tied to."""
+    """The tensors that are merged; a tied tensor is replaced by the one it is tied to."""
     rows = [row for name in names if (row := session.layers.row(name)) is not None]
     sources = (session.layers.row(row.tied_to) if row.tied_to else row for row in rows)
     return frozenset(row.name for row in sources if row is not None and _takes_part(row))
 
 
 def overridden(session: Session, names: Collection[str], change: Override) -> Rules:
-    """The session's rules, with another for these tensors in the place of what was said of them."""
+    """The session's rules, with those for these tensors replaced."""
     tensors = _tensors(session)
     kept: list[Override] = []
     for rule in session.draft.inputs.overrides:
@@ -42,7 +42,7 @@ def overridden(session: Session, names: Collection[str], change: Override) -> Ru
 
 
 def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
-    """The inputs with the automatic variant of ACE for these layers, or for all (None)."""
+    """The inputs with ACE's automatic variant for these layers, or for all (None)."""
     inputs = session.draft.inputs
     if names is None:
         return inputs.with_parameter("variant", AUTOMATIC)
@@ -54,7 +54,7 @@ def automatic_for(session: Session, names: Collection[str] | None) -> Inputs:
 
 
 def with_measured(inputs: Inputs) -> Inputs:
-    """The inputs with the variant of ACE that takes the measured covariances."""
+    """The inputs with ACE's variant that uses the measured covariances."""
     return replace(inputs, method=ACE).with_parameter("variant", MEASURED)
 
 
@@ -64,9 +64,9 @@ def uses_measured(inputs: Inputs) -> bool:
 
 
 def governing(rules: Sequence[Override], indices: Iterable[int], method: str) -> int | None:
-    """The last of the rules at ``indices`` that its tensors have their parameters from.
+    """The last of the rules at ``indices`` that sets its tensors' parameters.
 
-    None where those are the recipe's. ``method``: the recipe's.
+    None if the recipe sets them. ``method`` is the recipe's.
     """
     found, current = None, method
     for index in indices:
@@ -78,7 +78,7 @@ def governing(rules: Sequence[Override], indices: Iterable[int], method: str) ->
 
 
 def reset(session: Session, names: Collection[str]) -> Rules:
-    """The session's rules, none of them for these tensors."""
+    """The session's rules without those for these tensors."""
     return without(session.draft.inputs.overrides, names, _tensors(session))
 
 
@@ -87,7 +87,7 @@ def _takes_part(row: PlanRow) -> bool:
 
 
 def rule_for(session: Session, names: Collection[str], change: Override) -> Override:
-    """``change`` for these tensors and no others."""
+    """An override ``change`` for exactly these tensors."""
     return for_selection(change, names, _tensors(session))
 
 

@@ -1,1 +1,1 @@
-"""What came of it: layers, merges, runs, scores."""
+"""Results: layers, merges, runs, scores."""

@@ -1,4 +1,4 @@
-"""How well ACE's covariances show the experts' inputs, matrix by matrix, as far as it is known."""
+"""How well ACE's covariances match the experts' inputs, per matrix, as far as known."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ace_gui.gui.state.activity import RecipeKey
 
 
 class Agreements(QObject):
-    """``matches``: by matrix, one an expert, of the models and inputs that ``key`` says.
+    """``matches`` has one entry per expert for each matrix of the models and inputs in ``key``.
 
-    ``changed`` follows with another matrix.
+    ``changed`` follows each matrix.
     """
 
     changed = Signal()
@@ -22,7 +22,7 @@ class Agreements(QObject):
         self.matches: dict[str, tuple[CovarianceMatch, ...]] = {}
 
     def record(self, key: RecipeKey, name: str, matches: tuple[CovarianceMatch, ...]) -> None:
-        """One matrix is compared; what was known of other models or inputs is forgotten."""
+        """Record one matrix. Results of other models or inputs are dropped."""
         if key != self.key:
             self.key, self.matches = key, {}
         if self.matches.get(name) != matches:

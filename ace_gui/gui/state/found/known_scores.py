@@ -1,4 +1,4 @@
-"""What is known of the tasks: how each is read, and how good each model is at it."""
+"""What is known of the tasks: their description, and each model's scores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ace_gui.recipe.tasks import Task
 
 
 class KnownScores(QObject):
-    """``changed`` follows whenever anything is known anew, or no longer true.
+    """``changed`` follows whenever a score is added or becomes invalid.
 
-    A model is called ``base``, ``experts`` (each on its own task), or by the path of its store.
+    A model is named ``base``, ``experts`` (each on its own task), or by the path of its store.
     """
 
     changed = Signal()
@@ -35,20 +35,20 @@ class KnownScores(QObject):
         self._described: dict[str, TaskDescribed] = {}
         self._examples: dict[tuple[str, bool], dict[str, ExamplesCompared]] = {}
 
-    # What is so
+    # Queries
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the recipe in the making."""
+        """The tasks of the current inputs."""
         return self._inputs.tasks
 
     def line(self, model: str) -> Mapping[str, TaskScore]:
-        """The scores of a model by task, in the order of the tasks."""
+        """A model's scores by task, in the order of the tasks."""
         found = ((task.title, self._scores.get((model, task.title))) for task in self.tasks)
         return {title: score for title, score in found if score is not None}
 
     def mean(self, model: str) -> MeanScore:
-        """The means of a model over all tasks."""
+        """A model's means over all tasks."""
         known = {task.title for task in self.tasks}
         every = [score for (_, title), score in self._scores.items() if title in known]
         line = next((each for each in means(every) if each.model == model), None)
@@ -56,38 +56,38 @@ class KnownScores(QObject):
 
     @property
     def models(self) -> frozenset[str]:
-        """The models of which any score is known."""
+        """The models with any known score."""
         return frozenset(model for model, _ in self._scores)
 
     def is_complete(self, model: str) -> bool:
-        """Whether the model was tried on every task that it can be tried on."""
+        """Whether the model has been evaluated on every possible task."""
         wanted = [
             task.title for task in self.tasks if model != EXPERTS or self.owner(task) is not None
         ]
         return all((model, title) in self._scores for title in wanted)
 
     def owner(self, task: Task) -> str | None:
-        """The expert whose task it is."""
+        """The task's own expert."""
         wanted = task.expert or task.title
         return wanted if wanted in self._inputs.names else None
 
     def owner_of(self, title: str) -> str | None:
-        """The expert whose task is called so."""
+        """The own expert of the task with this name."""
         return next((self.owner(task) for task in self.tasks if task.title == title), None)
 
     def described(self, task: Task) -> TaskDescribed | None:
-        """How a task is read; None: not known yet."""
+        """The description of a task; None: not known yet."""
         found = self._described.get(task.title)
         return found if found is not None and found.task == task else None
 
     def examples(self, store: Path, *, with_base: bool) -> Mapping[str, ExamplesCompared]:
-        """What a merge lost and gained, by task, as far as it is known."""
+        """What a merge lost and gained, by task, as far as known."""
         return self._examples.get((str(store), with_base), {})
 
-    # What happens
+    # Updates
 
     def follow(self, inputs: Inputs) -> None:
-        """What belongs to other models or tasks is forgotten."""
+        """Drop results of other models or tasks."""
         before, self._inputs = self._inputs, inputs
         if _models(before) != _models(inputs):
             self._scores.clear()
@@ -102,19 +102,19 @@ class KnownScores(QObject):
         self.changed.emit()
 
     def record(self, scores: Iterable[TaskScore], model: str | None = None) -> None:
-        """Scores of whatever models they name, or of one."""
+        """Record scores, each with its model, or all of one model."""
         for score in scores:
             named = replace(score, model=model or score.model)
             self._scores[line_of(named), named.task] = named
         self.changed.emit()
 
     def describe(self, found: TaskDescribed) -> None:
-        """How a task is read."""
+        """Record the description of a task."""
         self._described[found.task.title] = found
         self.changed.emit()
 
     def compare(self, store: Path, found: ExamplesCompared, *, with_base: bool) -> None:
-        """What a merge lost and gained on one task."""
+        """Record what a merge lost and gained on one task."""
         self._examples.setdefault((str(store), with_base), {})[found.task] = found
         self.changed.emit()
 

@@ -1,4 +1,4 @@
-"""What the engine found out about single layers, as far as it is remembered."""
+"""The engine's findings about single layers, with limited memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.found.agreements import Agreements
 
 FINDINGS_KEPT: Final = 100
-"""Findings of each kind."""
+"""Number of findings kept per kind."""
 
 Finding = ExpertSpectra | LayerSpectrum | LayerSubspaces | LayerDistribution | LayerCovariances
 _F = TypeVar(
@@ -27,9 +27,9 @@ _F = TypeVar(
 
 
 class Findings(QObject):
-    """The latest findings by kind, layer and what they depend on. ``changed`` carries the layer.
+    """The latest findings by kind, layer and inputs. ``changed`` carries the layer.
 
-    ``agreements``: of all covariances that were compared, the figures.
+    ``agreements`` has the figures of all compared covariances.
     """
 
     changed = Signal(str)
@@ -40,7 +40,7 @@ class Findings(QObject):
         self._known: defaultdict[type, dict[tuple[str, RecipeKey], Finding]] = defaultdict(dict)
 
     def record(self, key: RecipeKey, finding: Finding) -> None:
-        """Remember a finding; the oldest of its kind is forgotten where there are too many."""
+        """Record a finding, and drop the oldest of its kind if there are too many."""
         known = self._known[type(finding)]
         known[finding.name, key] = finding
         if isinstance(finding, LayerCovariances):
@@ -50,10 +50,10 @@ class Findings(QObject):
         self.changed.emit(finding.name)
 
     def get(self, kind: type[_F], name: str, key: RecipeKey) -> _F | None:
-        """The finding of this kind on a layer, if it is remembered."""
+        """The finding of this kind for a layer, or None."""
         found = self._known[kind].get((name, key))
         return found if isinstance(found, kind) else None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all findings."""
         self._known.clear()

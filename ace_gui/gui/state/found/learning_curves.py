@@ -1,4 +1,4 @@
-"""What was seen while a method learned from data: losses by task, figures by expert."""
+"""Learning curves of a method: losses by task, figures by expert."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ace_gui.engine.contract.events import LearningProgress
 
 
 class LearningCurves(QObject):
-    """Of the latest merge that learned. ``losses`` by task and ``figures`` by expert, one a step.
+    """Of the latest merge that learned. ``losses`` by task, ``figures`` by expert, one per step.
 
-    ``curve``: what the figures are. ``changed`` follows with new steps, at most ten times a second.
+    ``curve`` is the kind of the figures. ``changed`` follows new steps, at most ten times a second.
     """
 
     changed = Signal()
@@ -27,13 +27,13 @@ class LearningCurves(QObject):
         return not self.figures
 
     def clear(self) -> None:
-        """A merge begins: what it learns is not known yet."""
+        """A merge begins, so no curves are known."""
         if not self.is_empty:
             self.losses, self.figures, self.curve = {}, {}, ""
             self.changed.emit()
 
     def take(self, event: LearningProgress) -> None:
-        """New steps; those from ``event.first`` on take the place of what was there."""
+        """Take new steps. Those from ``event.first`` on replace the existing ones."""
         self.curve = event.curve
         for known, news in ((self.losses, event.losses), (self.figures, event.figures)):
             for name, values in news.items():

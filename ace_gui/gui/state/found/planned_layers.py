@@ -1,4 +1,4 @@
-"""The tensors of the plan, and what the comparison of the experts says of them."""
+"""The tensors of the plan, with the statistics from the comparison of the experts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
 
 _DIGITS = re.compile(r"\d+")
-_WIDTH = 12  # digits; larger numbers do not occur in names
+_WIDTH = 12  # digits; names contain no larger numbers
 
 
 class PlannedLayers(QObject):
-    """``rows`` are in the model's order; the same tuple while every tensor is treated the same.
+    """``rows`` are in model order; the same tuple as long as all tensors are treated the same.
 
-    ``learnt`` carries the name of the tensor of which more is known, "" for all of them.
+    ``learnt`` carries the name of a tensor with new statistics, or "" for all tensors.
     """
 
     learnt = Signal(str)
@@ -32,13 +32,13 @@ class PlannedLayers(QObject):
         self._method = ""
         self._rows: dict[str, PlanRow] = {}
         self._analysed: tuple[object, ...] = ()
-        self._with_gamma: frozenset[str] = frozenset()  # when they were analysed
+        self._with_gamma: frozenset[str] = frozenset()  # time of the analysis
         self._merged: frozenset[str] = frozenset()
         self.rows: tuple[PlanRow, ...] = ()
         self.statistics: dict[str, LayerStatistics] = {}
 
     def take(self, inputs: Inputs, plan: Plan | None) -> None:
-        """These inputs and their plan are about to be adopted; statistics stay where they hold."""
+        """These inputs and their plan are about to be adopted. Valid statistics are kept."""
         before = self._draft.planned
         if inputs.task_vectors != before.task_vectors:
             self.statistics, self._analysed = {}, ()
@@ -57,7 +57,7 @@ class PlannedLayers(QObject):
 
     @property
     def merged(self) -> list[PlanRow]:
-        """The tensors that the recipe's method itself merges, in the model's order."""
+        """The tensors that the recipe's method itself merges, in model order."""
         return [
             row
             for row in self.rows
@@ -66,14 +66,14 @@ class PlannedLayers(QObject):
         ]
 
     def has_spectrum(self, row: PlanRow) -> bool:
-        """Whether there is a spectrum to ask for: the method merges this matrix."""
+        """Whether a spectrum exists: the method merges this matrix."""
         merged = row.disposition is Disposition.MERGED
         return merged and len(row.shape) == 2 and bool(row.experts)
 
-    # What the comparison of the experts says
+    # Statistics of the experts
 
     def gamma(self, name: str) -> float | None:
-        """γ of a tensor, where it has one and it is known."""
+        """γ of a tensor, or NaN."""
         statistics = self.statistics.get(name)
         return statistics.gamma if statistics else None
 
@@ -91,23 +91,23 @@ class PlannedLayers(QObject):
 
     @property
     def is_analysed(self) -> bool:
-        """Whether the statistics of what is loaded are complete, γ of what is merged included."""
+        """Whether the statistics are complete, including γ of all merged tensors."""
         return self._analysed == self.analysis_key and self._merged <= self._with_gamma
 
     def record_statistics(self, statistics: LayerStatistics) -> None:
-        """What the task vectors say of one tensor."""
+        """Record a tensor's statistics of the task vectors."""
         self.statistics[statistics.name] = statistics
         self.learnt.emit(statistics.name)
 
     def record_report(self, report: LayerReport) -> None:
-        """One tensor is merged; its report fills in statistics that were not known."""
+        """A tensor is merged. Its report adds statistics that were not known."""
         if report.name not in self.statistics and report.energies is not None:
             known = LayerStatistics(name=report.name, energies=report.energies, gamma=report.gamma)
             self.statistics[report.name] = known
         self.learnt.emit(report.name)
 
     def set_analysed(self) -> None:
-        """Every statistic of what is loaded is known; who says so tells it."""
+        """All statistics are known. The caller emits the signal."""
         self._analysed, self._with_gamma = self.analysis_key, self._merged
 
     def _rename(self, names: Mapping[str, str]) -> None:
@@ -119,20 +119,20 @@ class PlannedLayers(QObject):
 
 @lru_cache(maxsize=65_536)
 def natural_key(name: str) -> str:
-    """Sorts ``layer.10`` after ``layer.2``."""
+    """Sort key that puts ``layer.10`` after ``layer.2``."""
     return _DIGITS.sub(lambda digits: digits.group().zfill(_WIDTH), name)
 
 
 def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
-    """From input to output: embeddings, the blocks as they are numbered, the rest.
+    """Model order: embeddings, the blocks by number, the rest.
 
-    Files have tensors by the alphabet. The parts of a tensor stay as they lie in it.
+    Files list tensors alphabetically. The parts of one tensor keep their order.
     """
     return tuple(sorted(rows, key=_place))
 
 
 def _place(row: PlanRow) -> tuple[int, int, str]:
     if row.block is not None:
-        # Blocks are alike: without the number there are few different names to take apart.
+        # Blocks are alike: without the number only few different names need to be split.
         return 1, row.block, natural_key(row.tensor.replace(f".{row.block}.", ".#.", 1))
     return (0 if "embed" in row.role or "embed" in row.name else 2), 0, natural_key(row.tensor)

@@ -1,4 +1,4 @@
-"""What came of the recipe: the merge, earlier merges, and what was found out about layers."""
+"""Results of the recipe: the merge, earlier merges, findings about layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ace_gui.recipe.values import ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenByTrying:
-    """Parameters of a method that were tuned; ``note``: how, for the recipe."""
+    """Tuned parameters of a method. ``note`` describes the search, for the recipe."""
 
     method: str
     parameters: Mapping[str, ParameterValue]
@@ -28,11 +28,11 @@ class ChosenByTrying:
 
 
 class Results(QObject):
-    """``changed`` follows when there is another merge, it is finished, or was tried.
+    """``changed`` follows when a merge begins, finishes, or is evaluated.
 
     ``merge``: the latest, finished, running or interrupted. ``runs``: the finished ones.
-    ``scores``: of the models on the tasks. ``learning``: what a merge that learns has told of it.
-    ``chosen``: the parameters that were tuned last.
+    ``scores``: of the models on the tasks. ``learning``: the curves of a learning merge.
+    ``chosen``: the parameters tuned last.
     """
 
     changed = Signal()
@@ -49,7 +49,7 @@ class Results(QObject):
         self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
 
     def note_on(self, inputs: Inputs) -> str:
-        """How parameters of these inputs were chosen; empty where they were not tuned."""
+        """How the parameters of these inputs were tuned; empty if they were not."""
         chosen = self.chosen
         if chosen is None or chosen.method != inputs.method:
             return ""
@@ -63,7 +63,7 @@ class Results(QObject):
         return self.merge is not None and self.merge.finished is not None
 
     def start_merge(self, run: MergeRun | None) -> None:
-        """A merge begins, anew or resumed; None: there is no merge any more."""
+        """A merge begins or is resumed; None: there is no merge any more."""
         self.merge = run
         self.changed.emit()
 

@@ -1,4 +1,4 @@
-"""The finished merges of one base: those of this window, and those that earlier ones kept."""
+"""The finished merges of one base model, from this window and earlier ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
 
 TRIALS_KEPT: Final = 6
-"""Merges made for a comparison alone whose stores stay; each is as large as the model."""
+"""Number of merges made only for a comparison whose stores stay; each is as large as the model."""
 
 
 class Runs(QObject):
-    """``all``: oldest first. ``changed`` follows when the list is another, or what it says."""
+    """``all`` is oldest first. ``changed`` follows any change of the list or its content."""
 
     changed = Signal()
 
@@ -36,20 +36,20 @@ class Runs(QObject):
         return self._runs
 
     def find(self, key: RecipeKey) -> MergeRun | None:
-        """The latest merge of this key whose models are as they were."""
+        """The latest merge with this key whose models have not changed."""
         found = (run for run in reversed(self._runs) if run.key == key and not run.outdated)
         return next(found, None)
 
     def store_of(self, key: RecipeKey) -> Path | None:
-        """Where the latest merge of a recipe is."""
+        """The store of a recipe's latest merge."""
         run = self.find(key)
         return None if run is None else run.store
 
     def add(self, run: MergeRun) -> tuple[MergeRun, ...]:
-        """Add a finished merge; those that may go for it.
+        """Add a finished merge, and return those that may be deleted.
 
-        These are an earlier one of the same, whose name it takes over, and the oldest of those that
-        were made for a comparison alone.
+        These are an earlier merge of the same recipe, whose name it takes over, and the oldest of
+        those made only for a comparison.
         """
         same = [known for known in self._runs if known.key == run.key and known.store != run.store]
         for earlier in same:
@@ -60,23 +60,23 @@ class Runs(QObject):
         return (*same, *trials)
 
     def take_up(self, found: Sequence[MergeRun]) -> None:
-        """Merges that earlier windows kept, before those of this one."""
+        """Insert the merges that earlier windows kept before those of this one."""
         known = {run.store for run in self._runs}
         new = (run for run in found if run.store not in known)
         self._set(tuple(sorted((*new, *self._runs), key=lambda run: run.made)))
 
     def forget(self, store: Path) -> None:
-        """The merge in this store is no more."""
+        """Remove the merge in this store."""
         self._set(tuple(run for run in self._runs if run.store != store))
 
     def clear(self) -> tuple[MergeRun, ...]:
-        """Forget every merge; those that were known."""
+        """Remove and return all merges."""
         runs = self._runs
         self._set(())
         return runs
 
     def tell(self) -> None:
-        """Something else is known of a merge."""
+        """Replace what is known of a merge."""
         self.changed.emit()
 
     def _set(self, runs: tuple[MergeRun, ...]) -> None:
@@ -86,7 +86,7 @@ class Runs(QObject):
 
 
 def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple[str, ...]:
-    """A distinct title for each: its name, or the method and the parameters that a person set."""
+    """A distinct title for each: its name, or the method and the parameters set by the user."""
     plain = [run.name or " · ".join(title_parts(run, methods)) for run in runs]
     repeated = Counter(plain)
     seen: Counter[str] = Counter()
@@ -98,7 +98,7 @@ def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple
 
 
 def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
-    """The method, and what a person set that differs from its defaults."""
+    """The method, and the user's values that differ from its defaults."""
     recipe = run.recipe
     method = next((each for each in methods if each.name == recipe.merge_method), None)
     fields = method.fields if method is not None else ()
@@ -115,7 +115,7 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
 
 
 def mean_score(run: MergeRun) -> float | None:
-    """Mean over the recipe's tasks; None until it was tried on all of them."""
+    """Mean over the recipe's tasks; None unless all were evaluated."""
     wanted = {task.title for task in run.recipe.tasks} or set(run.accuracies)
     known = run.accuracies.keys() >= wanted
     return fmean(run.accuracies[title] for title in wanted) if wanted and known else None
@@ -124,7 +124,7 @@ def mean_score(run: MergeRun) -> float | None:
 def relative_norm(
     statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
 ) -> float | None:
-    """Norm of the change of all tensors by the mean of the experts'; None: not known."""
+    """Norm of the change of all tensors over the experts' mean; None: not known."""
     squares: dict[str, float] = {}
     total = 0.0
     for name, report in reports.items():

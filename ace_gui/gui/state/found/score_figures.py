@@ -1,4 +1,4 @@
-"""What the scores of one merge come to, task by task, beside base and experts."""
+"""The scores of one merge by task, compared with base and experts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEAN = "mean"
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A score and its standard error; NaN where it is not known."""
+    """A score and its standard error; NaN if not known."""
 
     value: float = math.nan
     error: float = math.nan
@@ -23,8 +23,8 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """A task, or the mean of all. ``owner``: the expert whose task it is. ``kept``: merge by
-    expert. ``lost`` and ``gained``: examples, against the expert; None without one."""
+    """A task, or the mean of all. ``owner``: its own expert. ``kept``: merge over expert. ``lost``
+    and ``gained``: examples compared with the expert; None without one."""
 
     title: str
     metric: str
@@ -40,7 +40,7 @@ class TaskFigures:
 
 
 def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
-    """The mean first, where there is one, then every task."""
+    """The mean first, if there is one, then every task."""
     base, merge, experts = (known.line(each) for each in (BASE, model, EXPERTS))
     rows = []
     for task in known.tasks:
@@ -70,7 +70,7 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
 def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
     """Whether the experts surpass the base by more than the standard error, over their own tasks.
 
-    True where that is not known.
+    True if that is not known.
     """
     shares, errors = [], []
     for row in rows:
@@ -103,7 +103,7 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
 
 
 def _mean_figure(known: KnownScores, model: str, figures: Sequence[Figure]) -> Figure:
-    """Tasks have data of their own, so their errors add in squares."""
+    """Tasks have independent data, so the variances of their errors add up."""
     error = math.sqrt(sum(each.error**2 for each in figures)) / len(figures)
     return Figure(value=_number(known.mean(model).score), error=error)
 

@@ -1,4 +1,4 @@
-"""Two finished merges beside one another, as far as their difference is known."""
+"""Comparison of two finished merges, as far as their difference is known."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ace_gui.gui.state.activity import MergeRun
 class Comparison(QObject):
     """``wanted`` follows when two other merges are to be compared; ``changed`` carries a layer.
 
-    ``differences``: by layer, without spectra, as they come; ``spectra``: of the layers that were
-    looked at, with them.
+    ``differences`` by layer, without spectra, as they arrive. ``spectra`` of the layers that were
+    viewed.
     """
 
     wanted = Signal()
@@ -29,13 +29,13 @@ class Comparison(QObject):
 
     @property
     def pair(self) -> tuple[MergeRun, MergeRun] | None:
-        """The two merges, None unless there are two different ones."""
+        """The two merges, or None unless there are two different ones."""
         if self.first is None or self.second is None or self.first is self.second:
             return None
         return self.first, self.second
 
     def compare(self, first: MergeRun | None, second: MergeRun | None) -> None:
-        """Compare these two; None: nothing to compare."""
+        """Compare these two merges; None: nothing to compare."""
         if (first, second) == (self.first, self.second):
             return
         self.first, self.second = first, second
@@ -43,12 +43,12 @@ class Comparison(QObject):
         self.wanted.emit()
 
     def retain(self, runs: Sequence[MergeRun]) -> None:
-        """Nothing is compared any more where one of the two is not among ``runs``."""
+        """Drop the comparison if one of the two is not among ``runs``."""
         if not (self.first in runs and self.second in runs):
             self.compare(None, None)
 
     def record(self, difference: LayerDifference) -> None:
-        """One layer's difference."""
+        """Record one layer's difference."""
         self.differences[difference.name] = difference
         if difference.first is not None:
             self.spectra[difference.name] = difference
