@@ -121,7 +121,11 @@ NewFolder = Annotated[
 ]
 JsonFile = Annotated[
     Path | None,
-    typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as JSON."),
+    typer.Option(
+        parser=path_given,
+        metavar="FILE|-",
+        help="Also write the figures as JSON; with -, to the standard output instead of tables.",
+    ),
 ]
 Limit = Annotated[
     int | None,

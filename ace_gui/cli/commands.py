@@ -250,7 +250,7 @@ def inspect(
     json: JsonFile = None,
     csv: Annotated[
         Path | None,
-        typer.Option(parser=path_given, metavar="FILE", help="Also write the figures as CSV."),
+        typer.Option(parser=path_given, metavar="FILE|-", help="Also write the figures as CSV."),
     ] = None,
     covariances: Annotated[
         bool,
@@ -265,6 +265,8 @@ def inspect(
 ) -> None:
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
     with _reported(verbose):
+        if json is not None and json == csv:
+            raise typer.BadParameter("--json and --csv need a file each.")
         with starting(), heavy_imports():
             from ace_gui.cli.console import inspect_recipe
 

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -50,6 +50,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
+STANDARD_OUTPUT: Final = Path("-")
 # First bytes of the files that the commands write. Such files may be replaced.
 JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
@@ -62,19 +63,25 @@ class Outputs:
     """The files that a command writes besides its model. They must not replace ``inputs``.
 
     ``overwrite``: replace any other file.
+    ``-`` is the standard output. It then holds that text alone, and tables go to standard error.
     """
 
+    taken: ClassVar[TextIO | None] = None
     inputs: tuple[Path, ...]
     overwrite: bool
 
     def check(self, marks: Mapping[Path | None, bytes]) -> None:
         """Raise OutputError, before any work is done, if a file cannot be written."""
         for path, mark in marks.items():
-            if path is not None:
+            if path not in (None, STANDARD_OUTPUT):
                 check_file(path, self.inputs, mark=mark, overwrite=self.overwrite)
 
     def write(self, path: Path, text: str, mark: bytes) -> None:
         """Write a text file atomically. Raises OutputError or ResourceError."""
+        if path == STANDARD_OUTPUT:
+            sys.stdout.write(text)
+            Outputs.taken = sys.stdout
+            return
         data = text.encode("utf-8", "backslashreplace")
         write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
 
@@ -258,6 +265,8 @@ def value_range(item: FieldInfo) -> str:
 
 def wide_console() -> Console:
     """A console that does not cut lines when its output goes to a file or a pipe."""
+    if Outputs.taken is sys.stdout:
+        return Console(stderr=True, width=None if sys.stderr.isatty() else 240)
     return Console() if sys.stdout.isatty() else Console(width=240)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ace_gui.cli import commands as cli
 from ace_gui.cli.arguments import recipe_given
+from ace_gui.cli.commands import app
 from ace_gui.cli.error_reporting import reported
 from ace_gui.paths import Sample
+from tests.helpers.scored_models import save_scored_family
 
 STATUSES = {0, 1, 2, 130}
 
@@ -237,3 +241,39 @@ def test_sentences_end_once(
     ended = run(capfd, command, "sample", *out)
     assert ended.status == 0, ended.err
     assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
+
+
+_WITH_JSON = {
+    "inspect": ([], "layers"),
+    "plan": (["--speed", "10", "--disk", "100"], "units"),
+    "compare": (["--methods", "linear"], "methods"),
+    "evaluate": (["--limit", "4"], "scores"),
+    "tune": (["--parameter", "scaling=0.5..1", "--merges", "2", "--limit", "8"], "points"),
+}
+
+
+def test_every_command_with_json_is_listed() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = {
+        name: {option.metavar for option in each.params if "--json" in option.opts}
+        for name, each in commands.items()
+    }
+    assert {name: each for name, each in found.items() if each} == {
+        name: {"FILE|-"} for name in _WITH_JSON
+    }
+
+
+@pytest.mark.parametrize("command", _WITH_JSON)
+def test_json_goes_to_standard_output_alone(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options, first_key = _WITH_JSON[command]
+    recipe = save_scored_family(tmp_path / "family", 20)
+    ended = run(capfd, command, str(recipe), *options, "--json", "-")
+    assert ended.status == 0, ended.err
+    assert next(iter(json.loads(ended.out))) == first_key
+    assert len(ended.err.splitlines()) > 2, "the tables"
+    assert [path.name for path in tmp_path.iterdir()] == ["family"]
+    ended = run(capfd, "devices")
+    assert ended.out.startswith("cpu"), "the next command has the standard output again"
