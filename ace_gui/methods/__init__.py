@@ -5,6 +5,7 @@ from ace_gui.methods.plugins import load_plugins
 from ace_gui.methods.registry import (
     METHODS,
     ParameterField,
+    added_sources,
     checked_parameters,
     every_variant,
     families,
@@ -21,6 +22,7 @@ __all__ = [
     "MergeMethod",
     "Merged",
     "ParameterField",
+    "added_sources",
     "checked_parameters",
     "every_variant",
     "families",

@@ -5,12 +5,15 @@ T experts.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import marshal
 import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -29,6 +32,23 @@ def source_of(function: Callable[..., object]) -> str:
     plain = _plain(function)
     code = getattr(plain, "__code__", None)
     return str(code.co_filename if code else getattr(plain, "__module__", "unknown"))
+
+
+def source_digest(function: Callable[..., object]) -> str:
+    """SHA-256 of the file of a function, and of its package where the file is part of one.
+
+    Of a notebook's function the source is taken, or its code where there is no source.
+    """
+    plain = _plain(function)
+    found = marshal.dumps(getattr(plain, "__code__", None))
+    with suppress(OSError, TypeError):
+        found = inspect.getsource(plain).encode()
+    with suppress(OSError):
+        path = Path(source_of(function))
+        in_package = (path.parent / "__init__.py").is_file()
+        files = sorted(path.parent.rglob("*.py")) if in_package else [path]
+        found = b"\0".join(file.read_bytes() for file in files)
+    return hashlib.sha256(found).hexdigest()
 
 
 def _plain(function: Callable[..., object]) -> Callable[..., object]:

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_type_hints
@@ -21,7 +21,7 @@ from ace_gui.methods.adaptive.few_shot_masks import LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
-from ace_gui.methods.calling import require_signature, source_of
+from ace_gui.methods.calling import require_signature, source_digest, source_of
 from ace_gui.methods.cart import CART
 from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
@@ -119,6 +119,9 @@ _ADDED: Final[dict[str, tuple[MergeMethod[Any], ...]]] = {}
 YOUR_OWN: Final = "Your own"
 """The default heading for registered methods."""
 
+_SOURCES: Final[dict[str, str]] = {}
+"""Digest of the source of every added method, from when it was added."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 Function = TypeVar("Function", bound=MergeFunction[Any])
@@ -187,7 +190,16 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
     for heading, methods in _ADDED.items():
         _ADDED[heading] = tuple(each for each in methods if each.name != name)
     _REGISTERED[name] = method
+    _SOURCES[name] = source_digest(method.merge)
     _ADDED[family] = (*_ADDED.get(family, ()), method)
+
+
+def added_sources(names: Iterable[str]) -> dict[str, str]:
+    """Digest of the source of those of these methods that were added, by name.
+
+    Results depend on it as they do on the code of this package.
+    """
+    return {name: _SOURCES[name] for name in names if name in _SOURCES}
 
 
 def _require_fields(method: MergeMethod[Any]) -> None:

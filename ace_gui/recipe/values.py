@@ -171,6 +171,12 @@ class Recipe(Choices):
     )
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """The method, and those of overrides that name one."""
+        named = [rule.merge_method for rule in self.overrides if rule.merge_method is not None]
+        return (self.merge_method, *named)
+
+    @property
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
         wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]

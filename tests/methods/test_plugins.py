@@ -16,10 +16,15 @@ from safetensors.torch import load_file, save_file
 
 import ace_gui as workbench
 from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionContext
+from ace_gui.engine.merging.merge import make_manifest
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS, Diagnostics, Merged, families, plugins
 from ace_gui.methods.method import Kind
 from ace_gui.methods.registry import register_method
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.command import ace_gui
 from tests.helpers.registry import own_registry
 
@@ -100,6 +105,31 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     found = ace_gui("report", recipe, "--out", tmp_path / "report.html", **random_key)
     assert found.returncode == 0, found.stderr
     assert "Median" in (tmp_path / "report.html").read_text()
+
+
+def test_what_was_made_by_another_source_of_a_method_is_not_used_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    file, recipe, cpu = folder / "median.py", models(tmp_path), torch.device("cpu")
+
+    def results(source: str) -> tuple[Any, str]:
+        file.write_text(source)
+        with own_registry():
+            assert plugins.load_plugins() == ()
+            prepared = prepare(load_recipe(recipe))
+            file.write_text("written after it was read")
+            manifest = make_manifest(prepared, cpu, None, as_output=True)
+            cache = InspectionCache(tmp_path / "cache")
+            context = InspectionContext(prepared, prepared.plan.rows[0], cpu, cache)
+            return manifest, context.merge_key("merge")
+
+    source = EXAMPLE.read_text()
+    first, key = results(source)
+    again, same_key = results(source)
+    assert (first.differences(again), key) == ([], same_key)
+    edited, other_key = results(source.replace("parameters.scaling *", "2 *"))
+    assert first.differences(edited) == ["the method median (changed since)"]
+    assert key != other_key
 
 
 def test_an_installed_package_offers_one(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -33,6 +33,7 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.planning.vocabulary.rows import rows_digest
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
+from ace_gui.methods import added_sources
 from ace_gui.methods.method import Merged
 
 Item = TypeVar("Item")
@@ -116,6 +117,7 @@ class InspectionContext:
             row.disposition,
             row.after,
             prepared.method_of(row).name,
+            added_sources([prepared.method_of(row).name]),
             prepared.parameters_of(row),
             prepared.own_of(row),
             prepared.weights_of(row),

@@ -25,6 +25,7 @@ from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg.spectra import singular_values
+from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 CLEAR: Final = 8.0
@@ -67,6 +68,7 @@ def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None
         manifest.recipe == prepared.plan.recipe
         and manifest.inputs == tuple(map(InputFile.of, prepared.files))
         and manifest.code == code_digest(*COMPUTING)
+        and manifest.added_methods == added_sources(manifest.recipe.methods)
         and manifest.libraries == library_versions()
         and row in manifest.rows
     )

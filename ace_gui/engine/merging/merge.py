@@ -55,6 +55,7 @@ from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.linalg.products import library
 from ace_gui.machine import peak_memory
+from ace_gui.methods import added_sources
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
 from ace_gui.versions import COMPUTING, code_digest
@@ -178,6 +179,7 @@ def make_manifest(
     }
     return Manifest(
         code=code_digest(*COMPUTING),
+        added_methods=added_sources(plan.recipe.methods),
         recipe=plan.recipe,
         parameters=plan.parameters,
         inputs=tuple(map(InputFile.of, prepared.files)),

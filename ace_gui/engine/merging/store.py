@@ -91,6 +91,7 @@ class Manifest:
     which rounding may depend. On a GPU it is the number of batches, whose composition follows from
     ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
     the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
+    ``added_methods``: digest of the source of each method from outside.
     ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
     the base's single file.
     """
@@ -112,6 +113,7 @@ class Manifest:
     measurements: tuple[str, ...] = ()
     program: str = ace_gui.__version__
     code: str = ""
+    added_methods: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -128,13 +130,18 @@ class Manifest:
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
             if mine != theirs
         ]
-        apart = {"inputs", "libraries", "warnings", "code"}
+        apart = {"inputs", "libraries", "warnings", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in apart]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
         changed += [
             f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
             for name, now in other.libraries.items()
             if self.libraries.get(name) != now
+        ]
+        changed += [
+            f"the method {name} (changed since)"
+            for name, now in other.added_methods.items()
+            if self.added_methods.get(name) != now
         ]
         if self.code != other.code:
             changed.append("this program's own code")

@@ -65,6 +65,7 @@ from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.linalg.precision import full_float32
+from ace_gui.methods import added_sources
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
@@ -127,6 +128,7 @@ def _folder(
         recipe.seed,
         device_type,
         code_digest(*COMPUTING),
+        added_sources([prepared.method.name]),
         *library_versions().values(),
     )
     return statistics_folder() / digest([json.dumps(terms, default=str)])[:40]
