@@ -97,8 +97,11 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """``recipe``: with the chosen values. ``result``: every merge that was tried, and the scores of
-    the chosen one and of the recipe as it was on data that were not searched with."""
+    """``recipe``: with the chosen values, and with those that followed from the base model.
+
+    ``result``: every merge that was tried, and the scores of the chosen one and of the recipe as
+    it was on data that were not searched with.
+    """
 
     recipe: Recipe
     result: Tuned
@@ -307,8 +310,7 @@ def tune(
             if progress is not None and event is not None:
                 progress(event)
     assert result is not None
-    chosen = {**given.parameters, **result.best.parameters}
-    return Tuning(recipe=dataclasses.replace(given, parameters=chosen), result=result)
+    return Tuning(recipe=result.recipe, result=result)
 
 
 def routes(

@@ -28,7 +28,6 @@ from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import printable, value_text
-from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 
 JSON_MARK: Final = b'{\n "points": ['
@@ -68,7 +67,7 @@ def tune_recipe(
         text = json.dumps(_record(found), indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(json_file, text + "\n", JSON_MARK)
     if out is not None:
-        outputs.write(out, _tuned_recipe(recipe, found, out), RECIPE_MARK)
+        outputs.write(out, _tuned_recipe(found, out), RECIPE_MARK)
     _print(found, wide_console())
 
 
@@ -133,8 +132,7 @@ def _record(found: Tuned) -> dict[str, object]:
     }
 
 
-def _tuned_recipe(recipe: Recipe, found: Tuned, out: Path) -> str:
+def _tuned_recipe(found: Tuned, out: Path) -> str:
     """The recipe with the chosen values, and a note on how they were chosen."""
-    chosen = replace(recipe, parameters={**recipe.parameters, **found.best.parameters})
     note = f"{RECIPE_MARK.decode()}: {how_chosen(found)}."
-    return f"{printable(note)}\n{dump_recipe(chosen, out.resolve().parent)}"
+    return f"{printable(note)}\n{dump_recipe(found.recipe, out.resolve().parent)}"

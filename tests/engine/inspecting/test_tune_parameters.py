@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import ace_gui
-from ace_gui.cli.tuning import parameter_range
+from ace_gui.cli.tuning import _tuned_recipe, parameter_range
 from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import Half, read_task
@@ -83,6 +84,22 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Pat
         else:
             mean = np.mean([each.normalised for each in own])
             assert found.result.best.score == pytest.approx(mean)
+
+
+def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(
+    recipe: Path, tmp_path: Path
+) -> None:
+    content = {**json.loads(recipe.read_text()), "merge_method": "ace"}
+    content["overrides"] = [{"tensors": ["*.0.*"], "merge_method": "ace"}]
+    file = recipe.with_name("ace.yaml")
+    file.write_text(json.dumps(content))
+    given = load_recipe(file)
+    found = ace_gui.tune(file, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
+    assert found.recipe.parameters == {"epsilon": 1e-5, **found.result.best.parameters}
+    assert replace(found.recipe, parameters={}) == given
+    out = tmp_path / "tuned.yaml"
+    out.write_text(_tuned_recipe(found.result, out))
+    assert load_recipe(out).parameters == found.recipe.parameters
 
 
 @pytest.mark.parametrize("ranges", [{"scaling": (1.0, 1.0)}, {"scaling": (0.3, 0.3)}])

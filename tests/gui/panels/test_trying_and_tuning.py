@@ -224,7 +224,9 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     assert index.cost.text() == "1 of 2 merges are tried, about 0:06 left."
     before = tuple(task_score("merged", t, 0.5, normalised=0.5) for t in ("cola", "sst2"))
     after = tuple(task_score("merged", t, 0.75, normalised=0.75) for t in ("cola", "sst2"))
-    tuned = Tuned(points=points, best=points[1], scores=after, before=before, seconds=8.0)
+    tuned = Tuned(
+        points=points, best=points[1], scores=after, before=before, seconds=8.0, recipe=asked.recipe
+    )
     worker.say(points[1], tuned, JobDone(), job=number)
     assert index.said.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
     assert index.curve.message() is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.formatting import value_text
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -38,10 +39,10 @@ class TunePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """``best``:
+    """``best``: one of ``points``. ``scores``: of that merge on the other half of the data.
 
-    index in ``points``. ``scores``: of that merge on the other half of the data; ``before``: of the
-    original recipe on the same half. ``seconds``: of everything.
+    ``before``: of the original recipe on the same half. ``seconds``: of everything. ``recipe``:
+    with the chosen values, and with those that followed from the base model.
     """
 
     points: tuple[TunePoint, ...]
@@ -49,6 +50,7 @@ class Tuned:
     scores: tuple[TaskScore, ...]
     before: tuple[TaskScore, ...]
     seconds: float
+    recipe: Recipe
 
 
 def values_of(point: TunePoint) -> str:
