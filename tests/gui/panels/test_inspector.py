@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone, JobFailed
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.figures.findings import (
     LayerDifference,
     LayerDistribution,
@@ -34,6 +34,7 @@ from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
 from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
+from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.layer_results import FINDINGS_KEPT, Findings
@@ -174,11 +175,38 @@ def test_a_plot_does_not_wait_for_an_answer_that_never_comes(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     panel = turn_to(loaded, DistributionPanel)
-    before = panel.plot.message()
     job = select(loaded, worker, qtbot, DistributionJob)
+    before = panel.plot.message()
     qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
     worker.say(JobFailed(error=EngineError("Something is wrong.")), job=job)
     assert panel.plot.message() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "job"),
+    [
+        (SpectraPanel, SpectrumJob),
+        (SubspacesPanel, SubspacesJob),
+        (DistributionPanel, DistributionJob),
+    ],
+)
+def test_no_panel_asks_for_a_layer_next_to_the_selected_one(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, kind: type[QWidget], job: type
+) -> None:
+    panel = turn_to(loaded, kind)
+    if isinstance(panel, SubspacesPanel):
+        panel.view_choice.choose(SubspaceView.REFINEMENT)
+    assert "Select" in panel.plot.message()
+    loaded.session.select(QUERY)
+    assert panel.plot.message() == NOT_COMPUTED
+    number = select(loaded, worker, qtbot, job)
+    qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
+    panel.refresh()
+    assert panel.plot.message() == "Computing…"
+    worker.say(JobCancelled(), job=number)
+    assert panel.plot.message() == NOT_COMPUTED
+    loaded.session.select(None)
+    assert "Select" in panel.plot.message()
 
 
 def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
@@ -186,9 +214,7 @@ def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
 ) -> None:
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
-    before = panel.plot.message()
-    assert before is not None
-    assert before.startswith("Select a layer")
+    assert panel.plot.message() == NOT_COMPUTED
     qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
     worker.say(distribution(QUERY), JobDone(), job=job)
     assert panel.plot.message() is None

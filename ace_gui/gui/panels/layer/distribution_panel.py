@@ -43,6 +43,8 @@ class DistributionPanel(LayerPanel):
         found = session.results.findings.get(LayerDistribution, row.name, key)
         if found is not None:
             self.plot.show_distribution(found, expert_colours(session))
+        else:
+            self.plot.expect()
 
     def _show_figures(self) -> None:
         found, colours = self.plot.distribution, expert_colours(self.session)

@@ -59,6 +59,8 @@ class SpectraPanel(LayerPanel):
         elif experts is not None:
             colours, awaited = expert_colours(self.session), not self.session.must_learn
             self.plot.show_experts(experts, colours, awaited=awaited)
+        else:
+            self.plot.expect()
 
     def _show_figures(self) -> None:
         curves = self.plot.curves()

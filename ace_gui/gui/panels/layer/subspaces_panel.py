@@ -136,6 +136,8 @@ class SubspacesPanel(LayerPanel):
             self.plot.clear(f"No directions: {row.reason}.")
         elif session.must_learn:
             self.plot.clear(LEARNS_FIRST)
+        else:
+            self.plot.expect()
 
     def _show_cosines(self, row: PlanRow) -> None:
         statistics = self.session.layers.statistics.get(row.name)

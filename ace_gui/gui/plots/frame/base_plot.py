@@ -50,6 +50,7 @@ from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
 
 BUSY_AFTER_MS = 200
+NOT_COMPUTED = "Not computed yet."
 
 pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 
@@ -130,6 +131,13 @@ class Plot(ThemedWidget):
         """The message that stands in the plot's place, None while the plot is shown."""
         shown = self._stack.currentWidget() is self._message
         return self._message.text() if shown else None
+
+    def expect(self) -> None:
+        """What is to be shown is not known yet: an earlier message gives way, a plot stays."""
+        if self.message() == self.busy.text():
+            self._before_busy = NOT_COMPUTED
+        elif self.message() is not None:
+            self.show_message(NOT_COMPUTED)
 
     def show_canvas(self) -> None:
         """Show the plot in the place of a message."""
