@@ -243,6 +243,18 @@ class EvaluateJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KnownScoresJob:
+    """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded.
+
+    ``stores``, ``device``: as of an EvaluateJob.
+    """
+
+    recipe: Recipe
+    stores: tuple[Path, ...] = ()
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DescribeTasksJob:
     """Read tasks and check them as scoring would. Yields a TaskDescribed for each.
 
@@ -342,6 +354,7 @@ Job = (
     | ExportJob
     | DescribeTasksJob
     | EvaluateJob
+    | KnownScoresJob
     | CompareExamplesJob
     | RoutesJob
     | TryJob

@@ -110,6 +110,25 @@ def evaluate(
     yield Evaluated(scores=tuple(score for _, score in by_model))
 
 
+def known_scores(
+    models: Models, tasks: Sequence[Task], *, device: str = "auto"
+) -> Iterator[TaskScore | None]:
+    """The scores that ``evaluate`` would not compute again; no model is asked.
+
+    Raises what ``evaluate`` raises of data and of models that do not fit them.
+    """
+    where, cache = resolve_device(device), ArrayCache(scores_folder())
+    trials = yield from all_trials(models, tasks, None)
+    found: dict[tuple[Subject, str], TaskScore] = {}
+    for trial in trials:
+        known = _remembered(cache, _key(trial, where), trial)
+        if known is not None:
+            score = _score(trial, known.measured, found)
+            found[trial.subject, trial.data.name] = score
+            yield score
+        yield None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Share:
     """Some trials of an evaluation, by their ``indices`` among all, for a process that begins with
@@ -323,9 +342,10 @@ def _score(
         own=own,
         each_N=measure.each_N,
     )
-    if trial.owner is None:
+    owners = (each for each in found.values() if each.own and each.task == name)
+    best = score if own else next(owners, None)
+    if trial.owner is None or best is None:
         return score
-    best = score if own else next(s for s in found.values() if s.own and s.task == name)
     share = normalised(metric, score.score, best.score, best.standard_error)
     return replace(score, normalised=share)
 

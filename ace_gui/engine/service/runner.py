@@ -40,6 +40,7 @@ from ace_gui.engine.contract.jobs import (
     EvaluateJob,
     ExportJob,
     Job,
+    KnownScoresJob,
     LayerCovariancesJob,
     LoadRecipeJob,
     MergeJob,
@@ -59,7 +60,7 @@ from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.compared_examples import compared_examples
 from ace_gui.engine.evaluating.described_tasks import described
-from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
+from ace_gui.engine.evaluating.evaluate import evaluate, known_scores, known_tasks
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.evaluating.trying import tried
@@ -154,6 +155,11 @@ class Runner:
                 yield from described((yield from self._prepared(job.recipe)), job.tasks)
             case EvaluateJob():
                 yield from self._evaluate(job)
+            case KnownScoresJob():
+                prepared = yield from self._prepared(job.recipe)
+                folders = [store / MODEL for store in job.stores]
+                models = models_of(prepared, folders, [str(store) for store in job.stores])
+                yield from known_scores(models, known_tasks(prepared), device=job.device)
             case CompareExamplesJob():
                 prepared = yield from self._prepared(job.recipe)
                 yield from compared_examples(

@@ -18,11 +18,13 @@ from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
     DescribeTasksJob,
     EvaluateJob,
+    KnownScoresJob,
     MergeJob,
 )
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
+from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.evaluating.answers import packed, unpacked
 from ace_gui.engine.service.runner import Runner
 from ace_gui.paths import resource_path
@@ -84,6 +86,25 @@ def test_a_finished_merge_is_scored_from_its_store(sample: Recipe, merged: Path)
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
     scores = [event for event in Runner().run(job) if isinstance(event, TaskScore)]
     assert {each.model for each in scores} == {"base", "digits", "shapes", str(merged)}
+
+
+def test_known_scores_are_looked_up_and_none_is_computed(
+    sample: Recipe, merged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def scores(runner: Runner, job: EvaluateJob | KnownScoresJob) -> list[TaskScore]:
+        return [event for event in runner.run(job) if isinstance(event, TaskScore)]
+
+    wanted = KnownScoresJob(recipe=sample, stores=(merged,), device="cpu")
+    assert scores(Runner(), wanted) == []
+    without = scores(Runner(), EvaluateJob(recipe=sample, device="cpu"))
+    assert scores(Runner(), wanted) == without
+    every = scores(Runner(), EvaluateJob(recipe=sample, stores=(merged,), device="cpu"))
+    monkeypatch.setattr(evaluation, "answered", lambda _: pytest.fail("a model is asked"))
+    assert scores(Runner(), wanted) == every
+    one = replace(sample, tasks=sample.tasks[:1])
+    assert {each.task for each in scores(Runner(), replace(wanted, recipe=one))} == {"digits"}
 
 
 @pytest.mark.parametrize("with_base", [False, True])

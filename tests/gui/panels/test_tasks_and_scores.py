@@ -14,8 +14,20 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, JobCancelled, JobDone
-from ace_gui.engine.contract.jobs import CompareExamplesJob, DescribeTasksJob, EvaluateJob, MergeJob
+from ace_gui.engine.contract.events import (
+    Evaluated,
+    EvaluationProgress,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+)
+from ace_gui.engine.contract.jobs import (
+    CompareExamplesJob,
+    DescribeTasksJob,
+    EvaluateJob,
+    KnownScoresJob,
+    MergeJob,
+)
 from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.shown_examples import (
     ComparedExample,
@@ -24,6 +36,8 @@ from ace_gui.engine.contract.scored.shown_examples import (
     TaskDescribed,
 )
 from ace_gui.engine.contract.scored.verdicts import Verdict
+from ace_gui.errors import EngineError
+from ace_gui.gui.control.operations.scoring import DELAY
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.score_cells import FigureCell
@@ -195,6 +209,37 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
     assert index.evaluate.text() == "Evaluate"
+
+
+def test_scores_that_are_known_are_shown_without_evaluating(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    def asked() -> list[KnownScoresJob]:
+        return [job for job in worker.jobs.values() if isinstance(job, KnownScoresJob)]
+
+    loaded.session.draft.set_tasks(TASK_DATA)
+    qtbot.waitUntil(lambda: len(asked()) == 1)
+    assert asked()[0].recipe.tasks == TASK_DATA
+    scores = [task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")]
+    worker.say(*scores, JobDone(), job=worker.newest(KnownScoresJob))
+    known = loaded.session.results.scores
+    assert known.is_complete("base")
+    loaded.session.draft.set_parameter("tau", 0.7)
+    qtbot.wait(2 * DELAY)
+    assert len(asked()) == 1, "another merge's parameters are no other models"
+    assert not any(isinstance(job, EvaluateJob) for job in worker.jobs.values())
+    loaded.actions_.merge.trigger()
+    store = worker.jobs[worker.newest(MergeJob)].store
+    worker.say(started(), finished_merge(store), JobDone(), job=worker.newest(MergeJob))
+    qtbot.waitUntil(lambda: asked()[-1].stores == (store,))
+    count = len(asked())
+    worker.say(JobFailed(error=EngineError("Broken.")), job=worker.newest(KnownScoresJob))
+    assert not loaded.notice.isVisible(), "nobody asked for it"
+    loaded.session.draft.changed.emit()
+    qtbot.wait(2 * DELAY)
+    assert len(asked()) == count, "once"
+    loaded.session.draft.set_tasks(TASK_DATA[:1])
+    qtbot.waitUntil(lambda: asked()[-1].recipe.tasks == TASK_DATA[:1])
 
 
 def record_scores(window: MainWindow, worker: FakeWorker) -> str:

@@ -14,10 +14,11 @@ from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
     DescribeTasksJob,
     EvaluateJob,
+    KnownScoresJob,
     RoutesJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
@@ -52,8 +53,10 @@ class Scoring(QObject):
         self.routing = RoutingOperation(session, engine, self)
         self.covariances = CovarianceOperation(session, engine, self)
         self._looked_at = False
-        self._timer = engine.delayed(DELAY, self._describe)
-        session.draft.changed.connect(self._follow)
+        self._timer = engine.delayed(DELAY, self._read)
+        self._looked_up: tuple[object, ...] = ()
+        for changed in (session.draft.changed, session.results.runs.changed):
+            changed.connect(self._follow)
 
     # Tasks
 
@@ -87,8 +90,12 @@ class Scoring(QObject):
         self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
 
     def _follow(self) -> None:
-        if self._looked_at and self._undescribed:
+        if self._looked_at and (self._undescribed or self._unknown):
             self._timer.start()
+
+    def _read(self) -> None:
+        self._describe()
+        self._look_up()
 
     @property
     def _undescribed(self) -> tuple[Task, ...]:
@@ -105,6 +112,29 @@ class Scoring(QObject):
             self._engine.run(job, self._hear)
 
     # Scores
+
+    @property
+    def _unknown(self) -> bool:
+        """Whether a model is without scores, which an earlier window may have found out."""
+        session = self._session
+        models = ("base", EXPERTS, *(str(run.store) for run in session.results.runs.all))
+        complete = session.results.scores.is_complete
+        has_tasks = session.draft.plan is not None and bool(session.draft.inputs.tasks)
+        return has_tasks and not all(map(complete, models))
+
+    def _look_up(self) -> None:
+        """Show what is known of these models and tasks already; each is looked up once."""
+        if not self._looked_at or not self._unknown or self.is_running:
+            return
+        inputs, device = self._session.draft.inputs, self._session.device
+        stores = tuple(run.store for run in self._session.results.runs.all)
+        wanted = (inputs.base, inputs.experts, inputs.tasks, stores, device)
+        if wanted != self._looked_up:
+            self._looked_up = wanted
+            for operation in self._engine.running(KnownScoresJob):
+                operation.drop()
+            job = KnownScoresJob(recipe=self._recipe, stores=stores, device=device)
+            self._engine.run(job, self._hear, self._end, quiet=True)
 
     @property
     def is_running(self) -> bool:
