@@ -12,6 +12,7 @@ from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
@@ -34,6 +35,8 @@ class Questions:
         self._merge = merge
         self._notice = notice
         self._show_checks = show_checks
+        self._asked = ""
+        session.checks.changed.connect(self._follow_checks)
 
     def merge(self) -> None:
         """Start a merge after confirming the checks' warnings once. Errors of the checks prevent
@@ -49,6 +52,20 @@ class Questions:
         else:
             self._notice.hide()
             self._merge.start()
+
+    def come_back(self) -> None:
+        """The person is in the window again: a disk that was full may have room by now."""
+        activity = self._session.activity
+        full = any(check.title == DISK for check in self._session.checks.errors)
+        if full and not activity.is_running(State.PLANNING, State.MERGING, State.EXPORTING):
+            self._conductor.check_again()
+
+    def _follow_checks(self) -> None:
+        """Take a question away that the checks do not ask any more."""
+        shown = self._asked and self._notice.sentence.text() == self._asked
+        if shown and not self._session.checks.worries:
+            self._notice.hide()
+            self._asked = ""
 
     def asks_about(self, error: WorkbenchError) -> bool:
         """Ask how to handle an error that offers a choice. False if it offers none."""
@@ -79,6 +96,7 @@ class Questions:
     ) -> None:
         sentence = f"{count_of(checks)}. {check_line(checks[0])}"
         self._notice.ask(severity, sentence, "\n".join(map(check_line, checks)), answers)
+        self._asked = self._notice.sentence.text()
         self._show_checks()
 
     def _merge_anyway(self) -> None:

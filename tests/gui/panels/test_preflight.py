@@ -1,7 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
@@ -199,6 +200,35 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
     assert merges(worker) == 0
     window.actions_.merge.trigger()
     assert [answer.text() for answer in window.notice.answers] == ["Merge anyway"]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_full_disk_is_checked_again_when_the_person_comes_back(
+    window: MainWindow, worker: FakeWorker, asked: bool
+) -> None:
+    load(window, worker, ERROR)
+    if asked:
+        window.actions_.merge.trigger()
+        assert "No room." in window.notice.sentence.text()
+    before = plans(worker)
+    come_back(window)
+    assert plans(worker) == before + 1
+    come_back(window)
+    assert plans(worker) == before + 1, "that answer is on its way"
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(FINE,))), JobDone())
+    assert not window.session.checks.errors
+    assert not window.notice.isVisible()
+    come_back(window)
+    assert plans(worker) == before + 1, "there is room"
+
+
+def come_back(window: MainWindow) -> None:
+    window.activateWindow()
+    QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
+
+
+def plans(worker: FakeWorker) -> int:
+    return sum(isinstance(job, PlanJob) for job in worker.jobs.values())
 
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:

@@ -45,7 +45,7 @@ def test_the_tutorial_goes_on_by_what_is_done(
     tour = window.help.begin_tutorial()  # again: the first is ended
     qtbot.waitUntil(lambda: len(window.findChildren(CoachMark)) == 1)
     assert "Open the sample" in tour.mark.sentence.text()
-    assert tour.mark.place.text() == "Step 1 of 8"
+    assert tour.mark.counter.text() == "Step 1 of 8"
     window.opener.open_paths([Sample.IMAGES.recipe])
     load(worker, COLA, SST2)
     worker.say(*analysed(GAMMAS))
