@@ -1,4 +1,4 @@
-"""What this is, which version, which paper."""
+"""The application's name, version and paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_l
 
 
 class AboutDialog(QDialog):
-    """A small dialog."""
+    """The About dialog."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""Every kept merge there is, to choose which are removed from the disk."""
+"""All kept merges, to choose which to remove from disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
 class CleanUpDialog(QDialog):
-    """Those that were exported are ticked; nothing goes before the person says so."""
+    """Exported merges are checked. Nothing is removed without confirmation."""
 
     def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
         super().__init__(parent)

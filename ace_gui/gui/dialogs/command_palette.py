@@ -1,4 +1,4 @@
-"""Everything that can be done, found by typing a few letters of its name."""
+"""All commands, searchable by a few characters of their name."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
-_WIDTH: Final = 42  # lines of text
-_ROWS: Final = 9  # seen at once
+_WIDTH: Final = 42  # in text lines
+_ROWS: Final = 9  # visible entries
 _PADDING: Final = 10.0  # px
 _OF_WINDOW: Final = 0.92
 _MOVES: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
 
 
 class CommandPalette(QDialog):
-    """Closes before it does what was chosen, so that the window has the focus again."""
+    """Closes before the command runs, so that the window has the focus again."""
 
     def __init__(self, commands: Sequence[Command], window: QWidget) -> None:
         super().__init__(window, Qt.WindowType.Popup)
@@ -60,7 +60,7 @@ class CommandPalette(QDialog):
         self.list.setUniformItemSizes(True)
         self.list.setMouseTracking(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.list.setFocusProxy(self.field)  # its arrows move here, too
+        self.list.setFocusProxy(self.field)  # its arrow keys work here as well
         self.said = muted_label("", self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
@@ -77,7 +77,7 @@ class CommandPalette(QDialog):
         self.field.setFocus()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """An edge, since what lies below has the same ground."""
+        """Draw a frame, because the window behind has the same background."""
         super().paintEvent(event)
         painter = QPainter(self)
         painter.setPen(QPen(QColor(current_theme().control), 1.0))
@@ -104,7 +104,7 @@ class CommandPalette(QDialog):
         self._tell()
 
     def _tell(self, *_: object) -> None:
-        """Below the list: what the command does, or why it cannot be done."""
+        """Describe the command below the list, or why it is disabled."""
         command = self.list.currentIndex().data(COMMAND)
         if isinstance(command, Command):
             self.said.setText(command.why or command.tip or " ")
@@ -122,7 +122,7 @@ class CommandPalette(QDialog):
             QTimer.singleShot(0, parent or self, lambda: command.run())
 
     def _place(self, window: QWidget) -> None:
-        """At the top of the window, in its middle."""
+        """Place it at the top centre of the window."""
         line = self.fontMetrics().height()
         width = min(_WIDTH * line, round(_OF_WINDOW * window.width()))
         rows = _ROWS * self.list.sizeHintForRow(0) + 4
@@ -132,7 +132,7 @@ class CommandPalette(QDialog):
 
 
 class _CommandCell(QStyledItemDelegate):
-    """Its name, where it is, and its key at the right; what cannot be done is quiet."""
+    """Name, menu, and shortcut at the right; disabled commands are muted."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))

@@ -1,4 +1,4 @@
-"""Where and how to write the merged model, and what came of it."""
+"""Export of the merged model: folder, format, and the result."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ExportDialog(QDialog):
         self.refresh()
 
     def refresh(self) -> None:
-        """Check what is filled in, and say what will be written."""
+        """Check the form, and show what will be written."""
         plan = self._session.draft.plan
         folders = plan.input_folders if plan is not None else ()
         verdict = check_folder(self.folder.text(), self._bytes(), folders)
@@ -112,7 +112,7 @@ class ExportDialog(QDialog):
         self.contents.setText(self._contents())
 
     def reject(self) -> None:
-        """Close; an export that is running is cancelled first."""
+        """Close; cancel a running export first."""
         if self._session.activity.is_running(State.EXPORTING):
             self._output.cancel_export()
             return
@@ -229,7 +229,7 @@ class ExportDialog(QDialog):
         return " · ".join([merged, *chosen])
 
     def _size(self) -> OutputSize | None:
-        """Of the merged model alone."""
+        """Size of the merged model's weights."""
         plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
@@ -237,7 +237,7 @@ class ExportDialog(QDialog):
         return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
 
     def _bytes(self) -> int:
-        """Of everything that will be written, side files aside."""
+        """Bytes of everything to be written, except side files."""
         plan, size = self._session.draft.plan, self._size()
         if plan is None or size is None:
             return 0
@@ -262,7 +262,7 @@ class ExportDialog(QDialog):
         return "; ".join(parts) + "."
 
     def _browse(self) -> None:
-        """A folder that holds something gets a new one inside."""
+        """Ask for a folder. If it is not empty, propose a new folder inside it."""
 
         def take(chosen: list[Path]) -> None:
             folder = chosen[0]
@@ -272,7 +272,7 @@ class ExportDialog(QDialog):
         ask_folders(self, "Folder for the merged model", EXPORTS, take)
 
     def _name(self) -> str:
-        """What the merged model could be called."""
+        """The proposed name of the merged model."""
         run = self._session.results.merge
         if run is None:
             return "merged"
@@ -317,7 +317,7 @@ class ExportDialog(QDialog):
 
 
 def free_folder(parent: Path, name: str) -> Path:
-    """A folder in ``parent`` that is not there yet: ``name``, else ``name-2`` and so on."""
+    """A free path in ``parent``: ``name``, or ``name-2`` and so on."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(p for n in chain([name], numbered) if not (p := parent / n).exists())
 

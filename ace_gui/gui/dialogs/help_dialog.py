@@ -37,15 +37,15 @@ PAGES = (
     "sample",
     "library",
 )
-"""File names in the resources, in the order in which to read them."""
+"""File names in the resources, in reading order."""
 
-_LIST: Final = 13  # lines of text that the list of pages is wide
-_MARGIN: Final = 16  # px round a page
+_LIST: Final = 13  # in text lines: width of the list of pages
+_MARGIN: Final = 16  # px around a page
 _OF_SCREEN: Final = 0.92
 
 
 class HelpDialog(QDialog):
-    """Stays open beside the window. Links between pages turn the page; others open a browser."""
+    """A window of its own. Links between pages open the page; others open a browser."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -79,14 +79,14 @@ class HelpDialog(QDialog):
         self.pages.setCurrentRow(0)
 
     def open_page(self, name: str, term: str = "") -> None:
-        """Turn to the page of that file name, and on it to a heading."""
+        """Open the page of this file name, and scroll to a heading."""
         self.pages.setCurrentRow(PAGES.index(name))
         self._term = term
         self._go_to_term()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._go_to_term()  # it is known only now how wide the page is
+        self._go_to_term()  # only now the page's width is known
 
     def _go_to_term(self) -> None:
         term, block = self._term, self.text.document().firstBlock()
@@ -103,7 +103,7 @@ class HelpDialog(QDialog):
 
     def _follow(self, link: QUrl) -> None:
         name = link.fileName().removesuffix(".md")
-        if link.isRelative() and not name:  # a heading of the page that is shown
+        if link.isRelative() and not name:  # a heading of the current page
             name = self.pages.currentItem().data(Qt.ItemDataRole.UserRole)
         if link.isRelative() and name in PAGES:
             self.open_page(name, link.fragment(QUrl.ComponentFormattingOption.FullyDecoded))
@@ -112,7 +112,7 @@ class HelpDialog(QDialog):
 
 
 def anchor_of(heading: str) -> str:
-    """How a link names a heading: ``glossary.md#task-vector``."""
+    """The anchor of a heading in links: ``glossary.md#task-vector``."""
     return "-".join(re.findall(r"\w+", heading.casefold()))
 
 

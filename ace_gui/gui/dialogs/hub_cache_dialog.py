@@ -1,4 +1,4 @@
-"""The models in the local Hugging Face cache, by name, to be opened as base or as experts."""
+"""The models in the local Hugging Face cache, to open as base or experts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class CachedModels(QAbstractTableModel):
-    """A row a revision: the model's name, its revision, the size of its files."""
+    """One row per revision: the model's name, its revision, the size of its files."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -80,7 +80,7 @@ class CachedModels(QAbstractTableModel):
 
 
 class HubCacheDialog(QDialog):
-    """``base_chosen`` carries a folder, ``experts_chosen`` a list of them; either closes it."""
+    """``base_chosen`` carries a folder, ``experts_chosen`` a list of folders; both close it."""
 
     base_chosen = Signal(object)
     experts_chosen = Signal(object)

@@ -1,4 +1,4 @@
-"""What the engine and the window said, to read, filter and copy."""
+"""The log: messages of the engine and the window, with filter and copy."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 _SIZE: Final = QSize(820, 520)
 _OF_SCREEN: Final = 0.92
 _DETAIL_LINES: Final = 7
-_GATHERS: Final = 100  # ms in which what is said is gathered: to scroll lays all rows out
+_GATHERS: Final = 100  # ms between updates, because scrolling lays out all rows
 _SAMPLES: Final = ("00:00:00", "Warning", "Window")
-_PADDING: Final = 44  # px: the sign of a level, and the cell's own
+_PADDING: Final = 44  # px: the level's icon and the cell's margins
 
 
 class LogDialog(QDialog):
-    """Stays open beside the window, and follows what is said."""
+    """A window of its own that follows the log."""
 
     def __init__(self, log: Log, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -90,13 +90,13 @@ class LogDialog(QDialog):
         table.setItemDelegate(RoomyCell(table))
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         metrics = table.fontMetrics()
-        for column, sample in enumerate(_SAMPLES):  # to look at all rows for each new one is slow
+        for column, sample in enumerate(_SAMPLES):  # measuring all rows for each new one is slow
             table.header().resizeSection(column, metrics.horizontalAdvance(sample) + _PADDING)
         table.header().setStretchLastSection(True)
         return table
 
     def shown(self) -> list[Entry]:
-        """The entries that are selected, where there are several; else all that are shown."""
+        """The selected entries if there are several; else all that are shown."""
         selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = selected if len(selected) > 1 else range(self.found.rowCount())
         return [self.found.index(row, 0).data(ENTRY) for row in rows]
@@ -106,7 +106,7 @@ class LogDialog(QDialog):
         self._select_last()
 
     def _follow(self) -> None:
-        """Stay at the end, unless the person looks at something before it."""
+        """Scroll to the end, unless the user has scrolled up."""
         at_end = self.table.currentIndex().row() >= self.found.rowCount() - 2
         if at_end and not self._following.isActive():
             self._following.start()

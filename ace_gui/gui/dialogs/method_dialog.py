@@ -1,4 +1,4 @@
-"""The merge methods by family, each with its formula, parameters and paper, to choose one."""
+"""The merge methods by family, with formula, parameters and paper, to choose one."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 class ChooseMethodDialog(QDialog):
     """``chosen`` carries a method's name and closes the dialog.
 
-    ``current``: the method in force. ``experts``: how many are loaded, 0 if none. ``cost``: what
-    merging them by the method in force takes, a sentence; empty where that is not known.
+    ``current``: the current method. ``experts``: number of loaded experts. ``cost``: a sentence on
+    the cost of a merge with the current method; empty if unknown.
     """
 
     chosen = Signal(str)
@@ -123,12 +123,12 @@ class ChooseMethodDialog(QDialog):
 
     @property
     def method(self) -> MethodInfo | None:
-        """The method that is selected."""
+        """The selected method."""
         return _info(self.tree.currentIndex())
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._bring_into_view()  # only now is it known how much of the list is seen
+        self._bring_into_view()  # only now the visible part of the list is known
 
     def _make_tree(self) -> QTreeView:
         tree = QTreeView(self)
@@ -193,7 +193,7 @@ class ChooseMethodDialog(QDialog):
         self._select(before.name if before is not None else "")
 
     def _select(self, name: str) -> None:
-        """The method of that name, or else the first there is."""
+        """Select the method with that name, or else the first."""
         families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
         shown = [
             self._found.index(row, 0, family)
@@ -229,7 +229,7 @@ class ChooseMethodDialog(QDialog):
 
 
 def _heads(methods: QAbstractItemModel, parent: QWidget) -> QHBoxLayout:
-    """What the list has: how many methods, and what their figures are."""
+    """The header of the list: the number of methods, and the column titles."""
     families = [methods.index(row, 0) for row in range(methods.rowCount())]
     count = sum(methods.rowCount(family) for family in families)
     means = muted_label("mean on the sample", parent)
@@ -245,7 +245,7 @@ def _heads(methods: QAbstractItemModel, parent: QWidget) -> QHBoxLayout:
 def _by_family(
     methods: Sequence[MethodInfo], experts: int, parent: QWidget, height: int
 ) -> QStandardItemModel:
-    """A family a row, its methods below it; rows are ``height`` pixels high."""
+    """A row per family with its methods below; rows are ``height`` pixels high."""
     model = QStandardItemModel(parent)
     for family, members in by_family(methods):
         title = QStandardItem(family)
@@ -277,7 +277,7 @@ def _info(index: QModelIndex) -> MethodInfo | None:
 
 
 def _about(method: MethodInfo | None, experts: int) -> QWidget:
-    """All there is to know of a method before choosing it."""
+    """The description of a method."""
     page = Column()
     layout = QVBoxLayout(page)
     layout.setContentsMargins(24, 20, 24, 16)
@@ -307,7 +307,7 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
 
 
 def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
-    """What it is called, and in a few words what it asks for."""
+    """The method's name, and its requirements in a few words."""
     title = plain_label(method.title, parent, wrap=False)
     title.setFont(face(Face.TITLE))
     row = FlowLayout(spacing=8)
@@ -333,12 +333,12 @@ def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
 
 
 def _drawn(method: MethodInfo) -> str:
-    """Of which method the formula is."""
+    """The method whose formula is drawn."""
     return recommended.METHOD if method.name == RECOMMENDED_MERGE else method.name
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
-    """Name, default and meaning, a row a parameter."""
+    """Name, default and meaning, one row per parameter."""
     grid = QGridLayout()
     grid.setHorizontalSpacing(16)
     grid.setVerticalSpacing(10)

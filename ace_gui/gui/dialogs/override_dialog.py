@@ -1,4 +1,4 @@
-"""One override: for which tensors it is, and what they do differently."""
+"""One override: its tensors, and their settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ace_gui.recipe.values import After, ParameterValue
 
 ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
-"""In the place of a method: the recipe's, whichever that is."""
+"""The entry for the recipe's method, whichever it is."""
 _OTHER_FATES: Final[tuple[tuple[Fate, str], ...]] = (
     ("average", "average"),
     ("base", "keep from the base"),
@@ -41,9 +41,9 @@ _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. E
 
 
 class OverrideDialog(QDialog):
-    """Edits one rule. ``rule_made`` carries the Override when the person accepts it.
+    """Edits one rule. ``rule_made`` carries the accepted Override.
 
-    Expert weights of a rule, which only a recipe file can set, are kept.
+    Expert weights of a rule can only be set in a recipe file; they are kept.
     """
 
     rule_made = Signal(object)
@@ -82,7 +82,7 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def rule(self) -> Override:
-        """The rule as it stands in the form."""
+        """The rule in the form."""
         method, chosen = self._method(), self.outcome.currentData()
         fate: Fate | None = "merge" if method is not None else chosen
         if chosen == _RECIPE:
@@ -101,7 +101,7 @@ class OverrideDialog(QDialog):
         )
 
     def accept(self) -> None:
-        """Hand over the rule and close."""
+        """Emit the rule and close."""
         self.rule_made.emit(self.rule())
         super().accept()
 
@@ -156,7 +156,7 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def _show_parameters(self) -> None:
-        """A control for every parameter of the chosen method, and for what is done after it."""
+        """A field for every parameter of the chosen method, and for the steps after merging."""
         if self._box is not None:
             self._box.hide()
             self._box.deleteLater()
@@ -212,14 +212,14 @@ class OverrideDialog(QDialog):
             self.after.show_after(self._after, self._session.draft.inputs.after)
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
-        """The recipe's value, where the rule stays with its method; else the method's default."""
+        """The recipe's value if the rule keeps its method, else the method's default."""
         if self.outcome.currentData() in (_RECIPE, self._session.draft.inputs.method):
             known = self._session.draft.parameter(name)
             return field.field.default if known is None else known
         return field.field.default
 
     def _judge(self) -> None:
-        """How many tensors the rule is for, or why it is none yet."""
+        """Show how many tensors match the rule, or why it is invalid."""
         ok = self._buttons.button(QDialogButtonBox.StandardButton.Ok)
         rule = self.rule()
         try:
@@ -236,7 +236,7 @@ class OverrideDialog(QDialog):
 
 
 def holds_for(rule: Override, row: PlanRow) -> bool:
-    """Whether a rule is for a row of the plan."""
+    """Whether a rule matches a row of the plan."""
     return any(rule.holds_for(name, row.role, row.block) for name in {row.name, row.tensor})
 
 

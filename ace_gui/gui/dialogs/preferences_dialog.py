@@ -1,4 +1,4 @@
-"""Everything that one may prefer, in one place; what is changed applies at once."""
+"""All preferences; changes apply at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_l
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
 from ace_gui.paths import merges_folder
 
-_LINES: Final = QSize(36, 42)  # lines of text, across and down
+_LINES: Final = QSize(36, 42)  # in text lines: width and height
 _OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
@@ -45,7 +45,7 @@ _KEPT: Final = (
 
 
 class PreferencesDialog(QDialog):
-    """Stays open beside the window, so that one sees what a preference does."""
+    """A window of its own, so that the effect of a preference is visible."""
 
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -160,7 +160,7 @@ class PreferencesDialog(QDialog):
 
 
 class _Folder(QWidget):
-    """A folder, or what is so without one; ``use`` hears Path or None."""
+    """A folder, or a default without one. ``use`` is called with a Path or None."""
 
     def __init__(
         self,
@@ -211,12 +211,14 @@ class _Folder(QWidget):
 def _choice(
     name: str, titles: Mapping[Any, str], chosen: object, use: Callable[..., object]
 ) -> QComboBox:
-    """A box with titles by value."""
+    """A box of titles by value."""
     box = QComboBox()
     box.setAccessibleName(name)
     for value, title in titles.items():
         box.addItem(title, value)
     box.setCurrentIndex(box.findData(chosen))
-    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)  # letters may grow
+    box.setSizePolicy(
+        QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed
+    )  # the font size can change
     box.activated.connect(lambda _: use(box.currentData()))
     return box

@@ -1,4 +1,4 @@
-"""A report of a problem, as a text that the person reads, completes and copies."""
+"""A problem report that the user reads, completes and copies."""
 
 from __future__ import annotations
 

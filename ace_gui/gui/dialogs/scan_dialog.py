@@ -1,4 +1,4 @@
-"""What models were found in a folder: which is the base, and which of the others are experts."""
+"""The models found in a folder: choose the base and the experts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ON: Final = Qt.CheckState.Checked
 
 
 class ScanDialog(QDialog):
-    """``chosen`` carries the base, None where one is open already, and the experts."""
+    """``chosen`` carries the base, or None if one is open, and the experts."""
 
     chosen = Signal(object, object)
 
@@ -76,7 +76,7 @@ class ScanDialog(QDialog):
         conductor.scan(paths, base)
 
     def _fill(self, found: ModelsFound) -> None:
-        if self._found is not None:  # what another dialog asked for
+        if self._found is not None:  # requested by another dialog
             return
         self._found = found
         for index, model in enumerate(found.models):
@@ -98,7 +98,7 @@ class ScanDialog(QDialog):
         self._judge()
 
     def _judge(self) -> None:
-        """Say of each whether it fits the base, and tick those that do."""
+        """Show for each model whether it fits the base, and check those that do."""
         found, base = self._found, self.bases.checkedId()
         if found is None:
             return
@@ -129,7 +129,7 @@ class ScanDialog(QDialog):
         return "fits" if fits else "other tensors than the base has"
 
     def experts(self) -> list[Path]:
-        """Those that are ticked."""
+        """The checked models."""
         models = self._found.models if self._found is not None else ()
         items = (self.tree.topLevelItem(index) for index in range(len(models)))
         ticked = [item is not None and item.checkState(_EXPERT) == _ON for item in items]

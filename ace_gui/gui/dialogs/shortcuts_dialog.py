@@ -1,4 +1,4 @@
-"""Every key of the window, made from what the window can do."""
+"""All keyboard shortcuts, from the window's actions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_SCREEN: Final = 0.92
 
 
 class ShortcutsDialog(QDialog):
-    """A list by menu; stays open beside the window."""
+    """A list by menu, in a window of its own."""
 
     def __init__(self, commands: Sequence[Command], parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,1 +1,1 @@
-"""The parts of the window, one widget a file."""
+"""The panels of the window, one widget per file."""

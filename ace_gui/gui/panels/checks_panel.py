@@ -1,4 +1,4 @@
-"""What was looked at before the merge: every check with its verdict, worst first."""
+"""The checks before the merge, with their verdicts, worst first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DETAIL_LINES: Final = 6
 
 
 def summary_of(session: Session) -> str:
-    """ "2 warnings", or that there is none; empty before there is a plan."""
+    """ "2 warnings", or that there are none; empty before there is a plan."""
     if not session.checks.all:
         return ""
     return count_of(session.checks.all) or counted(
@@ -59,7 +59,7 @@ def summary_of(session: Session) -> str:
 
 
 def count_of(checks: Iterable[Check]) -> str:
-    """ "1 error, 2 warnings"; empty if there is neither."""
+    """ "1 error, 2 warnings", or an empty string."""
     verdicts = [check.verdict for check in checks]
     errors, warnings = verdicts.count(Verdict.ERROR), verdicts.count(Verdict.WARNING)
     parts = [counted(errors, "error", "errors")] if errors else []
@@ -68,7 +68,7 @@ def count_of(checks: Iterable[Check]) -> str:
 
 
 class PreflightPanel(QWidget):
-    """Follows the session's checks. Details stay open while the same checks are shown."""
+    """Follows the session's checks. Details stay open as long as the checks are the same."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,7 +81,7 @@ class PreflightPanel(QWidget):
         self._rows.setContentsMargins(0, 0, 4, 0)
         self._rows.setSpacing(0)
         self.area = scroll_area("Checks", self)
-        self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # to be scrolled by the keyboard
+        self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
         self.area.setWidget(self._column)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 8, 0, 0)
@@ -97,7 +97,7 @@ class PreflightPanel(QWidget):
         self.refresh()
 
     def _follow(self) -> None:
-        """Rows that nobody sees are made when they are shown."""
+        """Rows that are not visible are created when they are shown."""
         if self.isVisible():
             self.refresh()
 
@@ -134,7 +134,7 @@ class PreflightPanel(QWidget):
 
 
 class CheckRow(QFrame):
-    """One check: glyph, verdict, title, model and sentence, with details folded away."""
+    """One check: icon, verdict, title, model and sentence, with collapsed details."""
 
     def __init__(self, check: Check, parent: QWidget | None = None) -> None:
         super().__init__(parent)

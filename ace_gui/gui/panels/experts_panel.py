@@ -35,13 +35,13 @@ from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
-_LINES_BESIDE, _LINES_A_ROW = 18, 1.8  # of text: what else stands in the column
+_LINES_BESIDE, _LINES_A_ROW = 18, 1.8  # in text lines: height of the rest of the column
 
 
 class ExpertsPanel(QWidget):
     """``remove_wanted`` carries the indices of the selected experts.
 
-    ``checks_wanted``: the person wants to see the checks that a line sums up.
+    ``checks_wanted``: the user clicked the summary of the checks.
     """
 
     remove_wanted = Signal(object)
@@ -85,7 +85,7 @@ class ExpertsPanel(QWidget):
         on_font_change(self, lambda _: self._fit())
 
     def refresh(self) -> None:
-        """Show the session's base."""
+        """Show the session's base model."""
         base = self._session.draft.inputs.base
         self._base.set_full_text(model_name(base) if base else "no base model")
         plan = self._session.draft.plan
@@ -102,7 +102,7 @@ class ExpertsPanel(QWidget):
         self._show_checks()
 
     def _show_checks(self) -> None:
-        """How the checks came out, in a line; nothing before there are any."""
+        """Show a one-line summary of the checks, if there are any."""
         checks = self._session.checks.all
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
@@ -120,7 +120,9 @@ class ExpertsPanel(QWidget):
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # fine-tunes often begin alike
+        table.setTextElideMode(
+            Qt.TextElideMode.ElideMiddle
+        )  # names of fine-tunes often start alike
         table.setObjectName("experts")
         table.setAccessibleName("Experts")
         table.setProperty("kind", "ground")
@@ -175,7 +177,7 @@ class ExpertsPanel(QWidget):
         layout.addLayout(below)
 
     def _fit(self) -> None:
-        """As high as the experts need, up to eight; more are scrolled to."""
+        """Set the height for all experts, up to eight; more are scrolled."""
         lines = self.window().height() / self.fontMetrics().height()
         most = min(max(round((lines - _LINES_BESIDE) / _LINES_A_ROW), 2), _ROWS_SHOWN)
         rows = min(max(self.model.rowCount(), 1), most)
@@ -188,7 +190,7 @@ class ExpertsPanel(QWidget):
         self._fit()
 
     def _edit_weight(self, index: QModelIndex) -> None:
-        """What looks like a field is written into with one click."""
+        """Edit a cell that looks like a field on a single click."""
         editable = self.table.editTriggers() != QAbstractItemView.EditTrigger.NoEditTriggers
         if index.column() == WEIGHT and editable:
             self.table.edit(index)
@@ -201,7 +203,7 @@ class ExpertsPanel(QWidget):
             self.remove_wanted.emit(self._selected())
 
     def _allow(self) -> None:
-        """Models cannot change under a merge."""
+        """Models cannot change during a merge."""
         session = self._session
         locked = session.activity.is_running(State.MERGING, State.EXPORTING)
         triggers = QAbstractItemView.EditTrigger

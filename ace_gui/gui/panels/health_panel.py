@@ -1,4 +1,4 @@
-"""The health of the model: how many layers are out of the ordinary, which, and what one can do."""
+"""The health of the model: how many layers are unusual, which ones, and what to do about it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, Column
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
-_BESIDE: Final = 46  # lines of text, in less width one table is below the other
-_WIDEST: Final = 250  # px, of a column; the last takes what is left
+_BESIDE: Final = 46  # in text lines: below this width the tables are stacked
+_WIDEST: Final = 250  # px per column; the last takes the rest
 _WORST = ("Layer", "What, and what one can do")
 _EXTREMES = ("Figure", "Value", "Layer")
 
 
 class HealthPanel(QWidget):
-    """The summary, the layers with the worst findings, and where each figure is at its worst.
+    """The summary, the layers with the worst findings, and the worst layer for each figure.
 
-    Where the published variant of ACE misbehaves it offers the automatic one: ``inputs_edited``
+    If the published variant of ACE causes findings, the automatic one is offered: ``inputs_edited``
     carries the Inputs with it.
     """
 
@@ -87,14 +87,14 @@ class HealthPanel(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
-            self.refresh()  # icons in the theme's colours
+            self.refresh()  # icons have the theme's colours
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the model's health, if anybody looks."""
+        """Update the health, if the panel is visible."""
         if not self.isVisible():
             return
         found = self._healths.summary()
@@ -109,7 +109,7 @@ class HealthPanel(QWidget):
         self._misbehaving = found.misbehaving
         self.offer.fill(len(found.misbehaving), all_too=self._session.draft.inputs.method == ACE)
         inside = [row.name for row in self._session.layers.rows if row.block is not None]
-        prefix = shared_prefix(inside)  # so that the blocks' numbers are seen
+        prefix = shared_prefix(inside)  # keeps the block numbers visible
         self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
         self.worst.setVisible(bool(found.worst))
         self.extremes.fill([_extreme_cells(extreme, prefix) for extreme in found.extremes])
@@ -124,7 +124,7 @@ class HealthPanel(QWidget):
 
 
 class _Offer(Column):
-    """The automatic variant, for the layers that need it or for all."""
+    """The offer of the automatic variant, for the affected layers or for all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class _Offer(Column):
         layout.addWidget(self.for_all)
 
     def fill(self, count: int, *, all_too: bool) -> None:
-        """For so many layers; none: there is nothing to offer."""
+        """Set the number of affected layers; zero hides the offer."""
         self.said.setText(
             counted(
                 count,
@@ -155,7 +155,7 @@ class _Offer(Column):
 
 
 class _OneLine(QStyledItemDelegate):
-    """A tensor's name is elided, not broken within a word."""
+    """Elides a tensor's name instead of breaking it."""
 
     def initStyleOption(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
@@ -164,11 +164,11 @@ class _OneLine(QStyledItemDelegate):
         option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
 
 
-_APART: Final = 8  # px between two rows that wrap
+_APART: Final = 8  # px between two wrapped rows
 
 
 class _LayerTable(QTableWidget):
-    """Rows that are about a layer each. ``chosen`` carries its name."""
+    """A table with one layer per row. ``chosen`` carries its name."""
 
     chosen = Signal(str)
 
@@ -190,7 +190,7 @@ class _LayerTable(QTableWidget):
         self.itemSelectionChanged.connect(self._choose)
 
     def fill(self, rows: Sequence[tuple[str, list[QTableWidgetItem]]]) -> None:
-        """Show these rows: the layer's name, and the cells."""
+        """Set the rows: the layer's name, and the cells."""
         self.blockSignals(True)
         self._names = tuple(name for name, _ in rows)
         self.setRowCount(len(rows))
@@ -208,13 +208,13 @@ class _LayerTable(QTableWidget):
         self._fit_rows()
 
     def _fit_rows(self) -> None:
-        """Sentences wrap, and stand apart from the next."""
+        """Fit the row heights to the wrapped sentences."""
         self.resizeRowsToContents()
         for row in range(self.rowCount()):
             self.setRowHeight(row, self.rowHeight(row) + _APART)
 
     def mark(self, name: str | None) -> None:
-        """Mark a layer's first row, where there is one; no signal."""
+        """Select a layer's first row, if there is one, without a signal."""
         self.blockSignals(True)
         if name in self._names:
             if name not in {self._names[index.row()] for index in self.selectedIndexes()}:

@@ -1,4 +1,4 @@
-"""What concerns all layers: where the experts disagree, and what else is added, as tabs."""
+"""The plots of all layers as tabs: heterogeneity, and other views that are added."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 
 class HeterogeneityPanel(QWidget):
-    """Keeps the view that is looked at in step with the session; the others catch up when shown.
+    """Keeps the visible view in step with the session; the others update when shown.
 
-    ``tau_committed`` carries τ when the person lets go of it.
+    ``tau_committed`` carries τ when the user releases it.
     """
 
     tau_committed = Signal(float)
@@ -53,15 +53,15 @@ class HeterogeneityPanel(QWidget):
         self.reload()
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is seen, in several turns."""
+        """Restyle what is visible, over several turns."""
         yield from restyle_plots(self, theme)
 
     def reload(self) -> None:
-        """Show the session's layers in the view that is looked at."""
+        """Show the session's layers in the visible view."""
         self._tell(lambda view: view.load())
 
     def _tell(self, what: Callable[[LayersView], None]) -> None:
-        """Tell the view that is looked at, if it is one of layers and there by now."""
+        """Call the visible view, if it shows layers and exists already."""
         view = self.tabs.shown
         if isinstance(view, LayersView):
             what(view)

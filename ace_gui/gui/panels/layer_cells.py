@@ -1,7 +1,7 @@
-"""How the cells of the layers are drawn: names, γ as a bar with τ on it, regimes, health.
+"""Delegates of the layer cells: names, γ as a bar with τ, regimes, health.
 
-Each reads the model's roles, never what it displays, and is as high as its letters need. The row's
-ground is left to the style.
+Each reads the model's roles and not its displayed text, and is as high as its font needs. The style
+paints the row's background.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _FIGURE: Final = Qt.ItemDataRole.UserRole
 _BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")
 _MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | _MIDDLE
-_BAR: Final = 6.0  # px high
-_TICK: Final = (1.5, 12.0)  # px, of τ
-_LEAST_SCALE: Final = 0.5  # of γ: bars run to it, or to the largest γ
+_BAR: Final = 6.0  # px: height
+_TICK: Final = (1.5, 12.0)  # px: width of the τ mark
+_LEAST_SCALE: Final = 0.5  # of γ: bars end here, or at the largest γ
 _DASH: Final = "–"
 _SIGN: Final = 14  # px
 _PADDING: Final = 6.0  # px
-_PILL: Final = 18  # px that a pill is wider than its word
+_PILL: Final = 18  # px added to the width of a pill's text
 
 
 class Cell(QStyledItemDelegate):
-    """The ground of a row, and a dash where a column does not apply."""
+    """The background of a row, and a dash if a column does not apply."""
 
     padding = 14
-    """Pixels that a row is higher than its letters."""
+    """Pixels added to the font height for the row height."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)
         return QSize(hint.width() + 2 * round(_PADDING), option.fontMetrics.height() + self.padding)
 
     def alignment(self, index: _Index) -> Qt.AlignmentFlag:
-        """Where in its cell the text stands: as in the table of layers."""
+        """The text alignment, as in the layers table."""
         return alignment(index.column())
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        option.text = index.data() or ""  # Qt's ``initStyleOption`` would ask for seven roles
+        option.text = index.data() or ""  # Qt's ``initStyleOption`` would query seven roles
         option.displayAlignment = self.alignment(index)
         style = option.widget.style() if option.widget is not None else QApplication.style()
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
@@ -69,7 +69,7 @@ class Cell(QStyledItemDelegate):
         *,
         chosen: bool,
     ) -> None:
-        """The text, muted where it is a dash; subclasses draw what their column shows."""
+        """Draw the text, muted if it is a dash. Subclasses draw their column's content."""
         theme, text = current_theme(), option.text.strip()
         if text == _DASH:
             write_dash(painter, rect, theme, option.displayAlignment)
@@ -79,7 +79,7 @@ class Cell(QStyledItemDelegate):
 
 
 class NameCell(Cell):
-    """A tensor's name with its block's number, which is never given up; a group's title."""
+    """A tensor's name, whose block number is never elided, or a group's title."""
 
     def draw(
         self,
@@ -105,11 +105,11 @@ class NameCell(Cell):
 
 
 class GammaCell(Cell):
-    """γ as a bar with a tick at τ, and as a number; of a group the range as a pale bar."""
+    """γ as a bar with a tick at τ and as a number; for a group a pale bar for its range."""
 
     scale = _LEAST_SCALE
     tau = inf
-    """γ at the end of a bar, and the method's τ, for groups."""
+    """γ at full bar width, and the method's τ, for groups."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)
@@ -175,11 +175,11 @@ class GammaCell(Cell):
 
 
 class RegimeCell(Cell):
-    """The few that are heterogeneous stand on a pill; the usual case is quiet."""
+    """The few heterogeneous layers have a pill; the normal case is muted."""
 
     @staticmethod
     def widest() -> int:
-        """Pixels for the longest of its words on a pill."""
+        """Width in px of the longest text on a pill."""
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
         return ceil(metrics.horizontalAdvance("heterogeneous") + _PILL + _PADDING)
 
@@ -214,7 +214,7 @@ class RegimeCell(Cell):
 
 
 class HealthCell(Cell):
-    """A quiet tick, or the sign of the worst and how many things there are."""
+    """A muted tick, or the worst finding's icon and the number of findings."""
 
     def draw(
         self,
@@ -242,7 +242,7 @@ class HealthCell(Cell):
 
 
 def write_dash(painter: QPainter, rect: QRectF, theme: Tokens, align: Qt.AlignmentFlag) -> None:
-    """What does not apply is paler than a caption."""
+    """Values that do not apply are paler than a caption."""
     colour = QColor(theme.text3)
     colour.setAlphaF(0.55)
     painter.setPen(colour)

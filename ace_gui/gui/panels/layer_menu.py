@@ -1,4 +1,4 @@
-"""The menu over the selected layers of the table."""
+"""The context menu of the selected layers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def layer_menu(
     ask: Callable[[Override], object],
     parent: QWidget,
 ) -> QMenu:
-    """What can be done with the selected layers.
+    """The menu for the selected layers.
 
-    ``take`` is given the new rules; ``ask`` a rule to be completed by the person.
+    ``take`` is called with the new rules, ``ask`` with a rule for the user to complete.
     """
     menu = QMenu(parent)
     chosen = open_to_override(session, names)

@@ -1,4 +1,4 @@
-"""The tree of layers: which columns it has room for, how rows are drawn, what is unfolded."""
+"""The tree of layers: its visible columns, the drawing of rows, the expanded blocks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
-_NEEDED: Final = {  # width of the tree, in digits, below which a column is hidden
+_NEEDED: Final = {  # in digits: below this tree width a column is hidden
     Column.STATE: 140,
     Column.LOG_VARIANCE: 130,
     Column.OUTCOME: 92,
     Column.SHAPE: 84,
     Column.ROLE: 72,
     Column.HEALTH: 60,
-    Column.REGIME: 50,  # γ is in bold, and its bar in the accent's colour
+    Column.REGIME: 50,  # γ is bold, and its bar has the accent colour
 }
 _WIDTHS: Final = {  # in digits
     Column.GAMMA: 20,
@@ -37,15 +37,20 @@ _WIDTHS: Final = {  # in digits
     Column.HEALTH: 6,
     Column.STATE: 12,
 }
-_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))  # room for all, and for γ, in digits
-_ROOM: Final = (7, 18)  # digits: the least and the most for roles, and for shapes
-_ALL_OPEN: Final = 60  # rows up to which every block is unfolded
-_LOW: Final = 800  # px: a window lower than this has closer rows
-_CHOSEN: Final = 3  # px, of the mark at the left of the chosen row
+_BAR: Final = (
+    (118, 26),
+    (102, 22),
+    (84, 15),
+    (0, 13),
+)  # in digits: width for all columns, and for γ
+_ROOM: Final = (7, 18)  # in digits: minimum and maximum width for roles and shapes
+_ALL_OPEN: Final = 60  # all blocks are expanded up to this number of rows
+_LOW: Final = 800  # px: rows are closer in a lower window
+_CHOSEN: Final = 3  # px: the mark at the left of the selected row
 
 
 class LayerView(QTreeView):
-    """Gives up columns that can be read elsewhere where there is little room."""
+    """Hides columns that are shown elsewhere if there is little room."""
 
     def __init__(self, tree: LayerTree, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -106,7 +111,7 @@ class LayerView(QTreeView):
             self.setColumnWidth(column, min(max(longest, least), most))
 
     def go_to(self, name: str) -> None:
-        """Make a tensor the current row, unfolding its block."""
+        """Make a tensor the current row and expand its block."""
         index = self._tree.index_of(name)
         if index.isValid() and index != self.currentIndex().siblingAtColumn(0):
             self.expand(index.parent())
@@ -152,7 +157,7 @@ class LayerView(QTreeView):
             self.scheduleDelayedItemsLayout()
 
     def _unfold(self) -> None:
-        """All blocks of a small model; of a large one none: there are too many rows to see."""
+        """Expand all blocks of a small model, and none of a large one."""
         rows = self._tree.rows
         found = [rows.row_at(index) for index in range(rows.rowCount())]
         self._texts = {
@@ -166,7 +171,7 @@ class LayerView(QTreeView):
         self.scrollToTop()
 
     def _scale(self) -> None:
-        """Bars of all rows end at one γ."""
+        """The bars of all rows have the same scale."""
         now = self._tree.rows.gamma_scale, self._tree.rows.tau
         if now != (self._gamma.scale, self._gamma.tau):
             self._gamma.scale, self._gamma.tau = now

@@ -1,4 +1,4 @@
-"""The views of all merged layers: each a plot with its table that follows the session."""
+"""The views of all merged layers: each a plot with its table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ace_gui.gui.widgets.labels.terms import explain
 
 
 class LayersView(PlotWithTable):
-    """One view. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is looked at.
+    """One view. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is visible.
 
-    ``tau_committed`` carries τ where the view lets the person move it.
+    ``tau_committed`` carries τ if the view lets the user move it.
     """
 
     tau_committed = Signal(float)
@@ -41,18 +41,18 @@ class LayersView(PlotWithTable):
         self.row_chosen.connect(lambda row: session.select(self.name_at(row)))
 
     def load(self) -> None:
-        """Show the layers there are, with all that is known of them."""
+        """Show the layers with all that is known of them."""
         raise NotImplementedError
 
     def update_figures(self) -> None:
-        """Show what is known of the layers by now."""
+        """Update what is known of the layers."""
         raise NotImplementedError
 
     def set_tau(self, tau: float) -> None:
-        """Part the layers at τ, where the view does."""
+        """Split the layers at τ, if the view does that."""
 
     def follow(self) -> None:
-        """Mark the session's selection."""
+        """Mark the selected layer."""
         name = self.session.selection
         self.layers_plot.select(name)
         self.select(self.row_of(name))
@@ -64,7 +64,7 @@ class LayersView(PlotWithTable):
         return self.plot
 
     def name_at(self, row: int) -> str | None:
-        """The layer in a row of the table; None where a row is not one layer."""
+        """The layer in a row of the table; None if a row is not one layer."""
         return self.layers.figures.names[row]
 
     def row_of(self, name: str | None) -> int | None:
@@ -73,7 +73,7 @@ class LayersView(PlotWithTable):
         return names.index(name) if name in names else None
 
     def why_no_gamma(self) -> str:
-        """What stands in the place of γ; empty where there is γ."""
+        """The reason why there is no γ, or an empty string."""
         plan = self.session.draft.plan
         if plan is None or not plan.experts:
             return "Add experts to see where they disagree."
@@ -81,7 +81,7 @@ class LayersView(PlotWithTable):
 
 
 class HeterogeneityView(LayersView):
-    """γ of every layer, parted by τ; subclasses say which of a layer's figures their plot wants."""
+    """γ of every layer, split by τ. Subclasses pass their plot the figures that it needs."""
 
     def __init__(
         self, plot: GammaPlot | RoleMapPlot, session: Session, layers: MergedLayers
@@ -109,7 +109,7 @@ class HeterogeneityView(LayersView):
             self.set_figures()
 
     def set_figures(self) -> None:
-        """Give the plot what is known of the layers."""
+        """Pass the layers' figures to the plot."""
         raise NotImplementedError
 
     def set_tau(self, tau: float) -> None:
@@ -177,7 +177,7 @@ class EnergiesView(LayersView):
 
 
 class AgreementView(LayersView):
-    """How well ACE's covariances show the measured inputs, along the model."""
+    """How well ACE's covariances match the measured inputs, along the model."""
 
     def __init__(self, session: Session, layers: MergedLayers) -> None:
         plot = AgreementPlot()

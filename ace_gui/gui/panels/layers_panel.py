@@ -34,13 +34,14 @@ from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
 
 EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
-_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # lines of text across
+_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # in text lines: width
 
 
 class LayersPanel(QWidget):
-    """Shows the session's layers; its current row and the session's selection follow each other.
+    """Shows the session's layers. Its current row and the session's selection follow each other.
 
-    ``overrides_edited`` carries the new rules; ``rule_wanted`` an Override to be completed.
+    ``overrides_edited`` carries the new rules, ``rule_wanted`` an Override for the user to
+    complete.
     """
 
     overrides_edited = Signal(object)
@@ -93,14 +94,14 @@ class LayersPanel(QWidget):
         self.text.setMinimumWidth(words + 4 * metrics.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give up first what the least is lost by."""
+        """Hide the least important parts first."""
         super().resizeEvent(event)
         lines = event.size().width() / self.fontMetrics().height()
         self._title.setVisible(lines >= _TITLE_NEEDS)
         self.role.setVisible(lines >= _ROLE_NEEDS)
 
     def show_only(self, which: int) -> None:
-        """``MERGED`` or ``ALL`` tensors."""
+        """Show the ``MERGED`` or ``ALL`` tensors."""
         self.shown.choose(which)
         self._filter()
 
@@ -115,7 +116,7 @@ class LayersPanel(QWidget):
         self.text.selectAll()
 
     def step(self, by: int) -> None:
-        """Select the tensor so many places further."""
+        """Move the selection by this many rows."""
         at = -1 if self._session.selection is None else self.model.position(self._session.selection)
         row = at + by
         if 0 <= row < self.model.rowCount():
@@ -128,7 +129,7 @@ class LayersPanel(QWidget):
         return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
 
     def menu(self) -> QMenu:
-        """What can be done with the selected tensors."""
+        """The context menu of the selected tensors."""
         locked = self._session.activity.is_running(State.MERGING)
         names = [] if locked else self.selected
         take, ask = self.overrides_edited.emit, self.rule_wanted.emit
@@ -144,7 +145,7 @@ class LayersPanel(QWidget):
         self.table.addActions([copy, save])
 
     def _columns(self) -> tuple[FigureColumn, ...]:
-        """The rows that the filter lets through, in the order shown."""
+        """The filtered rows, in the displayed order."""
         shown = [self.model.name_at(row) for row in range(self.model.rowCount())]
         return layers_table(self._session, shown)
 
@@ -228,7 +229,7 @@ class LayersPanel(QWidget):
             self._session.select(self.model.name_at(row))
 
     def _follow(self) -> None:
-        """The session's selection as the tree's current row."""
+        """Make the session's selection the tree's current row."""
         name = self._session.selection
         if name is None or self.model.position(name) < 0:
             self.table.clearSelection()

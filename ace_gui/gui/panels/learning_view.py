@@ -1,4 +1,4 @@
-"""The view of what a method learns, while it learns and afterwards."""
+"""The learning curves of a method, live and afterwards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.learning_plot import LearningPlot
 from ace_gui.gui.state.session import Session
 
-REFRESH: Final = 200  # ms between two drawings of curves that grow
+REFRESH: Final = 200  # ms between updates of growing curves
 
 
 class LearningView(PlotWithTable):
-    """Follows the session's learning curves while it is looked at."""
+    """Follows the session's learning curves while it is visible."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         self._steps = LearningPlot()
@@ -30,7 +30,7 @@ class LearningView(PlotWithTable):
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the steps that are known."""
+        """Draw the known steps."""
         known, colours = self._session.results.learning, expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
         by_task = {name: colours[own] for name, own in tasks.items() if own in colours}

@@ -1,4 +1,4 @@
-"""The method's parameters, built from what the engine says of its fields."""
+"""The method's parameters as a form, built from the engine's field descriptions."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _OVERRIDES_TIP = (
 
 class MethodPanel(QWidget):
     """``parameter_edited`` carries a name and a value (None: the default); ``inputs_edited`` the
-    Inputs with another choice of those that every method has; ``seen`` whether it is in view."""
+    Inputs with other values of the common options; ``seen`` whether the panel is visible."""
 
     seen = Signal(bool)
     parameter_edited = Signal(str, object)
@@ -147,7 +147,7 @@ class MethodPanel(QWidget):
         self.overrides.setToolTip(tooltip(_OVERRIDES_TIP))
         self.exceptions = Folding("Overrides", self.overrides, self)
         self._overridden = False
-        self._values = QWidget(self)  # in its place the form of each method
+        self._values = QWidget(self)  # replaced by the form of each method
         self.forecast = muted_label("", self)
         self.forecast.setToolTip(tooltip(_FORECAST_TIP))
         self.forecast.hide()
@@ -169,7 +169,7 @@ class MethodPanel(QWidget):
         self.refresh()
 
     def show_forecast(self, found: Forecast | None) -> None:
-        """Say how far the merge moves the model, as far as that is known."""
+        """Show how far the merge moves the model, as far as known."""
         self.forecast.setText("" if found is None else found.sentence)
         self.forecast.setVisible(found is not None)
 
@@ -182,7 +182,7 @@ class MethodPanel(QWidget):
         self.seen.emit(False)
 
     def refresh(self) -> None:
-        """Show the chosen method and the values in force."""
+        """Show the chosen method and the effective values."""
         method = self._session.draft.method
         self._waiting.setVisible(self._session.engine is None)
         if method != self._shown:
@@ -201,7 +201,7 @@ class MethodPanel(QWidget):
             if self._form.isRowVisible(field) is False:
                 field.note.hide()
         self.after.show_after(inputs.after)
-        # The automatic variant has a cap of its own, which stands above.
+        # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
         self._more_form.setRowVisible(self.after.cap, bool(inputs.after.cap) or not own)
         self.seed.setText(str(inputs.seed))
@@ -220,7 +220,7 @@ class MethodPanel(QWidget):
             self._title.setText((*chosen, self._shown)[0].title)
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
-        """Unfold the further options when one of them is other than it starts."""
+        """Expand the further options if one of them differs from its default."""
         usual = Inputs().recommended() if inputs.is_recommended else Inputs()
         seeded = self._shown is not None and self._shown.seeded
         names = ["after", "out_dtype", "non_finite", "vocabulary", "heads", "split_fused"]
@@ -234,7 +234,7 @@ class MethodPanel(QWidget):
         self._overridden = bool(inputs.overrides)
 
     def _make_more(self) -> Folding:
-        """What few people change, under a heading of its own."""
+        """The options that few users change, under their own heading."""
         content = QWidget(self)
         form = self._more_form = _form(content)
         form.setContentsMargins(0, 0, 0, 0)
@@ -251,7 +251,7 @@ class MethodPanel(QWidget):
         return Folding("More options", content, self)
 
     def _rebuild(self) -> None:
-        """Make the form of the method anew; the options of every method move into it."""
+        """Rebuild the method's form; the options common to all methods move into it."""
         method = self._shown
         form_widget = Column()
         form = self._form = _form(form_widget)
@@ -271,7 +271,9 @@ class MethodPanel(QWidget):
             about = QWidget()
             lines = QVBoxLayout(about)
             lines.setContentsMargins(0, 0, 0, 0)
-            lines.addWidget(plain_label(method.formula))  # typeset, it is too wide for the column
+            lines.addWidget(
+                plain_label(method.formula)
+            )  # the typeset formula is too wide for the column
             lines.addWidget(citation(method.citation))
             form.addRow(Folding("Formula and paper", about))
         whole = self.layout()
@@ -317,7 +319,7 @@ class MethodPanel(QWidget):
         )
 
     def _chosen_heads(self, now: Heads) -> Heads:
-        """What the check box says; a recipe that has heads merged in any case keeps that."""
+        """Apply the check box. A recipe that always merges heads keeps that."""
         if self.heads.isChecked():
             return Heads.AUTO if now is Heads.KEEP else now
         return Heads.KEEP
@@ -363,7 +365,7 @@ def _form(widget: QWidget) -> QFormLayout:
     form.setContentsMargins(0, 0, 8, 0)
     form.setVerticalSpacing(6)
     form.setHorizontalSpacing(8)
-    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
+    form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # for large font sizes
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     return form
 

@@ -1,4 +1,4 @@
-"""Errors, warnings and advice: a sentence, what one can answer, and details folded away."""
+"""Errors, warnings and information: a sentence, buttons, and collapsed details."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DETAIL_LINES = 8
 
 
 class Severity(StrEnum):
-    """How bad it is; the value names the icon."""
+    """The severity. The value is the icon's name."""
 
     INFO = "info"
     WARNING = "warning"
@@ -47,10 +47,10 @@ _SPOKEN: Final = {
 
 
 class Notice(QFrame):
-    """Hidden until there is something to say; stays until dismissed or replaced.
+    """Hidden until there is a message, which stays until it is dismissed or replaced.
 
-    ``floats``: it lies over the window as a toast. ``shown`` follows when it says something else.
-    ``passes``: nobody has to answer or to have seen it.
+    ``floats``: it is a toast over the window. ``shown`` follows each new message. ``passes``: it
+    needs no answer and may disappear by itself.
     """
 
     shown = Signal()
@@ -85,15 +85,15 @@ class Notice(QFrame):
 
     @property
     def said(self) -> str:
-        """The sentence, without the places where it may wrap."""
+        """The sentence without its line-break hints."""
         return plain(self.sentence.text())
 
     def show_error(self, error: WorkbenchError) -> None:
-        """An error: its sentence, and what it knows of the place under Details."""
+        """Show an error: its sentence, and file, tensor and shapes under Details."""
         self.show_message(Severity.ERROR, error.sentence, error_details(error))
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
-        """Show a sentence in place of the one before."""
+        """Show a sentence, replacing the previous one."""
         self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(breakable(sentence, names=True))
         self.sentence.setAccessibleName(f"{_SPOKEN[severity]}: {plain(sentence)}")
@@ -114,14 +114,14 @@ class Notice(QFrame):
         details: str,
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
-        """A message with a button an answer, what it says → what it calls; one can be given."""
+        """Show a message with one button per answer; ``answers`` maps titles to callbacks."""
         self.show_message(severity, sentence, details)
         self._add_answers(answers)
         self.answers[0].setFocus()
         self.shown.emit()
 
     def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
-        """News with what one can do about it; it takes no focus, and passes like other news."""
+        """Show news with a button. It takes no focus, and disappears like other news."""
         self.show_message(Severity.INFO, sentence)
         self._add_answers(offers)
         self.passes = True

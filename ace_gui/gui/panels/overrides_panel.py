@@ -1,4 +1,4 @@
-"""The recipe's overrides as a list: what some tensors do differently."""
+"""The recipe's overrides as a list."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LINES_SHOWN = 6
 
 
 class OverridesPanel(QWidget):
-    """``overrides_edited`` carries the new rules; ``rule_wanted`` the place of the rule to edit.
+    """``overrides_edited`` carries the new rules, ``rule_wanted`` the index of the rule to edit.
 
-    A new rule is wanted with place -1.
+    The index of a new rule is -1.
     """
 
     overrides_edited = Signal(object)
@@ -62,7 +62,7 @@ class OverridesPanel(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's rules, each with how many tensors it holds for."""
+        """Show the session's rules, each with its number of tensors."""
         rules = self._session.draft.inputs.overrides
         chosen = self.list.currentRow()
         self.list.clear()
@@ -89,7 +89,7 @@ class OverridesPanel(QWidget):
         return item
 
     def _count(self, index: int) -> int | None:
-        """How many tensors follow a rule, None while the plan is of other rules."""
+        """The number of tensors that match a rule; None while the plan has other rules."""
         plan = self._session.draft.plan
         if plan is None or plan.recipe.overrides != self._session.draft.inputs.overrides:
             return None
@@ -121,7 +121,7 @@ class OverridesPanel(QWidget):
             self.overrides_edited.emit((*rules[:index], *rules[index + 1 :]))
 
     def _allow(self) -> None:
-        """Nothing changes under a merge."""
+        """Nothing can change during a merge."""
         session = self._session
         locked = session.activity.is_running(State.MERGING, State.EXPORTING)
         free = session.draft.plan is not None and not locked

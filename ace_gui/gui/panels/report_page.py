@@ -1,4 +1,4 @@
-"""The page of the report: what it will hold of this merge, and to write it."""
+"""The Report page: the contents of the report, and a button that writes it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _WHAT = (
     "The report says what went in, what the merge did layer by layer, and what came of it, with "
     "plots and tables, as one HTML file that opens anywhere."
 )
-_WIDTH: Final = 44  # lines of text, at most
+_WIDTH: Final = 44  # in text lines: maximum width
 _MARGIN: Final = 24  # px
 
 
 class ReportPage(QWidget):
-    """The report's chapters and what is known of each; a sentence before there is a merge."""
+    """The report's chapters with a preview of each; a sentence before there is a merge."""
 
     def __init__(self, session: Session, write: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,7 +60,7 @@ class ReportPage(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what the report on the finished merge will hold, if anybody looks."""
+        """Preview the report on the finished merge, if the page is visible."""
         if not self.isVisible():
             return
         run, merged = self._session.results.merge, self._session.results.is_merged
@@ -71,7 +71,7 @@ class ReportPage(QWidget):
 
 
 class _Chapters(Column):
-    """A chapter a row: its title, and what is in it."""
+    """One chapter per row: title and content."""
 
     def __init__(self, write: QAction, text: str) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Chapters(Column):
         on_font_change(self, lambda metrics: self.setMaximumWidth(_WIDTH * metrics.height()))
 
     def fill(self, title: str, rows: Iterator[tuple[str, str]]) -> None:
-        """Show other rows; there are always as many."""
+        """Replace the rows; their number is constant."""
         self.title.setText(plain(title))
         for index, (name, said) in enumerate(rows):
             if index == len(self._lines):
@@ -112,7 +112,7 @@ class _Chapters(Column):
 
 
 def chapters(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
-    """The title of each chapter of a report on a run, and what it will hold."""
+    """The title of each chapter of a run's report, and its content."""
     reports = run.reports.values()
     warned = sum(bool(report.warnings) for report in reports)
     names = ", ".join(run.recipe.expert_names)

@@ -1,4 +1,4 @@
-"""The runs under the method: one is restored, exported, compared, renamed, deleted."""
+"""The runs below the method: restore, export, compare, rename, delete."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ROWS_SHOWN: Final = 3
 
 
 class RunsPanel(QWidget):
-    """``restore_wanted``, ``export_wanted`` and ``delete_wanted`` carry runs: one, one, several.
+    """``restore_wanted`` and ``export_wanted`` carry one run, ``delete_wanted`` several.
 
-    ``pair_wanted`` carries two to be compared; ``renamed`` a run and a name; ``clean_up_wanted``:
-    the person wants to see what is kept on the disk.
+    ``pair_wanted`` carries two runs to compare, ``renamed`` a run and its name.
+    ``clean_up_wanted``: the user wants to see the merges on disk.
     """
 
     restore_wanted = Signal(object)
@@ -67,7 +67,7 @@ class RunsPanel(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's runs; nothing before there is one."""
+        """Show the session's runs; hidden before there is one."""
         runs = self._session.results.runs.all
         self.setVisible(bool(runs))
         if not runs:
@@ -80,7 +80,7 @@ class RunsPanel(QWidget):
         self._allow()
 
     def selected(self) -> list[MergeRun]:
-        """The chosen runs, newest first."""
+        """The selected runs, newest first."""
         rows = sorted(index.row() for index in self.list.selectionModel().selectedIndexes())
         return [self.model.run_at(row) for row in rows]
 
@@ -159,7 +159,7 @@ class RunsPanel(QWidget):
             self.restore_wanted.emit(self.model.run_at(index.row()))
 
     def _pair(self) -> list[MergeRun]:
-        """The two that are chosen; one is compared with the window's merge. Older first."""
+        """The two selected runs, or the selected one and the window's merge. Older first."""
         chosen, current = self.selected(), self._session.results.merge
         if len(chosen) == 1 and current is not None and current.finished is not None:
             chosen = [*chosen, current] if current is not chosen[0] else chosen

@@ -1,4 +1,4 @@
-"""What if: other parameters for the selected layer, old beside new, before they are taken."""
+"""What if: other parameters for the selected layer, compared before they are applied."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ FIGURES: Final = (
     ),
 )
 _SPACING = 12  # px
-_PLOT = 15  # lines of text across that the plot needs beside the figures
+_PLOT = 15  # in text lines: width of the plot next to the figures
 _NOT_TRIED = "Change a value on the left to see what it does to this layer."
 _BOTH = "Both variants, as the values stand. Change one on the left to see what it does."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
 class WhatIfPanel(QWidget):
-    """Values to try, the figures under the recipe and under what is tried, and both spectra.
+    """Values to try, the figures under the recipe and under the trial, and both spectra.
 
-    While nothing is tried, both variants of a method that has two.
+    If nothing is being tried, both variants of a method that has two.
 
-    ``apply_wanted``: what is tried shall become the recipe.
+    ``apply_wanted``: the user applies the trial values to the recipe.
     """
 
     apply_wanted = Signal()
@@ -112,7 +112,7 @@ class WhatIfPanel(QWidget):
         self._cells = _fill_figures_table(self.table)
         self.note = muted_label("")
         self.plot = SpectrumPlot()
-        self.plot.name_outside()  # the inspector names the layer, and there is little height
+        self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
         self.plot.setAccessibleName("Spectrum under the recipe and under what is tried")
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)
@@ -133,7 +133,7 @@ class WhatIfPanel(QWidget):
         self._what_if.look(False)
 
     def refresh(self) -> None:
-        """Show what is tried and what came of it."""
+        """Show the trial values and their results."""
         if self._what_if.method != self._shown:
             self._shown = self._what_if.method
             self._rebuild()
@@ -149,10 +149,10 @@ class WhatIfPanel(QWidget):
         self._show_answer()
         self._fit()
 
-    # The form
+    # Form
 
     def _show_override(self) -> None:
-        """Say where the selected layer's own parameters are, if it has some."""
+        """Show which override sets the selected layer's parameters, if one does."""
         index, session = self._what_if.override, self._session
         self.own.setVisible(index is not None)
         if index is None:
@@ -176,7 +176,7 @@ class WhatIfPanel(QWidget):
         form = self._form = QFormLayout(index)
         form.setContentsMargins(0, 0, 4, 0)
         form.setVerticalSpacing(4)
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # with large fonts
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # for large font sizes
         self.fields = {}
         for info in (*self._shown.fields, *AFTER_FIELDS) if self._shown else ():
             field = ParameterField(info, index)
@@ -197,7 +197,7 @@ class WhatIfPanel(QWidget):
                 self.scope.setItemData(last, tooltip(description), Qt.ItemDataRole.ToolTipRole)
         self.scope.setCurrentIndex(self.scope.findData(self._what_if.scope))
 
-    # The answer
+    # Results
 
     def _show_answer(self) -> None:
         session, what_if = self._session, self._what_if
@@ -212,7 +212,7 @@ class WhatIfPanel(QWidget):
             sentence = what_if.error.sentence
         elif not what_if.is_on:
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
-        both = sentence == _BOTH and new is not None  # the headings say it
+        both = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
         self.note.setVisible(bool(sentence) and not both)
         self.table.setHorizontalHeaderLabels(list(what_if.labels))
@@ -265,14 +265,14 @@ class WhatIfPanel(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """The figures say in numbers what the plot draws: they stay where there is little room."""
+        """The table has the same information as the plot, so it stays if there is little room."""
         beside = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
         needed = beside + _PLOT * self.fontMetrics().height()
         self._drawing.setVisible(self.width() >= needed)
 
 
 def figure_text(report: LayerReport, figure: str) -> str:
-    """One of ``FIGURES`` as people read it; a dash where the method has none."""
+    """One of ``FIGURES`` as text; a dash if the method has none."""
     value = getattr(report, figure)
     if value is None:
         return "–"
@@ -282,7 +282,7 @@ def figure_text(report: LayerReport, figure: str) -> str:
 
 
 def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
-    """Give the table its look and its titles; the cells of every row, recipe and tried."""
+    """Set the table's look, titles and cells: one row per figure, recipe and trial."""
     table.setAccessibleName("Figures of the layer under the recipe and under what is tried")
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setTabKeyNavigation(False)

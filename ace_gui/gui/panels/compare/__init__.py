@@ -1,1 +1,1 @@
-"""The workspace that compares merges: by several methods, and two of them layer by layer."""
+"""The Compare workspace: several methods, or two merges layer by layer."""

@@ -1,4 +1,4 @@
-"""Choose methods or values, merge by each in turn, and compare what came of them."""
+"""Choose methods or values, merge with each in turn, and compare the results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 
-_TABLE, _PLOT = 6, 12  # lines of text that they are high at least
-_BESIDE = 34  # lines of text, in less width one plot is below the other
+_TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
+_BESIDE = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
     "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
     "distances and scores stand here side by side. The window's merge stays."
@@ -82,7 +82,7 @@ class CompareMethodsPanel(QWidget):
         return [self.model.row_at(position) for position in sorted(index.row() for index in rows)]
 
     def refresh(self) -> None:
-        """Show the rows there are, and how far the merges are."""
+        """Update the rows and the progress of the merges."""
         chosen = self.selected()
         if tuple(self._shown) != self._comparison.rows:
             self._shown = self._comparison.rows
@@ -107,7 +107,7 @@ class CompareMethodsPanel(QWidget):
         self._allow()
 
     def _draw(self) -> None:
-        """The figure that the table is sorted by as bars, the main one against the norm."""
+        """Draw the table's sort column as bars, and the main figure against the norm."""
         model, run_of = self.model, self._comparison.run_of
         current = self._session.results.merge
         good = [row for row in model.rows if not row.error]
@@ -135,7 +135,7 @@ class CompareMethodsPanel(QWidget):
         self.scatter.show_merges(main.title, points, self._label_of(name))
 
     def _label_of(self, parameter: str) -> str:
-        """What the window's method calls it."""
+        """The label of a parameter of the window's method."""
         method = self._session.draft.method
         fields = method.fields if method is not None else ()
         return next((each.label for each in fields if each.name == parameter), parameter)
@@ -259,7 +259,7 @@ class CompareMethodsPanel(QWidget):
         ).setDefaultSuffix("csv")
 
     def write_csv(self, path: Path) -> None:
-        """Write the table; a failure is told in the window."""
+        """Write the table; the window reports a failure."""
         try:
             save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
         except WorkbenchError as error:
@@ -267,7 +267,7 @@ class CompareMethodsPanel(QWidget):
 
 
 def swept(rows: Sequence[MethodCompared]) -> str:
-    """The number in which merges by one method differ, where that is one alone; else ""."""
+    """The only parameter by which merges of one method differ, or ""."""
     methods = {row.variant.recipe.merge_method for row in rows}
     names = {name for row in rows for name in row.parameters}
     differ = [name for name in names if len({row.parameters.get(name) for row in rows}) > 1]

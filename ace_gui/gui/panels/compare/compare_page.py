@@ -1,4 +1,4 @@
-"""The page of comparisons: several methods against each other, or two finished merges."""
+"""The Compare page: several methods, or two finished merges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LOOKS: Final = (
 
 
 class ComparePage(QWidget):
-    """``methods`` merges by several. ``looked_at`` says of a finding whether it is wanted."""
+    """``methods`` merges with several methods. ``looked_at`` carries whether a finding is
+    wanted."""
 
     looked_at = Signal(object, bool)
 
@@ -56,7 +57,7 @@ class ComparePage(QWidget):
 
     @property
     def panel(self) -> ComparePanel:
-        """Two merges side by side; made when they are first looked at."""
+        """The comparison of two merges, created on first use."""
         if self._panel is None:
             self._panel = ComparePanel(self._session)
             self._panel.looked_at.connect(self.looked_at)
@@ -69,6 +70,6 @@ class ComparePage(QWidget):
         self._pages.setCurrentWidget(self.panel if index == TWO_MERGES else self.methods)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        """Show these two."""
+        """Show these two merges."""
         self._session.results.comparison.compare(first, second)
         self.show_look(TWO_MERGES)

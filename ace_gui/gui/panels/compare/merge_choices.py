@@ -1,4 +1,4 @@
-"""What is merged for a comparison: methods that are ticked, or values of one parameter."""
+"""The merges of a comparison: the checked methods, or values of one parameter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ace_gui.recipe.values import ParameterValue
 
 
 class MergeChoices(QWidget):
-    """``changed`` follows when other merges are chosen."""
+    """``changed`` follows each change of the choice."""
 
     changed = Signal()
 
@@ -35,7 +35,7 @@ class MergeChoices(QWidget):
         super().__init__(parent)
         self._session = session
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
-        """By method and variant; None: the method's default one, or the only one."""
+        """By method and variant; None: the default variant, or the only one."""
         self.methods = scroll_area("Methods to compare", self)
         self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.parameter = QComboBox(self)
@@ -56,7 +56,7 @@ class MergeChoices(QWidget):
 
     @property
     def count(self) -> int:
-        """How many merges are chosen."""
+        """The number of chosen merges."""
         return len(self._written_values()) if self._varies else len(self._ticked())
 
     @property
@@ -64,7 +64,7 @@ class MergeChoices(QWidget):
         return self.parameter.currentIndex() > 0
 
     def recipes(self) -> list[Recipe]:
-        """What is to be merged: by each method ticked, or with each value written."""
+        """The recipes to merge: one per checked method, or one per value."""
         inputs = self._session.draft.inputs
         if self.parameter.currentIndex() > 0:
             name = self.parameter.currentData().name
@@ -89,7 +89,7 @@ class MergeChoices(QWidget):
         self.changed.emit()
 
     def _fill_methods(self) -> None:
-        """A box for each variant of each method; that of the window is ticked."""
+        """One box per variant of each method; the window's method is checked."""
         column = Column()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
@@ -110,7 +110,7 @@ class MergeChoices(QWidget):
         self._offer_what_fits()
 
     def _offer_what_fits(self) -> None:
-        """Only methods that merge as many experts as there are."""
+        """Enable only methods that support this number of experts."""
         count = len(self._session.draft.inputs.experts)
         known = {method.name: method for method in self._session.draft.methods}
         for (name, _), box in self.boxes.items():
@@ -125,7 +125,7 @@ class MergeChoices(QWidget):
         return method.name == self._session.draft.inputs.method and in_force
 
     def _fill_parameters(self) -> None:
-        """The numbers of the window's method, of which one can be tried with several values."""
+        """The numeric parameters of the window's method, one of which can be varied."""
         chosen = self.parameter.currentText()
         self.parameter.setAccessibleName("Parameter to vary")
         self.parameter.clear()
@@ -143,7 +143,7 @@ class MergeChoices(QWidget):
         self.values.setToolTip(tip)
 
     def _written_values(self) -> list[ParameterValue]:
-        """The values in the line, as far as they are numbers in range."""
+        """The values in the field that are numbers in range."""
         item: FieldInfo | None = self.parameter.currentData()
         if item is None:
             return []
@@ -167,6 +167,6 @@ class MergeChoices(QWidget):
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
-    """The inputs with that method; overrides speak of theirs and stay with it alone."""
+    """The inputs with that method. Overrides belong to their method and are dropped for others."""
     rules = inputs.overrides if method == inputs.method else ()
     return replace(inputs, method=method, overrides=rules).with_parameter("variant", variant)

@@ -1,4 +1,4 @@
-"""Two finished merges side by side: their difference by layer, and the selected layer's spectra."""
+"""Two finished merges compared: their difference by layer, and the selected layer's spectra."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
-_BESIDE: Final = 40  # lines of text, in less width one plot is below the other
-_PLOT: Final = 10  # lines of text that a plot is high at least
-REFRESH: Final = 100  # ms between repaints while differences stream in
+_BESIDE: Final = 40  # in text lines: below this width the plots are stacked
+_PLOT: Final = 10  # in text lines: minimum height of a plot
+REFRESH: Final = 100  # ms between repaints while differences arrive
 NEEDS_TWO: Final = (
     "Two finished merges are needed: merge, change the method or a parameter, and merge again."
 )
 
 
 class ComparePanel(LayerPanel):
-    """Chooses two of the session's runs and shows what is known of their difference."""
+    """Lets the user choose two of the session's runs, and shows their difference."""
 
     finding = LayerDifference
 
@@ -68,10 +68,10 @@ class ComparePanel(LayerPanel):
         self.spectra.set_busy(busy and waits)
         self.differences.set_busy(busy and not waits)
 
-    # Choosing
+    # Choice
 
     def _offer_runs(self) -> None:
-        """The newest two are compared, unless the person's choice is still there."""
+        """Select the newest two runs, unless the user's choice still exists."""
         runs, comparison = self.session.results.runs.all, self.session.results.comparison
         titles = run_titles(runs, self.session.draft.methods)
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
@@ -96,7 +96,7 @@ class ComparePanel(LayerPanel):
         runs, index = self.session.results.runs.all, box.currentIndex()
         return runs[index] if 0 <= index < len(runs) and len(runs) > 1 else None
 
-    # Showing
+    # Display
 
     def _hear(self, name: str) -> None:
         if not self._timer.isActive():
@@ -136,7 +136,7 @@ class ComparePanel(LayerPanel):
             self.spectra.clear("Computing both spectra …")
 
     def _show_scores(self) -> None:
-        """The mean scores on the tasks, where the merges were tried."""
+        """The mean scores on the tasks, if the merges were evaluated."""
         parts = []
         for box in (self.first, self.second):
             run = self._run(box)

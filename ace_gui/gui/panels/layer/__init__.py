@@ -1,1 +1,1 @@
-"""Close looks at the selected layer."""
+"""Details of the selected layer."""

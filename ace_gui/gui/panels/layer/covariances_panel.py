@@ -1,4 +1,4 @@
-"""ACE's data-free covariance of the selected layer beside that of the experts' own inputs."""
+"""ACE's data-free covariance of the selected layer, compared with that of the experts' inputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
 class CovarianceView(Enum):
-    """What is looked at of both covariances."""
+    """The choices of the view."""
 
     EXPERTS = auto()
     EIGENVALUES = auto()
@@ -71,10 +71,10 @@ _LOOKS: Final = {
 
 
 class CovariancesPanel(LayerPanel):
-    """Figures and two plots, or a sentence on what is needed for them.
+    """Figures and two plots, or a sentence about what is missing.
 
-    ``data_wanted``: the person wants to give calibration data; ``inputs_edited`` carries Inputs
-    with the measured covariances in ACE.
+    ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs with
+    the measured covariances in ACE.
     """
 
     finding = LayerCovariances
@@ -117,7 +117,7 @@ class CovariancesPanel(LayerPanel):
         session.activity.progressed.connect(self._show_progress)
 
     def _follow_work(self) -> None:
-        """It begins or ends; how far it is changes nothing but a sentence."""
+        """Update everything when the work starts or ends; its progress only changes a sentence."""
         now = self._measuring.is_running, self._measuring.error
         if now != self._work:
             self._work = now
@@ -158,7 +158,7 @@ class CovariancesPanel(LayerPanel):
         self._pages.addWidget(self.empty)
         self._pages.addWidget(known)
 
-    # What is shown
+    # Display
 
     def refresh(self) -> None:
         found = self._found()
@@ -186,7 +186,7 @@ class CovariancesPanel(LayerPanel):
         self._show_foot()
 
     def set_busy(self, busy: bool) -> None:
-        """A sentence stands here until there is something to show."""
+        """Show a message until there are results."""
 
     def _found(self) -> LayerCovariances | None:
         row, findings = self.row, self.session.results.findings
@@ -199,7 +199,7 @@ class CovariancesPanel(LayerPanel):
         self.eigenvalues.show_covariances(found, index, colour, directions_found(found, index))
 
     def _show_why(self) -> None:
-        """What is missing, with the one thing to do about it."""
+        """Show what is missing, with one button to fix it."""
         row, text = self.row, ""
         if row is None:
             sentence = _CHOOSE
@@ -220,7 +220,7 @@ class CovariancesPanel(LayerPanel):
         self.button.setText(text)
 
     def _is_unseen(self, name: str) -> bool:
-        """Whether all layers are compared, and this one could not be."""
+        """Whether all layers are compared, but this one could not be."""
         key = self.session.draft.measured_key()
         known = self.session.results.findings.agreements.of(key)
         return self._measuring.finished == key and name not in known
@@ -264,7 +264,7 @@ class CovariancesPanel(LayerPanel):
 
 
 def whose_inputs(found: LayerCovariances) -> str:
-    """Whether the estimates know their own experts' inputs, and how to read the matrix."""
+    """Whether each estimate matches its own expert's inputs best, and how to read the matrix."""
     own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
     said = "Rows: whose estimate; columns: whose inputs."
     if len(found.experts) < 2:
@@ -274,7 +274,7 @@ def whose_inputs(found: LayerCovariances) -> str:
 
 
 def directions_found(found: LayerCovariances, index: int) -> str:
-    """How much of the inputs' leading directions the estimate of an expert finds."""
+    """How much of the inputs' leading directions each expert's estimate captures."""
     match, count = found.matches[index], found.measured_TI.shape[1]
     leading = round(match.chance * count)
     return (
@@ -285,7 +285,7 @@ def directions_found(found: LayerCovariances, index: int) -> str:
 
 
 def figure_rows(found: LayerCovariances) -> list[FigureRow]:
-    """The agreement of every expert's estimate with the inputs, with what the figures mean."""
+    """How well every expert's estimate matches the inputs, with explanations."""
 
     def row(title: str, tip: str, attribute: str) -> FigureRow:
         values = [getattr(match, attribute) for match in found.matches]

@@ -1,4 +1,4 @@
-"""How the entries of the experts' changes of the selected layer are distributed (ACE, Fig. 3)."""
+"""The distribution of the entries of the selected layer's task vectors (ACE, Fig. 3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIZES: Final = [365, 130]
 
 
 class DistributionPanel(LayerPanel):
-    """Feeds a ``HistogramPlot`` and a sheet of figures."""
+    """A ``HistogramPlot`` with a table of figures."""
 
     finding = LayerDistribution
 
@@ -55,7 +55,7 @@ class DistributionPanel(LayerPanel):
 
 
 def figure_rows(found: LayerDistribution) -> list[FigureRow]:
-    """Figures of every expert's entries, with what they mean."""
+    """The figures of every expert's entries, with explanations."""
     tails = [
         tail_share(
             found.edges,

@@ -1,4 +1,4 @@
-"""How far every expert moved the selected layer from the base."""
+"""How far every expert moved the selected layer from the base model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NORM_TIP = "Frobenius norm of the expert's change"
 
 
 class EnergiesPanel(LayerPanel):
-    """Feeds an ``EnergiesPlot``."""
+    """An ``EnergiesPlot`` of the selected layer."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)

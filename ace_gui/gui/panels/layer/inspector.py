@@ -1,4 +1,4 @@
-"""A close look at the selected layer, and at what was checked before the merge."""
+"""The inspector: details of the selected layer, and the checks before the merge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
-_PANELS = (  # title, title in little room, what is there
+_PANELS = (  # title, short title, tooltip
     (
         "Spectrum",
         "Spectra",
@@ -51,10 +51,11 @@ _PANELS = (  # title, title in little room, what is there
 
 
 class InspectorPanel(QWidget):
-    """Tabs about the session's selection, and the checks, shown when something new is wrong.
+    """Tabs about the selected layer, and the checks, which come to the front when a new one fails.
 
-    ``finding_wanted`` says of a kind of finding whether a tab in view shows it. ``data_wanted``:
-    the person wants to give calibration data; ``inputs_edited`` carries Inputs that a tab offers.
+    ``finding_wanted`` carries a kind of finding and whether a visible tab shows it.
+    ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs that a
+    tab offers.
     """
 
     finding_wanted = Signal(object, bool)
@@ -81,7 +82,7 @@ class InspectorPanel(QWidget):
         self.preflight = PreflightPanel(session, self)
         tip = "What was looked at before the merge, and how it came out"
         self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
-        self.tabs.content(self._checks)  # there from the start: it is turned to by itself
+        self.tabs.content(self._checks)  # created at once, because it comes to the front by itself
         self._worries: frozenset[object] = frozenset()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
@@ -92,16 +93,16 @@ class InspectorPanel(QWidget):
 
     @property
     def panel(self) -> QWidget:
-        """What the tab in view shows."""
+        """The visible tab's panel."""
         return self.tabs.current
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is seen, in several turns."""
+        """Restyle what is visible, over several turns."""
         for panel in self._panels():
             yield from panel.restyle(theme)
 
     def show_checks(self) -> None:
-        """Turn to the checks."""
+        """Show the checks."""
         self.tabs.setCurrentIndex(self._checks)
 
     def _panels(self) -> list[LayerPanel]:
@@ -115,7 +116,7 @@ class InspectorPanel(QWidget):
             panel.inputs_edited.connect(self.inputs_edited)
 
     def _show_worries(self) -> None:
-        """Say on the tab how many warnings there are; turn to it when there are others."""
+        """Show the number of warnings on the tab, and show the tab if they have changed."""
         worries, index = self._session.checks.worries, self._checks
         self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")

@@ -1,4 +1,4 @@
-"""The selected tensor: its name, what it is, and its key figures."""
+"""The selected tensor: name, kind and key figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.gui.widgets.labels.written import write
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
 _NONE: Final = "Choose a layer in the table or in the plot below."
-_LOW: Final = 800  # px: in a lower window the figures give their room to the plot
+_LOW: Final = 800  # px: in a lower window the figures are hidden in favour of the plot
 _FIGURES: Final = (
     ("Heterogeneity γ", "How much the experts' energies differ in this layer"),
     ("Ridge mass Σε", "How much of the solve is the ridge's"),
@@ -65,7 +65,7 @@ class LayerHead(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what is known of the tensor."""
+        """Update what is known of the tensor."""
         session = self._session
         row = session.layers.row(session.selection)
         self.name.setVisible(row is not None)
@@ -99,7 +99,7 @@ class LayerHead(QWidget):
         return self.window().height() < _LOW
 
     def _report(self, row: PlanRow) -> LayerReport | None:
-        """Of the merge, as long as that is of what is chosen now."""
+        """The report of the merge, if the merge belongs to the current inputs."""
         merge = self._session.results.merge
         if merge is None or not self._session.merge_is_current:
             return None
@@ -139,7 +139,8 @@ class LayerHead(QWidget):
 
 
 class _Name(QWidget):
-    """A tensor's name in mono: the block's number quiet, the rest strong, its middle given up."""
+    """A tensor's name in a monospaced font: block number muted, the rest strong, elided in the
+    middle."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -147,7 +148,7 @@ class _Name(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def show_name(self, name: str, prefix: str) -> None:
-        """Without ``prefix``, which all blocks share."""
+        """Show the name without ``prefix``, which all blocks share."""
         found = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
         self._number, self._rest = found.groups() if found else ("", name)
         self._number, self._rest = plain(self._number), plain(self._rest)

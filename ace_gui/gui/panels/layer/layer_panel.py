@@ -1,4 +1,4 @@
-"""What panels about the selected layer have in common."""
+"""The base class of panels about the selected layer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LEARNS_FIRST: Final = "This method learns from data first: merge to see what com
 
 
 class LayerPanel(QWidget):
-    """Follows the session's selection while it is looked at.
+    """Follows the session's selection while it is visible.
 
-    ``finding``: what the engine has to be asked for it, None if nothing; ``looked_at`` says of that
-    kind whether it is wanted. Subclasses implement ``refresh``.
+    ``finding``: the kind of finding to request from the engine, or None. ``looked_at`` carries that
+    kind and whether it is wanted. Subclasses implement ``refresh``.
     """
 
     finding: ClassVar[Kind | None] = None
@@ -37,25 +37,25 @@ class LayerPanel(QWidget):
             learnt.connect(self._learn)
 
     def refresh(self) -> None:
-        """Show the selected layer, as far as it is known."""
+        """Show the selected layer, as far as known."""
         raise NotImplementedError
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is seen, in several turns; the experts' colours are the theme's."""
+        """Restyle what is visible, over several turns; the experts' colours belong to the theme."""
         if not self.isVisible():
-            return  # it catches up when it is shown
+            return  # it updates when it is shown
         yield from restyle_plots(self, theme)
         self._follow()
         yield
 
     def set_busy(self, busy: bool) -> None:
-        """What is shown here is on its way, or no longer."""
+        """Set whether the result is pending."""
         for plot in self.findChildren(Plot):
             plot.set_busy(busy)
 
     @property
     def row(self) -> PlanRow | None:
-        """The selected layer."""
+        """The selected layer's row."""
         name = self.session.selection
         return self.session.layers.row(name) if name else None
 
@@ -80,7 +80,7 @@ class LayerPanel(QWidget):
 
 
 def expert_colours(session: Session) -> dict[str, str]:
-    """Every expert's colour in the present theme, by name."""
+    """Every expert's colour in the current theme, by name."""
     inputs, theme = session.draft.inputs, current_theme()
     return {
         name: theme.expert_colour(expert.colour)

@@ -1,4 +1,4 @@
-"""The selected layer's singular values, with the figures that sum them up (ACE, Fig. 2 left)."""
+"""The selected layer's singular values and their summary figures (ACE, Fig. 2 left)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIZES: Final = [300, 200]
 
 
 class SpectraPanel(LayerPanel):
-    """Feeds a ``SpectrumPlot`` and a sheet of figures."""
+    """A ``SpectrumPlot`` with a table of figures."""
 
     finding = LayerSpectrum
 

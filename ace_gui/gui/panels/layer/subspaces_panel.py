@@ -1,4 +1,4 @@
-"""Directions of the selected layer: before and after refinement, and from expert to expert."""
+"""Singular directions of the selected layer: before and after refinement, and between experts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
 
 class SubspaceView(StrEnum):
-    """What is compared; the value is what people choose."""
+    """The comparisons. The value is the displayed text."""
 
     REFINEMENT = "before and after refinement"
     OVERLAP = "experts' leading directions"
@@ -49,7 +49,7 @@ _TIPS: Final = {
 
 
 class SubspacesPanel(LayerPanel):
-    """One of four looks at a time."""
+    """Shows one of four comparisons at a time."""
 
     finding = LayerSubspaces
 
@@ -80,21 +80,21 @@ class SubspacesPanel(LayerPanel):
         layout.addLayout(head)
         layout.addWidget(self._stack, 1)
 
-    # Made when there is something to show: to make a plot takes a while.
+    # Created when there is something to show, because creating a plot is slow.
 
     @cached_property
     def overlap(self) -> ExpertMatrixPlot:
-        """Of the experts' leading directions."""
+        """Overlap of the experts' leading directions."""
         return self._add(ExpertMatrixPlot("Overlap of the experts' leading directions"))
 
     @cached_property
     def cosines(self) -> ExpertMatrixPlot:
-        """Of the experts' task vectors, in one layer or over the model."""
+        """Cosines between the experts' task vectors, in one layer or in the whole model."""
         return self._add(ExpertMatrixPlot("Cosines of the experts' task vectors"))
 
     @property
     def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
-        """The one for the present look."""
+        """The plot of the chosen comparison."""
         match self.view_choice.current:
             case SubspaceView.REFINEMENT:
                 return self.alignment
@@ -115,7 +115,7 @@ class SubspacesPanel(LayerPanel):
             self._show_subspaces(row)
 
     def _add(self, plot: _P) -> _P:
-        plot.name_outside()  # in the head of the inspector, or in the choice
+        plot.name_outside()  # shown in the inspector's header or in the choice
         self._views[plot] = PlotWithTable(plot, plot.columns)
         self._stack.addWidget(self._views[plot])
         return plot

@@ -1,1 +1,1 @@
-"""The places of the Scores workspace: tasks, scores, examples, trying out, tuning."""
+"""The tabs of the Scores workspace: tasks, scores, examples, try it, tune."""

@@ -1,4 +1,4 @@
-"""What one model says: shares of labels, or a text as it is written."""
+"""A model's answer: label shares, or text as it is generated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 
 MOST: Final = 6
-"""Labels whose shares are shown."""
+"""Number of labels shown."""
 
 
 class AnswerCard(QWidget):
@@ -51,7 +51,8 @@ class AnswerCard(QWidget):
         self.show_said(None, "", "")
 
     def show_said(self, said: Said | None, name: str, colour: str) -> None:
-        """Show what the model called ``name`` has said; None: it is not asked, or not yet."""
+        """Show the answer of the model ``name``; None: it has not been asked, or not answered
+        yet."""
         self.title.set_full_text(name)
         self.swatch.show_colour(colour)
         shares = () if said is None else said.shares
@@ -67,7 +68,7 @@ class AnswerCard(QWidget):
         self.state.setVisible(waits)
 
     def _write(self, text: str) -> None:
-        """Only what is new, so that a selection and the place in view stay."""
+        """Append only new text, so that selection and scroll position stay."""
         before = self.text.toPlainText()
         if text == before:
             return
@@ -79,7 +80,7 @@ class AnswerCard(QWidget):
 
 
 def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
-    """The likeliest labels, the first of them in strong."""
+    """The likeliest labels, the first one in bold."""
     return [
         Bar(label, share, f"{100 * share:.1f} %", strong=index == 0)
         for index, (label, share) in enumerate(shares[:MOST])

@@ -1,4 +1,4 @@
-"""How an example is drawn in the list: a picture with two lines, or a text with two lines."""
+"""Drawing of an example in the list: a picture or a text, with two lines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ace_gui.gui.widgets.labels.written import write
 _Index = QModelIndex | QPersistentModelIndex
 _PICTURE: Final = 64.0  # px
 _PADDING: Final = 8.0
-_TILE: Final = 96.0  # px wide
+_TILE: Final = 96.0  # px: width
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
 
 
 class ExampleCell(QStyledItemDelegate):
-    """Pictures in tiles, texts in rows; the truth in strong, and the wrong answer below it.
+    """Pictures as tiles, texts as rows; the true label in bold, and the wrong answer below it.
 
-    ``merge_is_wrong``: whether that is the merge's, else it is the other model's.
+    ``merge_is_wrong``: whether the wrong answer is the merge's or the other model's.
     """
 
     merge_is_wrong = True
@@ -33,7 +33,7 @@ class ExampleCell(QStyledItemDelegate):
         return self.size_of(index.data(EXAMPLE))
 
     def size_of(self, listed: ListedExample) -> QSize:
-        """Pixels of a tile, or of a row."""
+        """Size in px of a tile or a row."""
         line = _height(Face.CAPTION_STRONG)
         if listed.found.example.picture is not None:
             width = max(_TILE, 7 * _height(Face.CAPTION))

@@ -1,4 +1,4 @@
-"""A picture of an example, as sharp as it is: at a whole multiple of its size where it is small."""
+"""A picture of an example, scaled up only by whole factors so that it stays sharp."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from PySide6.QtWidgets import QWidget
 
 
 def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:
-    """An image with pixels of its own. ``pixels_HWC``: three colours, uint8."""
+    """An image with its own copy of the pixels. ``pixels_HWC``: three colours, uint8."""
     pixels = np.ascontiguousarray(pixels_HWC)
     height, width, _ = pixels.shape
     return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
 
 
 def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
-    """In the middle of ``rect``; where it is."""
+    """Paint in the middle of ``rect``, and return the painted rectangle."""
     width, height = image.width(), image.height()
     factor: float = min(rect.width() / width, rect.height() / height)
     if factor >= 1:
@@ -30,7 +30,7 @@ def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
 
 
 class ExamplePicture(QWidget):
-    """``side``: pixels, at most."""
+    """``side``: maximum size in pixels."""
 
     def __init__(self, side: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,11 +40,11 @@ class ExamplePicture(QWidget):
         self.hide()
 
     def show_picture(self, pixels: NDArray[np.uint8] | None, words: str) -> None:
-        """Show another; ``words``: what it shows, for who cannot see it."""
+        """Show another picture. ``words`` describes it for screen readers."""
         self.show_image(None if pixels is None else image_of(pixels), words)
 
     def show_image(self, image: QImage | None, words: str) -> None:
-        """As ``show_picture``; an image that could not be read is none."""
+        """Like ``show_picture``. An unreadable image counts as none."""
         self._image = None if image is None or image.isNull() else image
         self.setVisible(self._image is not None)
         self.setAccessibleName(words)

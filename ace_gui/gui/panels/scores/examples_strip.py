@@ -1,4 +1,4 @@
-"""A row of examples below the scores: what the merge gets wrong or newly right."""
+"""A row of examples below the scores: what the merge lost or gained."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, secondary_label
 
 _VERDICTS: Final = (Verdict.LOST, Verdict.GAINED)
-_TEXTS: Final = 2  # rows, where examples are no pictures
+_TEXTS: Final = 2  # rows, if examples are not pictures
 
 
 class ExamplesStrip(QWidget):
-    """As many as there is room for, in turn of each task. ``show_all``: opens all of them."""
+    """As many examples as fit, alternating between tasks. ``show_all``: opens all of them."""
 
     def __init__(self, session: Session, scoring: Scoring, show_all: Callable[[], object]) -> None:
         super().__init__()
@@ -61,12 +61,12 @@ class ExamplesStrip(QWidget):
         scoring.changed.connect(self.refresh)
 
     def show_merge(self, store: str) -> None:
-        """Show what is known of the merge in this store."""
+        """Show the examples of the merge in this store."""
         self._store = Path(store) if store else None
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what is known now."""
+        """Update the examples."""
         known = self._session.results.scores
         found = known.examples(self._store, with_base=False) if self._store is not None else {}
         for widget in (self.verdict, self.list, self.all):
@@ -109,7 +109,7 @@ class ExamplesStrip(QWidget):
         self._fit(rows=1 if pictures else len(shown))
 
     def _room(self, example: ListedExample) -> int:
-        """How many tiles stand beside each other."""
+        """The number of tiles in a row."""
         return max(1, self.width() - 24) // self.cell.size_of(example).width()
 
     def _fit(self, rows: int) -> None:
@@ -140,7 +140,7 @@ class ExamplesStrip(QWidget):
 def listed_examples(
     session: Session, found: Iterable[ExamplesCompared], verdict: Verdict, other: str = ""
 ) -> list[list[ListedExample]]:
-    """Those of a verdict, task by task. ``other``: what the other model is called everywhere."""
+    """The examples of a verdict, by task. ``other``: the name of the other model."""
     inputs, known = session.draft.inputs, session.results.scores
     return [
         [

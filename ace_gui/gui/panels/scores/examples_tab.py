@@ -1,4 +1,4 @@
-"""The place of the examples: which ones the merge lost and gained, and what was said to each."""
+"""The Examples tab: what the merge lost and gained, with the answers to each example."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _LARGE: Final = 160  # px
 
 
 class ExamplesTab(QWidget):
-    """``try_wanted`` carries the ShownExample that a person wants to try other models on."""
+    """``try_wanted`` carries a ShownExample to try on other models."""
 
     try_wanted = Signal(object, str)
 
@@ -137,11 +137,11 @@ class ExamplesTab(QWidget):
         page.setStretchFactor(0, 1)
         return page
 
-    # Asking
+    # Requests
 
     @property
     def with_base(self) -> bool:
-        """Whether the merge is compared with the base, not with the experts."""
+        """Whether the merge is compared with the base model and not with the experts."""
         return self.against.current == 1
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -153,20 +153,20 @@ class ExamplesTab(QWidget):
         self._asked = None
 
     def _ask(self) -> None:
-        """Once for what is chosen; answers that are remembered come at once."""
+        """Request the chosen comparison once; cached answers come at once."""
         wanted = (self.merge.current, self.with_base, self._session.draft.inputs.tasks)
         if self.merge.current and wanted != self._asked:
             self._asked = wanted
             self._scoring.compare_examples(Path(self.merge.current), with_base=self.with_base)
 
-    # Showing
+    # Display
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what is known; ask for what is not, where the models were tried already."""
+        """Show the known examples, and request others if the models have been evaluated."""
         self._offer()
         known, merge = self._session.results.scores, str(self.merge.current)
         found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
@@ -238,7 +238,7 @@ class ExamplesTab(QWidget):
 
 
 class ExampleDetail(QWidget):
-    """All of one example."""
+    """The details of one example."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -262,7 +262,7 @@ class ExampleDetail(QWidget):
         self.show_example(None)
 
     def show_example(self, listed: ListedExample | None) -> None:
-        """Show one, or nothing."""
+        """Show an example, or nothing."""
         for widget in (self.picture, self.text, self.answers, self.row_label, self.try_button):
             widget.setVisible(listed is not None)
         if listed is None:

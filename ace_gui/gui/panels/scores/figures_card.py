@@ -1,4 +1,4 @@
-"""The figures of one merge as a table, and a test of two models against each other."""
+"""The scores of one merge as a table, and a significance test of two models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTE: Final = (
 
 
 class FiguresCard(QWidget):
-    """Copied and saved by the table's menu, with every digit and standard error."""
+    """The table's menu copies and saves it with full precision and standard errors."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -88,7 +88,7 @@ class FiguresCard(QWidget):
         return table
 
     def show_figures(self, rows: Sequence[TaskFigures], models: Sequence[Model]) -> None:
-        """Show these, and test the last two merges unless others are chosen."""
+        """Show these scores, and test the last two merges unless others are chosen."""
         if tuple(rows) != self.model.rows:
             self.model.show_figures(rows)
             self._fit()
@@ -107,13 +107,13 @@ class FiguresCard(QWidget):
         self._show_test()
 
     def _fit(self) -> None:
-        """As high as the rows need; what stands below follows at once."""
+        """Set the height to that of the rows, so that nothing is empty below."""
         rows = sum(self.table.rowHeight(row) for row in range(self.model.rowCount()))
         bar = self.table.horizontalScrollBar().sizeHint().height()
         self.table.setFixedHeight(self.table.horizontalHeader().sizeHint().height() + rows + bar)
 
     def _choose(self) -> None:
-        """What a person chose stays, whatever else is scored."""
+        """Choose the models to test; the user's choice stays when others are scored."""
         self._by_hand = True
         self._show_test()
 

@@ -1,4 +1,4 @@
-"""The finished merges as the lists of the scores name them."""
+"""The finished merges as the lists of the Scores page name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ace_gui.gui.state.session import Session
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model in the lists: what the scores call it, and what people do."""
+    """A model in the lists: its key in the scores, and its title."""
 
     key: str
     title: str

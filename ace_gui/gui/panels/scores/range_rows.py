@@ -1,4 +1,4 @@
-"""The parameters of a method, each with a range that can be searched."""
+"""A method's parameters, each with a range to search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ace_gui.recipe.values import ParameterValue
 
 
 class RangeRows(QWidget):
-    """A row a number; those that are ticked are searched. ``changed`` follows a tick or an edit."""
+    """One row per number; the checked ones are searched. ``changed`` follows every edit."""
 
     changed = Signal()
 
@@ -40,7 +40,7 @@ class RangeRows(QWidget):
         fields: Sequence[FieldInfo],
         value_of: Callable[[str], ParameterValue | None],
     ) -> None:
-        """Offer the numbers among these; those that are offered already stay as they are."""
+        """Offer the numbers among these fields; existing rows stay as they are."""
         numbers = tuple(field for field in fields if field.kind in ("float", "int"))
         if numbers == self._fields:
             return
@@ -77,7 +77,7 @@ class RangeRows(QWidget):
 
     @property
     def ranges(self) -> tuple[ParameterRange, ...]:
-        """What is ticked."""
+        """The checked ranges."""
         return tuple(
             ParameterRange(name=name, low=low.value, high=high.value)
             for name, (tick, low, high) in self.rows.items()
@@ -86,7 +86,7 @@ class RangeRows(QWidget):
 
     @property
     def fault(self) -> str:
-        """What is wrong with the ranges; empty where they can be searched."""
+        """What is wrong with the ranges; empty if they can be searched."""
         if not self.ranges:
             return "Tick a parameter."
         wrong = [each.name for each in self.ranges if not each.low < each.high]
@@ -94,7 +94,7 @@ class RangeRows(QWidget):
 
 
 def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]:
-    """A range round the value in force, within what the method allows."""
+    """A range around the current value, within the method's limits."""
     now = float(value)
     if field.logarithmic and now > 0:
         low, high = now / 100, now * 100

@@ -1,4 +1,4 @@
-"""The place of routing: which expert took which examples, layer by layer, and what it costs."""
+"""The Routing tab: which expert handled which examples, layer by layer, and the cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
 LIMIT: Final = 100
-"""Examples of each task: enough to see a share to a few hundredths."""
+"""Examples per task: enough to know a share to a few hundredths."""
 
 WHAT: Final = (
     "Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here the "
@@ -32,7 +32,7 @@ WHAT: Final = (
 
 
 class RoutingTab(QWidget):
-    """Above, shares by task in the mean over the layers; below, by layer for one task."""
+    """Top: shares by task, averaged over the layers. Bottom: by layer for one task."""
 
     def __init__(
         self, session: Session, routing: RoutingOperation, parent: QWidget | None = None
@@ -94,11 +94,11 @@ class RoutingTab(QWidget):
             self._routing.start(Path(self.merge.current), LIMIT)
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what can be looked at, and what is known."""
+        """Update the choices and the results."""
         routing = self._routing
         stores = {str(run.store) for run in routing.merges}
         merges = [each for each in merges_of(self._session) if each.key in stores]

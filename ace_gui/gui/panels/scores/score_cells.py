@@ -1,4 +1,4 @@
-"""How the figures of a merge are drawn: the expert's swatch, and what is kept as a bar."""
+"""Drawing of a merge's figures: the expert's swatch, and the kept share as a bar."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
 _BAR: Final = (40.0, 5.0)  # px
-_LEAST: Final = 12.0  # px of a bar that still says something
-_LONGEST: Final = "100 %"  # beside which every bar of the column has its place
+_LEAST: Final = 12.0  # px: minimum useful width of a bar
+_LONGEST: Final = "100 %"  # text that fits next to every bar of the column
 
 
 def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
-    """The colour of an expert by its name, "" where there is none; whether it is a repeated one."""
+    """The colour of an expert by its name ("" for none), and whether the colour is a repeated
+    one."""
     if owner is None or owner not in inputs.names:
         return "", False
     index, theme = inputs.experts[inputs.names.index(owner)].colour, current_theme()
@@ -34,7 +35,7 @@ def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
 
 
 class FigureCell(Cell):
-    """One cell of the table of figures."""
+    """A cell of the table of figures."""
 
     padding = 12
 

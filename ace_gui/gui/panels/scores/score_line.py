@@ -1,4 +1,4 @@
-"""Base, merges and experts on one line, by their mean score."""
+"""Base, merges and experts on a line, by their mean score."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RADIUS: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A model and its mean score; ``is_chosen``: the one that is looked at."""
+    """A model and its mean score. ``is_chosen``: the model is selected."""
 
     title: str
     value: float
@@ -30,7 +30,7 @@ class Mark:
 
 
 class ScoreLine(QWidget):
-    """The value above each mark, the name below; pushed apart where they would overlap."""
+    """The value above each mark, the name below; labels are moved apart if they would overlap."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -39,7 +39,7 @@ class ScoreLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
-        """Show these."""
+        """Replace the marks."""
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
         marks_text = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
         self.setAccessibleDescription(marks_text)
@@ -94,7 +94,7 @@ class ScoreLine(QWidget):
         return [80.0 + room * (value - low) / span for value in values]
 
     def _labels(self, indices: Sequence[float]) -> tuple[list[float], list[float]]:
-        """Where each label's middle is, and how wide it may be."""
+        """The centre and the maximum width of each label."""
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
         widest = min(_WIDEST, self.width() / len(indices) - _GAP)
         widths = [
@@ -102,7 +102,7 @@ class ScoreLine(QWidget):
             for mark in self._marks
         ]
         found = list(indices)
-        for n in range(1, len(found)):  # to the right as far as needed
+        for n in range(1, len(found)):  # moved right as far as needed
             least = found[n - 1] + (widths[n - 1] + widths[n]) / 2 + _GAP
             found[n] = max(found[n], least)
         limit = float(self.width())

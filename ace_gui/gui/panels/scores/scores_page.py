@@ -1,4 +1,4 @@
-"""The Scores workspace: the data, the scores, the examples, trying out, tuning, routing."""
+"""The Scores workspace: data, scores, examples, try it, tune, routing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE, ROUTING = range(6)
-PLACES: Final = (  # title and tip, in this order
+PLACES: Final = (  # title and tooltip, in this order
     ("Tasks", "Data that the models are tried on, and how they are read"),
     ("Scores", "How good base, experts and merges are at the tasks"),
     ("Examples", "Which examples a merge lost and gained"),
@@ -35,9 +35,9 @@ PLACES: Final = (  # title and tip, in this order
 
 
 class ScoresPage(QWidget):
-    """A tab for each place; where there are tasks already, the scores come first.
+    """One tab for each part. If there are tasks already, the scores come first.
 
-    ``value_chosen`` carries the name and the value of a parameter that was tuned.
+    ``value_chosen`` carries the name and the value of a tuned parameter.
     """
 
     value_chosen = Signal(str, object)
@@ -83,12 +83,12 @@ class ScoresPage(QWidget):
         index.try_example(example, task)
 
     def show_tab(self, index: int) -> QWidget:
-        """Turn to a place; it."""
+        """Show and return a tab."""
         self.tabs.setCurrentIndex(index)
         return self.tabs.current
 
     def changeEvent(self, event: QEvent) -> None:
-        """Colours of experts stand in icons and bars."""
+        """The experts' colours are part of icons and bars."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             for index in self.tabs.contents():

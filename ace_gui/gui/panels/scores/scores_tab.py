@@ -1,4 +1,4 @@
-"""The place of the scores: one sentence, a line of all models, bars by task, figures, a test."""
+"""The Scores tab: a summary, a line of all models, bars by task, a table, a test."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.card import GAP, card
 
-_HIGH: Final = 44  # lines of text, in less there is no row of examples
-REFRESH: Final = 100  # ms between two repaints while scores come in
+_HIGH: Final = 44  # in text lines: below this height the row of examples is hidden
+REFRESH: Final = 100  # ms between repaints while scores arrive
 NO_TASKS: Final = "There are no tasks yet: add data that the models can be tried on."
 NO_SCORES: Final = (
     "The models have not been tried on the tasks yet. Base, experts and every finished merge are "
     "tried one after another, in the background."
 )
 _UNBOUNDED: Final = frozenset({"perplexity", "score"})
-"""Metrics whose values do not stand beside each other's on one axis."""
+"""Metrics whose values do not share an axis with others."""
 
 
 class ScoresTab(QWidget):
-    """``add_data``: where a person is led who has no tasks yet; ``show_examples``: to all."""
+    """``add_data`` opens the tasks if there are none yet; ``show_examples`` opens all examples."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ScoresTab(QWidget):
         scroll = scroll_area("Figures of the merge")
         scroll.setWidget(self.figures)
         below.addWidget(card(scroll))
-        below.setSizes([520, 560])  # so that the table is whole in a window of 1440 px
+        below.setSizes([520, 560])  # fits the table into a window of 1440 px
         below.setStretchFactor(0, 1)
         below.setStretchFactor(1, 1)
         page = QWidget()
@@ -128,12 +128,12 @@ class ScoresTab(QWidget):
         return page
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little height, the bars have it all."""
+        """If the height is small, the bars have all of it."""
         super().resizeEvent(event)
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
     def _plan_refresh(self) -> None:
-        """Soon, or when the place is looked at again."""
+        """Refresh soon, or when the tab is shown again."""
         self._stale = True
         if self.isVisible() and not self._timer.isActive():
             self._timer.start()
@@ -143,14 +143,14 @@ class ScoresTab(QWidget):
         if self._stale:
             self.refresh()
 
-    # Showing
+    # Display
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self._plan_refresh()
 
     def refresh(self) -> None:
-        """Show what is known."""
+        """Show the known scores."""
         self._stale = False
         self._timer.stop()
         known = self._session.results.scores
@@ -170,13 +170,13 @@ class ScoresTab(QWidget):
 
     @property
     def _others(self) -> list[Model]:
-        """Every model that has scores, the experts as one."""
+        """Every model with scores, the experts as one."""
         known = self._session.results.scores.models
         all_of = [Model(key=BASE, title="base"), *merges_of(self._session)]
         return [m for m in (*all_of, Model(key=EXPERTS, title="experts")) if m.key in known]
 
     def _offer_merges(self) -> None:
-        """A merge that is new is looked at; before there is one, base and experts are."""
+        """List the merges and select a new one; without merges, select base and experts."""
         merges = merges_of(self._session)
         options: dict[Hashable, tuple[str, str]]
         options = {each.key: (each.title, each.title) for each in reversed(merges)}
@@ -193,7 +193,7 @@ class ScoresTab(QWidget):
 
     @property
     def merge_title(self) -> str:
-        """What the merge that is looked at is called."""
+        """The title of the selected merge."""
         return self.merge.currentText()
 
     def _show_head(self, rows: list[TaskFigures]) -> None:
@@ -249,7 +249,7 @@ class ScoresTab(QWidget):
 
 
 class EvaluateButton(ProgressButton):
-    """Tries the models; while they are tried it shows how far, and stops it when pressed."""
+    """Starts the evaluation; while it runs it shows the progress and stops it."""
 
     def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -266,7 +266,7 @@ class EvaluateButton(ProgressButton):
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow the session."""
+        """Update from the session."""
         progress = self._session.activity.progress
         if self._scoring.is_running:
             known = progress is not None and progress.state is State.SCORING and progress.total
@@ -293,7 +293,7 @@ def _button(text: str, slot: Callable[[], object]) -> QPushButton:
 
 
 def _note(rows: list[TaskFigures]) -> str:
-    """How much data, and how well a mean is known."""
+    """The amount of data, and the precision of the mean."""
     tasks = [row for row in rows if not row.is_mean]
     if not tasks:
         return ""

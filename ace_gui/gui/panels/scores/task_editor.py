@@ -1,4 +1,4 @@
-"""One task as a form: what is guessed is shown, and can be said otherwise."""
+"""One task as a form: guessed values are shown and can be changed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz)
 _NOTHING: Final = "none"
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
-_LETTERS: Final = 280  # of a text that is shown
+_LETTERS: Final = 280  # of a displayed text
 _LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
 
 
 class TaskEditor(QWidget):
-    """``edited`` carries the Task as the person wants it; ``remove_wanted``: not at all."""
+    """``edited`` carries the changed Task; ``remove_wanted``: the user removes it."""
 
     edited = Signal(object)
     remove_wanted = Signal()
@@ -109,7 +109,7 @@ class TaskEditor(QWidget):
         column.addStretch(1)
 
     def _calibration_row(self) -> QWidget:
-        """Inputs for methods that want data, apart from those that are scored."""
+        """Inputs for methods that need data, separate from the evaluated ones."""
         tip = (
             "Inputs for methods that learn or measure something; never those that are scored. "
             "Labels are not needed, except for the few methods that say so."
@@ -140,22 +140,22 @@ class TaskEditor(QWidget):
         self.name.editingFinished.connect(self._rename)
         self.labels.editingFinished.connect(self._relabel)
         self.expert.activated.connect(lambda _: self._say("expert", self.expert.currentData()))
-        # Qt keeps the values of such enumerations as plain text.
+        # Qt stores the values of such enumerations as plain text.
         self.kind.activated.connect(lambda _: self._say("kind", TaskKind(self.kind.currentData())))
         self.measure.activated.connect(
             lambda _: self._say("metric", Metric(self.measure.currentData()))
         )
         self.limit.valueChanged.connect(lambda value: self._say("limit", value or None))
 
-    # Showing
+    # Display
 
     def show_task(
         self, task: Task, found: TaskDescribed | None, owner: str | None, experts: Sequence[str]
     ) -> None:
-        """Show a task, and what is known of it by now."""
+        """Show a task and its description, as far as known."""
         same = task == self._task and found == self._found
         waits = found is None and self._task is not None and task.data == self._task.data
-        found = self._found if waits else found  # nothing jumps while data are read again
+        found = self._found if waits else found  # keeps the layout still while data are read again
         self._task, self._found = task, found
         if not self.name.hasFocus() or not same:
             self.name.setText(plain(task.title))
@@ -187,7 +187,7 @@ class TaskEditor(QWidget):
         self._show_examples()
 
     def _show_columns(self) -> None:
-        """A field for each role; fields that are there already stay, and their focus with them."""
+        """One field per role. Existing fields stay, and keep their focus."""
         found = self._found
         roles = (*found.roles, *found.optional) if found is not None else ()
         if tuple(self.columns) != roles:
@@ -221,7 +221,7 @@ class TaskEditor(QWidget):
         for example in found.examples:
             self._shown.addWidget(_example_row(example))
 
-    # Saying otherwise
+    # Edits
 
     def _say(self, field: str, value: Any) -> None:
         if self._task is not None and getattr(self._task, field) != value:
@@ -237,7 +237,7 @@ class TaskEditor(QWidget):
         self._say("labels", tuple(part for part in parts if part))
 
     def _say_column(self, role: str) -> None:
-        """Without a second text, the first is named: else the second would be guessed again."""
+        """Without a second text, name the first one, or else the second would be guessed again."""
         if self._task is None or self._found is None:
             return
         chosen = self.columns[role].currentData()
@@ -273,7 +273,7 @@ def _box(name: str) -> QComboBox:
 
 
 def _offer(box: QComboBox, options: Mapping[str, Any], chosen: Any) -> None:
-    """Fill a box, unless it shows just that; no signal."""
+    """Fill a box without a signal, unless it shows just that."""
     now = {box.itemText(n): box.itemData(n) for n in range(box.count())}
     if now != options:
         box.clear()

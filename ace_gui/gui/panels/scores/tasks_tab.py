@@ -1,4 +1,4 @@
-"""The place of the tasks: data dropped or added, how they are read, and what is wrong with them."""
+"""The Tasks tab: data dropped or added, how they are read, and their problems."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))
 
 
 class TasksTab(QWidget):
-    """The list of tasks, and beside it the one that is chosen, as a form."""
+    """The list of tasks, with a form for the selected one."""
 
     def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -109,15 +109,15 @@ class TasksTab(QWidget):
         button.setMenu(menu)
         return button
 
-    # Showing
+    # Display
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self._rows = ()
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's tasks; what is chosen stays chosen."""
+        """Show the session's tasks and keep the selection."""
         scores, tasks = self._session.results.scores, self._session.draft.inputs.tasks
         self._stack.setCurrentIndex(1 if tasks else 0)
         rows = tuple((task, scores.described(task)) for task in tasks)
@@ -138,7 +138,7 @@ class TasksTab(QWidget):
         self._show_task()
 
     def _dress(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
-        """Two lines: what it is called, and what it is or what is wrong."""
+        """Two lines: the name, and the description or the problem."""
         line = _said(found)
         item.setText(f"{plain(task.title)}\n{line}")
         item.setToolTip(tooltip(found.fault if found is not None and found.fault else line))
@@ -160,7 +160,7 @@ class TasksTab(QWidget):
             names = self._session.draft.inputs.names
             self.editor.show_task(task, found, owner, names)
 
-    # Changing
+    # Edits
 
     def _edit(self, task: Task) -> None:
         self._scoring.change(self.list.currentRow(), task)
@@ -176,13 +176,13 @@ class TasksTab(QWidget):
         title = "Data: a folder of pictures by class, or a saved dataset"
         ask_folders(self, title, DATA, self._scoring.add)
 
-    # Dropping
+    # Drag and drop
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if _data_of(event):
             event.acceptProposedAction()
         else:
-            event.ignore()  # a recipe or a model: the window's
+            event.ignore()  # the window handles recipes and models
 
     def dropEvent(self, event: QDropEvent) -> None:
         paths = _data_of(event)

@@ -1,4 +1,4 @@
-"""The place where one tries: a text or a picture, and what base, expert and merge say to it."""
+"""The Try it tab: a text or a picture, answered by base, expert and merge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe.tasks import Task, TaskKind
 
-REFRESH: Final = 40  # ms between two looks at what is being written
+REFRESH: Final = 40  # ms between updates of generated text
 KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"
 _OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
 _WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
@@ -54,19 +54,19 @@ _KIND_OF_CLASS: Final = {
     "ForImageClassification": TaskKind.IMAGE_CLASSIFICATION,
     "CLIPModel": TaskKind.CLIP_ZERO_SHOT,
 }
-"""By the end of the name that transformers gives a model's class."""
+"""By the suffix of transformers' class name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Given:
-    """What is tried, besides a text that is typed: an example of a task, or a picture's file."""
+    """The input, other than typed text: an example of a task, or a picture file."""
 
     row: str = ""
     picture: Path | None = None
 
 
 class TryTab(QWidget):
-    """With the head of one task, or of an expert, at a time."""
+    """Uses the head of one task or one expert at a time."""
 
     def __init__(
         self, session: Session, trying: TryOperation, parent: QWidget | None = None
@@ -185,11 +185,11 @@ class TryTab(QWidget):
         self.choose.clicked.connect(lambda _=False: self._ask_picture())
         self.button.clicked.connect(lambda _=False: self._press())
 
-    # What is tried
+    # Input
 
     @property
     def _tasks(self) -> dict[str, Task]:
-        """The recipe's tasks; experts that have none are tried as they are."""
+        """The recipe's tasks, and the experts without a task."""
         inputs, known = self._session.draft.inputs, self._session.results.scores
         tasks = {task.title: task for task in inputs.tasks}
         owned = {known.owner(task) for task in inputs.tasks}
@@ -200,12 +200,12 @@ class TryTab(QWidget):
 
     @property
     def chosen(self) -> Task | None:
-        """The task whose answers are wanted."""
+        """The task whose head answers."""
         return self._tasks.get(self.task.current)
 
     @property
     def kind(self) -> TaskKind | None:
-        """The kind of that task, before its data are read by the expert's class; None: unknown."""
+        """The kind of that task by the expert's class, before its data are read; None: unknown."""
         if self.chosen is None:
             return None
         found = self._session.results.scores.described(self.chosen)
@@ -214,7 +214,7 @@ class TryTab(QWidget):
 
     @property
     def _architecture(self) -> str:
-        """The class of the expert whose task it is, else of the base."""
+        """The class of the task's expert, or else of the base model."""
         plan, known = self._session.draft.plan, self._session.results.scores
         if plan is None or self.chosen is None:
             return ""
@@ -240,7 +240,7 @@ class TryTab(QWidget):
         self._start()
 
     def _forget_given(self) -> None:
-        """What is typed, or asked of another task, is no example any more."""
+        """Typed text, or a change of the task, replaces the example."""
         self._given = _Given()
         self.picture.show_picture(None, "")
         self.refresh()
@@ -288,10 +288,10 @@ class TryTab(QWidget):
             most_tokens=self.length.value(),
         )
 
-    # Showing
+    # Display
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -315,7 +315,7 @@ class TryTab(QWidget):
         self._show_answers()
 
     def _follow_merge(self, offered: Collection[Hashable]) -> None:
-        """A merge that is new, or restored, is the one that is tried."""
+        """Select a merge that is new or restored."""
         run = self._session.results.merge
         current = str(run.store) if run is not None and run.finished is not None else ""
         if current != self._latest and current in offered:
@@ -329,7 +329,7 @@ class TryTab(QWidget):
             self._timer.start()
 
     def _show_answers(self) -> None:
-        """Base, expert, merge: what each has said."""
+        """Show the answers of base, expert and merge."""
         self._timer.stop()
         trying, theme = self._trying, current_theme()
         owner = None
@@ -352,7 +352,7 @@ class TryTab(QWidget):
         self.button.setEnabled(running or not why)
         self.button.setToolTip("What is written stays" if running else why)
 
-    # Dropping
+    # Drag and drop
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if _picture_of(event) is not None:

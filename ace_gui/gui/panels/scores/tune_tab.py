@@ -1,4 +1,4 @@
-"""The place of tuning: parameters, the curve on one half of the data, figures on the other."""
+"""The Tune tab: parameters, the curve on one half of the data, results on the other."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.recipe.values import ParameterValue
 
-_PLOT = 9  # lines of text that the curve is high at least
+_PLOT = 9  # in text lines: minimum height of the curve
 GRID, PROPOSED = 9, 25
-"""Merges for one parameter, and for several."""
+"""Number of merges for one parameter, and for several."""
 
 
 class TuneTab(QWidget):
-    """``use``: called with the name and the value of each parameter that a person takes over."""
+    """``use`` is called with the name and the value of each parameter that the user applies."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class TuneTab(QWidget):
         for changed in (self._session.draft.changed, self._session.activity.changed):
             changed.connect(self.refresh)
 
-    # Doing
+    # Actions
 
     def _press(self) -> None:
         if self._tuning.is_running:
@@ -178,14 +178,14 @@ class TuneTab(QWidget):
         self._session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
         self.refresh()
 
-    # Showing
+    # Display
 
     def recolour(self) -> None:
-        """Another scheme: the experts' colours are others."""
+        """Update the experts' colours after a change of the scheme."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what can be tried, and what came of it."""
+        """Show what can be tuned, and the results."""
         draft = self._session.draft
         fields = draft.method.fields if draft.method is not None else ()
         self.ranges.offer([f for f in fields if f.applies(draft.parameter)], draft.parameter)
@@ -282,7 +282,7 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
-    """``87.1 % of the experts become 89.0 %``, else the mean scores."""
+    """``87.1 % of the experts become 89.0 %``, or else the mean scores."""
     then, now = before.normalised, after.normalised
     if then is not None and now is not None:
         if now == then:

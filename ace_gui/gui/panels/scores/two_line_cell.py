@@ -1,4 +1,4 @@
-"""An item of a list with two lines: a name, and below it what is to be said of it."""
+"""A list item with two lines: a name and a description."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ace_gui.gui.widgets.labels.written import write
 _Index = QModelIndex | QPersistentModelIndex
 _PADDING: Final = 7.0  # px above and below
 _ICON: Final = 14  # px
-_LEAST: Final = 120  # px wide; longer lines give up their middle
+_LEAST: Final = 120  # px: maximum width; longer lines are elided in the middle
 BAD: Final = Qt.ItemDataRole.UserRole + 1
-"""Whether the second line says what is wrong."""
+"""Whether the second line describes a problem."""
 
 
 class TwoLineCell(Cell):
-    """The text's first line, and the second in caption; the item's icon before them."""
+    """The text's first line, and the second as a caption; the item's icon at the left."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         height = self._height(Face.BUTTON) + self._height(Face.CAPTION) + 2 * _PADDING + 2
@@ -31,7 +31,7 @@ class TwoLineCell(Cell):
         self,
         painter: QPainter,
         rect: QRectF,
-        option: QStyleOptionViewItem,  # noqa: ARG002  (as every cell)
+        option: QStyleOptionViewItem,  # noqa: ARG002  (required by Qt's signature)
         index: _Index,
         *,
         chosen: bool,

@@ -1,1 +1,1 @@
-"""The first page: ways to begin, recent projects, and the sample."""
+"""The welcome page: ways to start, recent projects, the sample."""

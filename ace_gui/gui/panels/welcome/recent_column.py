@@ -1,4 +1,4 @@
-"""The recent projects: what each was when it was left, its size, and when that was."""
+"""The recent projects: content, size, and when each was closed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from ace_gui.gui.widgets.layout.arrangement import clear_layout
 
 SHOWN: Final = 5
 _PADDING: Final = 16
-_SWATCHES: Final = 5  # further experts are a number
+_SWATCHES: Final = 5  # further experts are shown as a number
 _HEAD: Final = re.compile(r"(?<=.)(For[A-Z]\w+|LMHeadModel|Model)$")
-"""What the name of a class says of a model's head."""
+"""The model's head by its class name."""
 _STEP: Final = SWATCH + 4  # px
 
 
 class RecentColumn(QWidget):
-    """``chosen`` carries the path of a recipe, ``lost`` that of one that is not there any more."""
+    """``chosen`` carries the path of a recipe, ``lost`` that of a missing one."""
 
     chosen = Signal(object)
     lost = Signal(object)
@@ -61,7 +61,7 @@ class RecentColumn(QWidget):
         self.show_kept(0)
 
     def show_projects(self, projects: Sequence[RecentProject]) -> None:
-        """Offer these, the latest first."""
+        """Show these projects, the latest first."""
         clear_layout(self._rows)
         self._heads.setVisible(bool(projects))
         for index, project in enumerate(projects[:SHOWN]):
@@ -76,7 +76,7 @@ class RecentColumn(QWidget):
             self._rows.addWidget(nothing)
 
     def show_kept(self, size: int) -> None:
-        """How many bytes finished merges take, with the way to remove some."""
+        """Show the total size of the finished merges, with a link that removes some."""
         self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
         for widget in (self._kept, self._clean_up):
             widget.setVisible(size > 0)
@@ -102,7 +102,7 @@ class RecentColumn(QWidget):
 
 
 class RecentRow(QToolButton):
-    """A project; one whose recipe ``is_lost`` asks where it is now."""
+    """A project. If its recipe ``is_lost``, it asks for the new path."""
 
     def __init__(self, project: RecentProject, *, first: bool) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class RecentRow(QToolButton):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def _right(self, project: RecentProject, row: QHBoxLayout) -> list[QWidget]:
-        """Experts and size, or that it can be located; and when it was left."""
+        """Experts and size, or a link to locate it; and when it was closed."""
         locate = plain_label("Locate…", self, wrap=False)
         locate.setProperty("kind", "accent")
         swatches = Swatches(project.colours, self)
@@ -154,7 +154,7 @@ class RecentRow(QToolButton):
 
 
 class Swatches(QWidget):
-    """The experts' colours; beyond five, how many there are more."""
+    """The experts' colours, at most five, and the number of others."""
 
     def __init__(self, colours: Sequence[int], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -174,7 +174,7 @@ class Swatches(QWidget):
 
 
 def summary_of(project: RecentProject) -> str:
-    """``ViT · 5 experts · ACE-Merging · mean .807``; its folder where nothing is known."""
+    """``ViT · 5 experts · ACE-Merging · mean .807``; its folder if nothing is known."""
     if not project.left:
         return str(project.path.parent)
     if project.is_exported:
@@ -189,7 +189,7 @@ def summary_of(project: RecentProject) -> str:
 
 
 def last_use(project: RecentProject) -> str:
-    """``today 03:10``, ``yesterday 18:42``, ``18 November``; empty where that is not known."""
+    """``today 03:10``, ``yesterday 18:42``, ``18 November``; empty if unknown."""
     seconds = project.left
     if not seconds:
         try:
@@ -207,7 +207,7 @@ def last_use(project: RecentProject) -> str:
 
 
 def _figure(text: str, widest: str) -> QLabel:
-    """At the right of a column as wide as the widest figure there may be."""
+    """A right-aligned number in a column as wide as its widest possible value."""
     label = secondary_label(text)
     label.setWordWrap(False)
     label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)

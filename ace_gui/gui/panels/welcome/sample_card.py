@@ -1,4 +1,4 @@
-"""The sample for who is new: a picture of each task, and what merging it brings."""
+"""The sample for new users: one picture per task, and what merging achieves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 
 _PADDING: Final = 16
 _GAP: Final = 8  # px between two pictures
-_LARGEST: Final = 5  # px that a pixel of a picture is wide
+_LARGEST: Final = 5  # px per pixel of a picture
 _WHAT: Final = (
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
@@ -38,7 +38,7 @@ _METHODS: Final = {
 
 
 class SampleCard(QWidget):
-    """``sample`` opens it, ``tutorial`` leads through it."""
+    """``sample`` opens it, ``tutorial`` starts the tutorial on it."""
 
     def __init__(self, sample: QAction, tutorial: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -76,7 +76,7 @@ class SampleCard(QWidget):
 
 
 class SamplePictures(QWidget):
-    """A held-out image of each task over its name, every pixel a square of its own."""
+    """A held-out image of each task above its name, with every pixel as a square."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -118,7 +118,7 @@ class SamplePictures(QWidget):
         return self.fontMetrics().height()
 
     def _picture(self, width: int) -> int:
-        """A side of a picture: a whole multiple of its pixels, where there is room for one."""
+        """The side of a picture: a multiple of its pixel count, if there is room for one."""
         room, pixels = (width + _GAP) // len(self._tasks) - _GAP, self.strip.height()
         return min(max(room // pixels, 1), _LARGEST) * pixels
 

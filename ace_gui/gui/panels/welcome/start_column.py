@@ -1,4 +1,4 @@
-"""The ways to begin: a button each, and a place that says that things may be dropped."""
+"""The ways to start: one button each, and a drop zone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.widgets.labels.plain_label import heading
 from ace_gui.gui.widgets.labels.written import write
 
-_SIGN: Final = 18  # px, beside letters of the usual size
+_SIGN: Final = 18  # px, at normal font size
 
 
 class Start(NamedTuple):
-    """A way to begin: the action, its icon, and a line of what it takes."""
+    """A way to start: the action, its icon, and a line that describes it."""
 
     action: QAction
     picture: str
@@ -27,7 +27,7 @@ class Start(NamedTuple):
 
 
 class StartColumn(QWidget):
-    """``starts``: the first is the usual one."""
+    """``starts``: the first is the main one."""
 
     def __init__(self, starts: Sequence[Start], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -46,12 +46,12 @@ class StartColumn(QWidget):
         layout.addStretch(1)
 
     def say(self, action: QAction, line: str) -> None:
-        """Put another line below an action."""
+        """Replace the line below an action."""
         self._buttons[action].say(line)
 
 
 class StartButton(QPushButton):
-    """A way to begin, in two lines beside an icon; the first of them is filled."""
+    """A way to start, in two lines with an icon; the first button is filled."""
 
     def __init__(self, start: Start, *, first: bool, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -69,7 +69,7 @@ class StartButton(QPushButton):
         self.say(start.line)
 
     def say(self, line: str) -> None:
-        """Put this below the title; a longer line than the usual one gives up its middle."""
+        """Show this text below the title; it is elided in the middle if too long."""
         self.line = plain(line)
         self.setAccessibleDescription(self.line)
         self.update()
@@ -96,12 +96,12 @@ class StartButton(QPushButton):
 
 
 def _sign() -> int:
-    """Pixels of a button's icon."""
+    """Size in px of a button's icon."""
     return round(_SIGN * scale())
 
 
 class DropZone(QLabel):
-    """Says that things may be dropped; they may be anywhere in the window."""
+    """Shows that files can be dropped; they can be dropped anywhere in the window."""
 
     def __init__(self) -> None:
         super().__init__("Drop folders, models or a recipe\nanywhere in this window")

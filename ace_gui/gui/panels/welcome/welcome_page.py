@@ -1,4 +1,4 @@
-"""The first page: how to begin, what was open lately, and the sample for who is new."""
+"""The welcome page: how to start, recent projects, and the sample for new users."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 
 _WIDEST: Final = 1408  # px
-_COLUMNS: Final = ((67, 3), (46, 2), (0, 1))  # from how many lines of text so many columns
+_COLUMNS: Final = (
+    (67, 3),
+    (46, 2),
+    (0, 1),
+)  # minimum width in text lines for this number of columns
 _WHAT: Final = "Merge fine-tuned models into one, and see layer by layer what came of it."
 _OPENING: Final = "Opening: the headers of the files are read …"
 
 
 class WelcomePanel(QWidget):
-    """``starts``, ``recent`` and ``sample``, side by side."""
+    """``starts``, ``recent`` and ``sample``, next to each other."""
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class WelcomePanel(QWidget):
         self._arrange(3)
 
     def _lay_out(self) -> None:
-        """In the middle, above the middle, and scrolled where there is little room."""
+        """Place the content slightly above the centre; it scrolls if there is little room."""
         page = QWidget()
         inner = QWidget(page)
         inner.setMaximumWidth(_WIDEST)
@@ -77,7 +81,7 @@ class WelcomePanel(QWidget):
         layout.addWidget(area)
 
     def show_opening(self, opening: bool) -> None:
-        """Say where one looks that something is being opened: it can take a while."""
+        """Show that something is being opened, which can take a while."""
         self.said.setText(_OPENING if opening else _WHAT)
         self.said.setFont(face(Face.STRONG if opening else Face.BODY))
 
@@ -87,7 +91,7 @@ class WelcomePanel(QWidget):
         self._arrange(next(columns for least, columns in _COLUMNS if lines >= least))
 
     def _arrange(self, columns: int) -> None:
-        """What has no column of its own stands below, as wide as all of them."""
+        """Columns that do not fit are placed below, at full width."""
         if columns == self._shown:
             return
         self._shown = columns
