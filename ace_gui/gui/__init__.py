@@ -1,1 +1,1 @@
-"""The window. The only room that imports PySide6 and pyqtgraph; it imports no torch."""
+"""The window. Only this package imports PySide6 and pyqtgraph; it imports no torch."""

@@ -24,21 +24,21 @@ from ace_gui.gui.theme import apply_theme, set_font_scale, set_scheme
 from ace_gui.paths import use_scratch
 
 _ALLOCATIONS: Final = 10_000
-"""Objects between two collections of garbage. With Python's 700, and all of what was imported to
-look through (``gc.freeze`` leaves that out), the window would stop for 30 to 70 ms now and then."""
+"""Objects between two garbage collections. With Python's default of 700, and all imported objects
+to scan (``gc.freeze`` excludes those), the window would stop for 30 to 70 ms now and then."""
 
 
 def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
-    """Open the window, with a recipe or model folders loaded; the exit status.
+    """Open the window, with a recipe or model folders loaded, and return the exit status.
 
-    ``demo``: show what can be done with it; ``paths`` is one recipe.
+    ``demo``: run the demo; then ``paths`` is one recipe.
     """
     last_words = CrashLog("window")
     app = make_application()
     guard = Guard(app)
     workbench = Workbench(app)
     guard.broken.connect(workbench.window.show_error)
-    interrupts = Interrupts(workbench.window.close_unasked, app)  # nobody may be there to answer
+    interrupts = Interrupts(workbench.window.close_unasked, app)  # there may be no one to answer
     workbench.start()
     if demo:
         from ace_gui.gui.shell.tours.sample_tour import Demo
@@ -55,7 +55,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
 
 
 def make_application() -> QApplication:
-    """The application, named so that settings and caches have their place."""
+    """The application, with the name that determines the paths of settings and caches."""
     existing = QApplication.instance()
     app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
     app.setApplicationName("ACE Workbench")
@@ -70,7 +70,7 @@ class Workbench:
 
     def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
         app.setQuitOnLastWindowClosed(False)
-        # Numbers keep the form that recipes and the command line have.
+        # Numbers have the same form as in recipes and on the command line.
         QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
         self._app = app
         settings = Settings()
@@ -81,7 +81,7 @@ class Workbench:
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
         for _piece in set_font_scale(app, settings.font_scale):
-            pass  # nothing is seen yet
+            pass  # nothing is visible yet
         self.worker = EngineWorker(app)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._preload = Preload(app)

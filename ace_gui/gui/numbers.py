@@ -1,4 +1,4 @@
-"""Numbers as the window alone shows them; the others are those of ``formatting``."""
+"""Number formats of the window only; the others are in ``formatting``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ace_gui import formatting
 
 
 def short_score_text(score: float) -> str:
-    """A mean score as it stands beside others: ".807"."""
+    """A mean score in short form: ".807"."""
     return f"{score:.3f}".removeprefix("0")
 
 
 def value_text(value: float | bool | str) -> str:
-    """A parameter's value as one reads it: ``0.3``, ``1e-5``, ``yes``, a choice."""
+    """A parameter's value as text: ``0.3``, ``1e-5``, ``yes``, a choice."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return formatting.value_text(value)

@@ -19,23 +19,23 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import Scheme, set_scheme
 
-PATIENCE: Final = 300_000  # ms without any news
-SETTLE: Final = 400  # ms for timers that gather repaints
+PATIENCE: Final = 300_000  # ms without any event
+SETTLE: Final = 400  # ms for timers that combine repaints
 SIZE: Final = (1440, 900)
 
 
 class Studio:
-    """A window under direction: does a step, waits for what it leads to, takes a picture."""
+    """Controls a window: performs a step, waits for its result, takes a picture."""
 
     def __init__(self, scheme: Scheme | None = None) -> None:
         self._app = make_application()
-        self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # none of a person's
+        self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # none of the user's
         self._workbench = Workbench(self._app, MergeStores(Path(self._merges.name)))
         self.window: MainWindow = self._workbench.window
         if scheme is not None:
             set_scheme(scheme)
         self._workbench.start()
-        self.window.showNormal()  # a small screen would be filled
+        self.window.showNormal()  # would fill a small screen
         self.window.resize(*SIZE)
         self.window.session.problem.connect(self._note)
         self._error: WorkbenchError | None = None
@@ -62,7 +62,7 @@ class Studio:
             self.wait(lambda: session.spectrum(name) is not None, session.results.findings.changed)
 
     def settle(self) -> None:
-        """Let the plots and tables draw what they gathered."""
+        """Let the plots and tables draw their pending updates."""
         loop = QEventLoop()
         QTimer.singleShot(SETTLE, loop.quit)
         loop.exec()
@@ -74,7 +74,8 @@ class Studio:
         return file
 
     def wait(self, condition: Callable[[], bool], signal: SignalInstance) -> None:
-        """Until ``condition`` holds after ``signal``. Raises what went wrong, or EngineError."""
+        """Wait until ``condition`` holds after ``signal``. Raises the window's error or
+        EngineError."""
         loop = QEventLoop()
         timer = QTimer()
         timer.setSingleShot(True)
@@ -98,7 +99,7 @@ class Studio:
             raise EngineError("The window did not come to an end with its work; try again.")
 
     def close(self) -> None:
-        """Close the window, unfinished or unsaved work or not, and wait for its engine to end."""
+        """Close the window without asking, and wait for its engine to end."""
         self.window.close_unasked()
         if not self._workbench.worker.isFinished():
             loop = QEventLoop()

@@ -1,4 +1,4 @@
-"""The one way in which the window writes a file that the person named."""
+"""All writes of files that the user named."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _inputs: list[Inputs] = []
 
 
 def protect(inputs: Inputs) -> None:
-    """Write over none of these from now on, nor into their folders: the models that are open."""
+    """Never write over these files or into their folders: the open models."""
     _inputs[:] = [inputs]
 
 
 def save(path: Path, data: bytes, chosen: Path) -> None:
-    """Write a file where the person said, or at ``path`` where that got an ending.
+    """Write a file at the chosen path, or at ``path``, which may have an extension added.
 
-    The dialog asked before replacing what was ``chosen``, not what the ending makes of it. Raises
+    The dialog has confirmed replacing ``chosen``, but not the path with an extension. Raises
     OutputError or ResourceError.
     """
     inputs = [path for given in _inputs for path in given()]

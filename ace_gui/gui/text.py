@@ -1,4 +1,4 @@
-"""Text out of files for labels: plain, short, with places to wrap."""
+"""Text from files for labels: plain, short, with line-break hints."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from ace_gui.errors import WorkbenchError
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _DOT: Final = re.compile(r"(?<=\w)\.(?=[^\W\d])")  # before a letter: not in a number
-TIP_WIDTH: Final = 64  # letters of a line of a tip
+TIP_WIDTH: Final = 64  # characters per line of a tooltip
 
 _NOT_IN_NAMES: Final = re.compile(r'[\\/:*?"<>|\x00-\x1f]')
 ENDING: Final = ".ace.yaml"
-"""Of the recipes that this program names; any YAML file can be one."""
+"""Extension of recipes named by this program; any YAML file can be one."""
 
 
 def plain(text: str) -> str:
-    """Without control and direction characters, which names in files may carry; newlines stay."""
-    if text.replace("\n", "").isprintable():  # the usual case, told fast: tables ask for every cell
+    """Without control and direction characters, which names in files may contain; newlines stay."""
+    if text.replace(
+        "\n", ""
+    ).isprintable():  # the usual case, checked quickly: tables ask for every cell
         return text
     return "".join(
         character
@@ -36,7 +38,7 @@ def plain(text: str) -> str:
 
 
 def breakable(text: str, *, names: bool = False) -> str:
-    """``plain``, with places inside long paths where a label may wrap; ``names``: in those too."""
+    """``plain``, with line-break hints inside long paths; ``names``: in those too."""
     text = plain(text)
     if names:
         text = _DOT.sub(f".{_ZERO_WIDTH_SPACE}", text)
@@ -46,10 +48,10 @@ def breakable(text: str, *, names: bool = False) -> str:
 
 
 def tooltip(text: str) -> str:
-    """For setToolTip: shown literally and wrapped, whatever markup the text looks like.
+    """For setToolTip: shown literally and wrapped, whatever markup the text contains.
 
-    Plain text wherever Qt takes it for that: a screen reader reads a tip as the description of what
-    has none of its own.
+    Plain text where Qt recognises it as such, because screen readers read a tooltip as the
+    description of a widget without one.
     """
     lines = [textwrap.wrap(line, TIP_WIDTH) or [""] for line in plain(text).split("\n")]
     wrapped = "\n".join(part for line in lines for part in line)
@@ -59,28 +61,28 @@ def tooltip(text: str) -> str:
 
 
 def shared_prefix(names: Sequence[str]) -> str:
-    """The dotted beginning that all names share: ``vit.encoder.layer.``; empty if none is."""
+    """The common dotted prefix of all names: ``vit.encoder.layer.``, or an empty string."""
     shared = os.path.commonprefix(list(names))  # noqa: RUF071 (cut back to a dot below)
     return shared[: shared.rfind(".") + 1]
 
 
 def sentence_case(text: str) -> str:
-    """With a capital letter at the beginning."""
+    """With a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def short_name(recipe: Path) -> str:
-    """What a recipe is called: its file without its endings."""
+    """A recipe's name: its file name without extensions."""
     return recipe.name.removesuffix(ENDING) if recipe.name.endswith(ENDING) else recipe.stem
 
 
 def file_name(text: str) -> str:
-    """The text as a file or folder can be called on any system, 80 characters at most."""
+    """The text as a file name valid on any system, at most 80 characters."""
     return _NOT_IN_NAMES.sub("-", text)[:80].strip(" .")
 
 
 def error_details(error: WorkbenchError) -> str:
-    """What an error knows beside its sentence, a line each."""
+    """An error's details besides its sentence, one per line."""
     known = {
         "kind": type(error).__name__,
         "path": str(error.path) if error.path else "",

@@ -1,4 +1,4 @@
-"""How a method learns: the loss on every task, or what it learned of every expert, step by step."""
+"""How a method learns: the loss on every task, or a learned figure of every expert, by step."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ EMPTY: Final = (
 )
 LOSSES, FIGURES = "losses", "figures"
 WINDOW: Final = 20
-"""Steps of which a loss is the mean: batches differ."""
+"""Number of steps averaged in a loss curve, because batches differ."""
 
 
 class LearningPlot(Plot):
-    """A line a task, or a line an expert, with its name at its end."""
+    """One line per task or per expert, with its name at its end."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._left = quantity_axis("left", "loss", grid=True)
@@ -67,7 +67,7 @@ class LearningPlot(Plot):
         curve: str,
         colours: Mapping[str, str],
     ) -> None:
-        """Draw these, one value a step; ``curve``: what the figures are; colours by name."""
+        """Draw these, one value per step. ``curve``: the kind of figures; ``colours`` by name."""
         self._losses = {name: np.array(each, dtype=float) for name, each in losses.items()}
         self._figures = {name: np.array(each, dtype=float) for name, each in figures.items()}
         self._curve, self._colours = curve, dict(colours)
@@ -85,7 +85,7 @@ class LearningPlot(Plot):
             self.show_canvas()
 
     def columns(self) -> Sequence[FigureColumn]:
-        """Every step, its losses as they were, and the figures."""
+        """Every step, its losses before averaging, and the figures."""
         count = max(map(len, self._figures.values()), default=0)
         found = [FigureColumn(title="step", values=np.arange(1, count + 1))]
         found += [
@@ -103,7 +103,7 @@ class LearningPlot(Plot):
             self._draw_all()
 
     def rescale(self) -> None:
-        """There is one scale."""
+        """There is only one scale."""
 
     def fit(self) -> None:
         drawn = [own for name, own in self._drawn().items() if self.legend.is_on(name)]
@@ -175,7 +175,7 @@ class LearningPlot(Plot):
 
 
 def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
-    """At every step the mean of it and the steps before it, ``window`` of them at most."""
+    """The mean of each step and those before it, at most ``window`` of them."""
     if not len(values):
         return values
     sums = np.concatenate([[0.0], np.cumsum(values)])

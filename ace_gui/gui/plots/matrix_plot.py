@@ -1,4 +1,4 @@
-"""One number for every two experts, as a matrix of coloured cells with the numbers in them.
+"""One number for every pair of experts, as a matrix of coloured cells with numbers.
 
 T experts.
 """
@@ -26,20 +26,20 @@ from ace_gui.gui.plots.frame.colours import cell_colour, ink_on
 from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to compare its experts."
-_NUMBER_SIZE: Final = 0.9  # of the font of the window
-_NAME_SHARE: Final = 1.15  # names may come close to one another: the cells part them
-_LEAST_SPAN: Final = 0.1  # of the colours, so that rounding does not look like a difference
+_NUMBER_SIZE: Final = 0.9  # of the window's font
+_NAME_SHARE: Final = 1.15  # names may be close together, because the cells separate them
+_LEAST_SPAN: Final = 0.1  # range of the colours, so that rounding does not look like a difference
 
 
 class _Cells(pg.GraphicsObject):
-    """T × T filled rectangles, drawn as such: an image would be a bitmap in a drawing."""
+    """T × T filled rectangles. An image would be a bitmap in an exported drawing."""
 
     def __init__(self) -> None:
         super().__init__()
         self._colours: list[list[str]] = []
 
     def show_colours(self, colours: list[list[str]]) -> None:
-        """One colour a cell, the first row on top."""
+        """Set one colour per cell, the first row on top."""
         self.prepareGeometryChange()
         self._colours = colours
         self.update()
@@ -63,7 +63,7 @@ class _Cells(pg.GraphicsObject):
 
 
 class ExpertMatrixPlot(Plot):
-    """T × T numbers in [−1, 1]; colours span what the pairs of different experts have."""
+    """T × T numbers in [−1, 1]. The colours span the values of different experts."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         self._rows = NameAxis(share=0.3)
@@ -95,10 +95,10 @@ class ExpertMatrixPlot(Plot):
         caption: str = "",
         directed: str = "",
     ) -> None:
-        """Draw ``values_TT``, NaN where unknown; ``meaning``: what a number says.
+        """Draw ``values_TT``, NaN if unknown. ``meaning`` explains a number.
 
-        ``directed``: says a row {one} and a column {other} where these are different things of an
-        expert, so that the matrix is not symmetric and its diagonal counts.
+        ``directed``: a text with {one} for the row and {other} for the column if these are
+        different properties of an expert. Then the matrix is not symmetric and its diagonal counts.
         """
         self.set_busy(False)
         same = np.array_equal(values_TT, self._values_TT, equal_nan=True)
@@ -114,13 +114,13 @@ class ExpertMatrixPlot(Plot):
         self._draw()
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of the matrix."""
+        """Show ``message`` instead of the matrix."""
         self.set_busy(False)
         self._names = ()
         self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The matrix as a table, a row and a column an expert."""
+        """The matrix as a table, one row and one column per expert."""
         numbers = zip(self._names, self._values_TT.T, strict=True)
         return (
             FigureColumn(title="expert", values=self._names),
@@ -145,7 +145,7 @@ class ExpertMatrixPlot(Plot):
     # Drawing
 
     def _fill(self) -> None:
-        """What depends on the room there is: the names and the numbers."""
+        """Draw what depends on the size: the names and the numbers."""
         self._rows.set_names(self._names, self.width())
         self._across.set_names(self._names, _NAME_SHARE * self.canvas.getViewBox().width())
         self._draw_numbers()
@@ -158,7 +158,7 @@ class ExpertMatrixPlot(Plot):
         self._fill()
 
     def _colours(self) -> list[list[str]]:
-        """A diagonal that says nothing stands back."""
+        """A diagonal without information has a muted colour."""
         span, count = self._span(), len(self._names)
         return [
             [
@@ -180,7 +180,7 @@ class ExpertMatrixPlot(Plot):
         return max(float(known.max(initial=0.0)), _LEAST_SPAN)
 
     def _draw_numbers(self) -> None:
-        """Unless they are there already: in another room they lie on the same cells."""
+        """Draw the numbers unless they exist already; their cells do not depend on the size."""
         font = self.font()
         font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
         numbers = self._texts_and_inks() if self._has_room(QFontMetricsF(font)) else []
@@ -198,7 +198,7 @@ class ExpertMatrixPlot(Plot):
             self._numbers.append(number)
 
     def _texts_and_inks(self) -> list[tuple[int, int, str, str]]:
-        """Row, column, text and ink of every number."""
+        """Row, column, text and text colour of every number."""
         return [
             (
                 row,
@@ -233,7 +233,7 @@ class ExpertMatrixPlot(Plot):
 
 
 def pair_text(value: float) -> str:
-    """A number of a pair as cells have room for it: ``.31``, ``−.02``, ``1``, ``0``, ``–``."""
+    """A pair's number for a cell: ``.31``, ``−.02``, ``1``, ``0``, ``–``."""
     if np.isnan(value):
         return "–"
     text = f"{abs(value):.2f}"
@@ -243,7 +243,7 @@ def pair_text(value: float) -> str:
 
 
 def agreement(names: Sequence[str], values_TT: NDArray[np.float64]) -> str:
-    """A sentence: which two experts have most in common, and which least."""
+    """A sentence: the two experts with most in common, and the two with least."""
     pairs = [
         (float(values_TT[a, b]), f"{names[a]} and {names[b]}")
         for a, b in combinations(range(len(names)), 2)

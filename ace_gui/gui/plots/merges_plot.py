@@ -21,11 +21,11 @@ from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Face, Tokens, face
 
 EMPTY: Final = "Merge by several methods to see them side by side."
-_SHARE: Final = 0.34  # of the width, for names
+_SHARE: Final = 0.34  # maximum part of the width for names
 _BAR: Final = 0.62
 _POINT: Final = 10  # px
 _NEAR: Final = 24.0  # px
-_DECADES: Final = 100.0  # from which ratio of values on their scale is logarithmic
+_DECADES: Final = 100.0  # minimum ratio of the values for a logarithmic scale
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MergePoint:
 
 
 class MergeBars(Plot):
-    """One figure of every merge as a bar, longest or best first as they are given."""
+    """One figure of every merge as a bar, in the given order."""
 
     merge_chosen = Signal(int)
 
@@ -61,7 +61,7 @@ class MergeBars(Plot):
         self._items: list[pg.GraphicsObject] = []
 
     def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
-        """Show ``x`` of these, which is ``figure``, from the top."""
+        """Show ``x`` of these merges, which is ``figure``, from the top."""
         self._points = tuple(points)
         if not self._points:
             self.show_message(EMPTY)
@@ -119,12 +119,12 @@ class MergeBars(Plot):
 
 
 def _end(point: MergePoint) -> str:
-    """What stands at the end of its bar."""
+    """The text at the end of the bar."""
     return f" {point.x:.3g}"
 
 
 class MergeScatter(Plot):
-    """What came of each merge, against how far it moved the model or a value that was tried."""
+    """A figure of each merge, against how far it moved the model or a parameter's value."""
 
     merge_chosen = Signal(int)
 
@@ -149,7 +149,8 @@ class MergeScatter(Plot):
         self._names: list[pg.TextItem] = []
 
     def show_merges(self, figure: str, points: Sequence[MergePoint], parameter: str = "") -> None:
-        """Show these; ``figure``: what ``y`` is; ``parameter``: what ``x`` is instead of a norm."""
+        """Show these. ``figure``: the name of ``y``; ``parameter``: that of ``x`` if it is not a
+        norm."""
         self._points, self._parameter = tuple(points), parameter
         if not self._points:
             self.show_message(EMPTY)
@@ -195,7 +196,7 @@ class MergeScatter(Plot):
         return math.log10(point.x) if self._bottom.logarithmic else point.x
 
     def _draw(self) -> None:
-        """A curve along a parameter; else a name at each point."""
+        """A curve along a parameter, or else a name at each point."""
         theme = self.theme
         order = sorted(self._points, key=lambda p: p.x) if self._parameter else []
         pen = pg.mkPen(theme.merged, width=1.8)
@@ -224,7 +225,7 @@ class MergeScatter(Plot):
         self._part_names()
 
     def _part_names(self) -> None:
-        """Leave out names that would be cut or lie on another; the tip and the table have them."""
+        """Hide names that would be cut or overlap; the tooltip and the table have them."""
         view = self.canvas.getViewBox()
         taken: list[QRectF] = []
         order = sorted(range(len(self._names)), key=lambda n: not self._points[n].current)
@@ -234,7 +235,7 @@ class MergeScatter(Plot):
             room = name.boundingRect()
             room.moveTo(corner.x(), corner.y() - room.height() / 2)
             outside = room.right() > view.sceneBoundingRect().right()
-            if outside:  # then it stands at the left of its point
+            if outside:  # then it is at the left of its point
                 room.moveRight(corner.x() - 2 * _POINT)
             name.setAnchor((float(outside), 0.5))
             inside = view.sceneBoundingRect().contains(room)

@@ -26,12 +26,12 @@ from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
 
 EMPTY: Final = "Scores stand here once the models have been tried."
-WIDTH: Final = 0.25  # of a group, one bar
+WIDTH: Final = 0.25  # part of a group's width for one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")
 _QUARTERS: Final = [0.25 * n for n in range(5)]
-_BELOW: Final = 0.012  # of the highest bar: the axis writes its zero
-_PALE: Final = 48  # of 255, the fill of an outlined bar
+_BELOW: Final = 0.012  # part of the highest bar: room for the axis' zero
+_PALE: Final = 48  # of 255: the fill of an outlined bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class ScoreGroup:
 
 
 class ScoreBarsPlot(Plot):
-    """The merge is filled; base and expert are outlined. Numbers stand above the bars."""
+    """The merge is filled, base and expert are outlined. Numbers are above the bars."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
@@ -67,14 +67,14 @@ class ScoreBarsPlot(Plot):
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
 
     def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
-        """Draw these; ``merge``: what the merged model is called; ``quantity``: what is plotted."""
+        """Draw these. ``merge``: the name of the merged model; ``quantity``: what is plotted."""
         self._groups, self._merge = tuple(groups), merge
         self.title.set_whole(sentence_case(f"{quantity} by task"))
         self._draw()
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show a message in the place of the bars."""
+        """Show a message instead of the bars."""
         self._groups = ()
         self.show_message(message or EMPTY)
 
@@ -100,7 +100,7 @@ class ScoreBarsPlot(Plot):
         self._draw()
 
     def rescale(self) -> None:
-        """There is one scale."""
+        """There is only one scale."""
 
     def fit(self) -> None:
         bars = [bar for group in self._groups for bar in group.bars]
@@ -145,7 +145,7 @@ class ScoreBarsPlot(Plot):
         self._describe()
 
     def _draw_series(self, series: int) -> None:
-        """Bars of one series, and a stroke of one standard error up and down."""
+        """Bars of one series, with error bars of one standard error."""
         theme = self.theme
         groups = [(n, group) for n, group in enumerate(self._groups) if _known(group.bars[series])]
         if not groups:
@@ -194,9 +194,9 @@ class ScoreBarsPlot(Plot):
         self._bottom.set_names([group.title for group in self._groups], self.width())
 
     def _draw_numbers(self) -> None:
-        """Above the bars, where there is room for them; the merge's has more.
+        """Above the bars, if there is room; the merge's number takes precedence.
 
-        Where it is tight, all are written without the zero that they begin with.
+        If there is little room, all are written without the leading zero.
         """
         while self._numbers:
             self.canvas.removeItem(self._numbers.pop())

@@ -1,4 +1,4 @@
-"""What each value of a parameter scored on the half of the data that is searched with."""
+"""The score of each parameter value on the half of the data that is used for the search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEAR = 30.0  # px
 
 
 class TuneCurvePlot(Plot):
-    """A dot a merge, joined where one parameter is tried; the best is filled."""
+    """One dot per merge, joined if one parameter is searched; the best is filled."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = quantity_axis("bottom", "value")
@@ -54,7 +54,7 @@ class TuneCurvePlot(Plot):
         logarithmic: bool,
         best: TunePoint | None,
     ) -> None:
-        """Draw the points along the parameter ``name``, which people call ``label``."""
+        """Draw the points along the parameter ``name``, displayed as ``label``."""
         known = [point for point in points if point.score is not None]
         self._points, self._name, self._label = tuple(known), name, label
         self._bottom.logarithmic = logarithmic
@@ -69,12 +69,12 @@ class TuneCurvePlot(Plot):
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show a message in the place of the curve."""
+        """Show a message instead of the curve."""
         self._points = ()
         self.show_message(message or EMPTY)
 
     def columns(self) -> Sequence[FigureColumn]:
-        """Every parameter, the score, and the seconds it took."""
+        """Every parameter, the score, and the time in seconds."""
         names = list(self._points[0].parameters) if self._points else []
         columns = [
             FigureColumn(

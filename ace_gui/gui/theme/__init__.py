@@ -1,8 +1,8 @@
-"""How the window looks: one table of tokens, and what paints by it.
+"""The look of the window: one table of tokens, and the code that paints with it.
 
 ``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``style``: draws every
-control, with ``drawn_marks``, ``drawn_controls`` and ``bars``; ``widget_kinds``: what a widget says
-of its looks; ``icons``; ``watcher``: applies them.
+control, with ``drawn_marks``, ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
+widget; ``icons``; ``watcher``: applies them.
 """
 
 from ace_gui.gui.theme.icons import icon

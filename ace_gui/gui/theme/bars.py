@@ -1,4 +1,4 @@
-"""What the style draws of bars and lists of words: tabs, menus, headers, scroll bars."""
+"""The style's drawing of bars and menus: tabs, menus, headers, scroll bars."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _SC = QStyle.SubControl
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _WORDS: Final = int(_LEFT) | int(Qt.TextFlag.TextSingleLine) | int(Qt.TextFlag.TextShowMnemonic)
 TAB_GAP: Final = 18  # px between two tabs
-TAB_EDGE: Final = 2  # px at either side of a tab's words
+TAB_EDGE: Final = 2  # px at either side of a tab's text
 _LINE: Final = 2.0
-LINE_ROOM: Final = 8  # px that a line between rows of a menu is high
-_COLUMN: Final = 22  # px of ticks and icons in a menu
+LINE_ROOM: Final = 8  # px: height of a separator in a menu
+_COLUMN: Final = 22  # px: ticks and icons in a menu
 SLIDER_LEAST: Final = 28
 
 
 def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """A line below the chosen tab."""
+    """A line below the current tab."""
     rect = QRectF(option.rect).adjusted(0, 0, -TAB_GAP, 0)
     if state_is(option, "Selected"):
         line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
@@ -44,7 +44,7 @@ def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -
 
 
 def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None) -> None:
-    """A tab's icon and words."""
+    """A tab's icon and text."""
     theme = current_theme()
     strong = state_is(option, "Selected") or state_is(option, "MouseOver")
     ink = theme.text if strong else theme.text2
@@ -61,7 +61,7 @@ def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None
 
 
 def menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """The ground and the border of a menu."""
+    """The background and the border of a menu."""
     theme = current_theme()
     painter.fillRect(option.rect, QColor(theme.raised))
     painter.setPen(QColor(theme.edge))
@@ -103,7 +103,7 @@ def menu_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget 
 
 
 def is_line(option: QStyleOption) -> bool:
-    """Whether it is a line between the rows of a menu, without words."""
+    """Whether it is a separator without text."""
     if not isinstance(option, QStyleOptionMenuItem):
         return False
     return option.menuItemType == _Item.Separator and not option.text
@@ -132,7 +132,7 @@ def _menu_mark(painter: QPainter, option: QStyleOptionMenuItem, rect: QRect) -> 
 
 
 def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidget | None) -> None:
-    """A word of the menu bar."""
+    """An item of the menu bar."""
     theme = current_theme()
     active = state_is(option, "Selected") or state_is(option, "Sunken")
     painter.save()
@@ -144,7 +144,7 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidg
     painter.setPen(QColor(theme.text if active else theme.text2))
     if widget is not None:
         painter.setFont(widget.font())
-    by_keys = state_is(option, "HasFocus")  # Alt or F10 was pressed: now the letters are of use
+    by_keys = state_is(option, "HasFocus")  # Alt or F10 was pressed: now the mnemonics are useful
     letters = Qt.TextFlag.TextShowMnemonic if by_keys else Qt.TextFlag.TextHideMnemonic
     middle = int(Qt.AlignmentFlag.AlignCenter) | int(letters)
     painter.drawText(option.rect, middle, option.text)
@@ -152,7 +152,7 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidg
 
 
 def ink_header(option: QStyleOptionHeader) -> None:
-    """Give the option the ink of a column's head."""
+    """Set the text colour of a column header."""
     theme, palette = current_theme(), option.palette
     ink = theme.text if state_is(option, "MouseOver") else theme.text3
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))
@@ -160,14 +160,14 @@ def ink_header(option: QStyleOptionHeader) -> None:
 
 
 def header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """Which way a column is sorted."""
+    """The direction of a column's sorting."""
     down = option.sortIndicator == QStyleOptionHeader.SortIndicator.SortDown  # type: ignore[attr-defined]
     arrow = _PE.PE_IndicatorArrowUp if down else _PE.PE_IndicatorArrowDown
     chevron(painter, QRectF(option.rect), arrow, size=0.8)
 
 
 def scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRect | None:
-    """Where a part of a scroll bar without arrows lies; None where it has no such part."""
+    """The rectangle of a part of a scroll bar without arrows; None if it has no such part."""
     upright = option.orientation == Qt.Orientation.Vertical
     whole = option.rect
     length = whole.height() if upright else whole.width()
@@ -194,7 +194,7 @@ def scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRec
 
 
 def scroll_bar(painter: QPainter, option: QStyleOptionSlider, _widget: QWidget | None) -> None:
-    """A round handle on the ground of what it scrolls."""
+    """A rounded handle on the background of the scrolled content."""
     handle = scroll_bar_part(option, _SC.SC_ScrollBarSlider)
     if handle is None or option.maximum <= option.minimum:
         return
@@ -216,7 +216,7 @@ def progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget | 
 def progress_contents(
     painter: QPainter, option: QStyleOptionProgressBar, _widget: QWidget | None
 ) -> None:
-    """What is done; a third of the track where nobody knows how much there is to do."""
+    """The finished part; a third of the track if the total is unknown."""
     rect, span = QRectF(option.rect), option.maximum - option.minimum
     if span <= 0:
         rect.adjust(rect.width() / 3, 0, -rect.width() / 3, 0)
@@ -235,7 +235,7 @@ def _bar(painter: QPainter, rect: QRectF, colour: str) -> None:
 
 
 def shaped_frame(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> bool:
-    """The border round a text, or a line between two things; False where it is another frame."""
+    """The border around a text, or a separator; False for another frame."""
     theme, shape = current_theme(), option.frameShape  # type: ignore[attr-defined]
     name = getattr(shape, "name", "")
     if name in ("HLine", "VLine"):

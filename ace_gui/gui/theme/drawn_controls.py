@@ -1,4 +1,4 @@
-"""What the style draws of buttons: their ground, their border and the ink of their words."""
+"""The style's drawing of buttons: background, border and text colour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
-_CLEAR: Final = ""  # what lies below is seen
+_CLEAR: Final = ""  # transparent
 _PADDING: Final = {"link": (8, 4), "segment": (22, 8), "on-toast": (8, 4)}  # px, both sides
 _USUAL_PADDING: Final = (30, 14)
 TOOL_PADDING: Final = (14, 8)
@@ -28,7 +28,7 @@ class ButtonColours(NamedTuple):
 
 
 def button_kind(widget: QWidget | None) -> str:
-    """A button's kind; "segment" and "on-toast" by where it stands."""
+    """A button's kind; "segment" and "on-toast" depend on its parent."""
     around = kind_of(widget.parentWidget() if widget is not None else None)
     if around == "segments":
         return "segment"
@@ -36,32 +36,32 @@ def button_kind(widget: QWidget | None) -> str:
 
 
 def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
-    """``size``: of the words and the icon."""
+    """``size``: of the text and the icon."""
     across, down = _PADDING.get(button_kind(widget), _USUAL_PADDING)
     return size + QSize(across, down)
 
 
 def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The ground of a push button."""
+    """The background of a push button."""
     colours, kind = _push_colours(option, widget), button_kind(widget)
     corner = 4.0 if kind == "segment" else RADIUS
     _paint(painter, QRectF(option.rect), colours, corner)
 
 
 def set_button_text_colour(option: QStyleOptionButton, widget: QWidget | None) -> None:
-    """Give the option the ink of the button's words."""
+    """Set the text colour of a button."""
     palette = option.palette
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(_push_colours(option, widget).ink))
     option.palette = palette
 
 
 def is_left_aligned(widget: QWidget | None) -> bool:
-    """Whether a button's words begin at its left edge, as those of a sentence do."""
+    """Whether a button's text is left-aligned, as that of a sentence."""
     return button_kind(widget) == "link"
 
 
 def paint_tool_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The ground of a tool button, and the ink of its words as the option's."""
+    """The background of a tool button, and its text colour in the option."""
     kind, colours = kind_of(widget), _tool_look(option, widget)
     corner = 0.0 if kind in ("row", "next-row") else RADIUS
     _paint(painter, QRectF(option.rect), colours, corner)
@@ -123,7 +123,7 @@ def _disabled(theme: Tokens, kind: str) -> ButtonColours:
     if kind == "primary":
         return ButtonColours(
             theme.hover, _CLEAR, theme.text2
-        )  # captions are too pale on this ground
+        )  # captions are too pale on this background
     if kind in ("ghost", "link", "segment", "on-toast"):
         return ButtonColours(_CLEAR, _CLEAR, theme.text3)
     return ButtonColours(_CLEAR, theme.line, theme.text3)

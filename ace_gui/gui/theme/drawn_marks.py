@@ -1,4 +1,4 @@
-"""What the style draws of marks: arrows, check boxes, focus rings, the frames of fields."""
+"""The style's drawing of marks: arrows, check boxes, focus rings, field frames."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def chevron(
 
 
 def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
-    """Two pixels wide, within the control; on a filled button in the ink of its words."""
+    """Two pixels wide, inside the control; on a filled button in its text colour."""
     theme = current_theme()
     filled = isinstance(widget, QPushButton) and (
         kind_of(widget) in ("primary", "again") or widget.isDefault()
@@ -64,7 +64,7 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
 
 
 def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The ground and the border of what a person writes into or chooses from."""
+    """The background and the border of an input field."""
     theme = current_theme()
     enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
     wrong = widget is not None and bool(widget.property("invalid"))
@@ -83,13 +83,13 @@ def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> No
 
 
 def line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The field of a line of text; that of a spin box has no frame of its own."""
+    """The frame of a line edit; that of a spin box has none of its own."""
     if getattr(option, "lineWidth", 1) > 0:
         field(painter, option, widget)
 
 
 def check_box(painter: QPainter, option: QStyleOption) -> None:
-    """A tick where it is on, a dash where only parts of it are."""
+    """A tick if checked, a dash if partially checked."""
     theme, box = current_theme(), _box(option)
     on = state_is(option, "On") or state_is(option, "NoChange")
     enabled = state_is(option, "Enabled")
@@ -111,7 +111,7 @@ def tick(
 
 
 def radio_button(painter: QPainter, option: QStyleOption) -> None:
-    """A circle, with a point where it is chosen."""
+    """A circle, with a dot if checked."""
     theme, box = current_theme(), _box(option)
     on, enabled = state_is(option, "On"), state_is(option, "Enabled")
     _mark_ground(painter, option, on=on)
@@ -124,14 +124,14 @@ def radio_button(painter: QPainter, option: QStyleOption) -> None:
 
 
 def branch(painter: QPainter, option: QStyleOption) -> None:
-    """The arrow of a row of a tree that has others below it."""
+    """The arrow of a tree row with children."""
     if state_is(option, "Children"):
         arrows = (_PE.PE_IndicatorArrowRight, _PE.PE_IndicatorArrowDown)
         chevron(painter, QRectF(option.rect), arrows[state_is(option, "Open")])
 
 
 def scale() -> float:
-    """How much larger than usual the letters are: marks beside them grow along."""
+    """The font size relative to normal, by which marks are scaled."""
     return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
 
 

@@ -1,6 +1,6 @@
-"""Line icons, painted in the colour of a token at whatever size and scale is asked for.
+"""Line icons, painted in a token's colour at any size and scale.
 
-The engine looks the colour up each time it paints: another scheme needs no new icons.
+The engine looks up the colour at each paint, so a new scheme needs no new icons.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from PySide6.QtSvg import QSvgRenderer
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.paths import resource_path
 
-_INK: Final = "#000000"  # what the drawings of resources/icons use for the colour
+_INK: Final = "#000000"  # the colour in the drawings of resources/icons
 _OWN: Final = {"warning": "warn", "error": "bad", "info": "accent", "check": "ok"}
 
 
 def icon(name: str, token: str = "") -> QIcon:
     """The icon ``resources/icons/NAME.svg`` in the colour of a token.
 
-    ``token``: a field of ``Tokens``; without one, that of the icon's meaning, else ``text2``.
-    Raises ``FileNotFoundError`` where there is no such drawing.
+    ``token``: a field of ``Tokens``; by default that of the icon's meaning, else ``text2``. Raises
+    ``FileNotFoundError`` if there is no such drawing.
     """
     _drawing(name)
     return QIcon(_Engine(name, token or _OWN.get(name, "text2")))
@@ -73,7 +73,7 @@ def _drawing(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _rendered(name: str, colour: str, size: tuple[int, int], scale: float) -> QPixmap:
-    """A pixmap of ``size`` device-independent pixels; shared, not to be changed."""
+    """A pixmap of ``size`` device-independent pixels; shared, so do not change it."""
     pixmap = QPixmap(QSize(*size) * scale)
     pixmap.setDevicePixelRatio(scale)
     pixmap.fill(Qt.GlobalColor.transparent)

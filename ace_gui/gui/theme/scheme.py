@@ -1,4 +1,4 @@
-"""Light or dark: which applies now."""
+"""The current scheme, light or dark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scheme = Literal["light", "dark", "system"]
 
 
 def current_theme() -> Tokens:
-    """The tokens that apply now: of the scheme set by hand, else the system's."""
+    """The current tokens: of the scheme chosen by the user, or else the system's."""
     return DARK if _is_dark() else LIGHT
 
 

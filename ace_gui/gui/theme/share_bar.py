@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QPainter
 
 
 def paint_share(painter: QPainter, track: QRectF, share: float, colour: str, ground: str) -> None:
-    """A track of ``ground``, filled from the left; ``share``: what counts of it is 0 to 1."""
+    """A track in the colour ``ground``, filled from the left by ``share``, clipped to 0 to 1."""
     done = QRectF(track)
     done.setWidth(track.width() * min(max(share, 0.0), 1.0))
     painter.setPen(Qt.PenStyle.NoPen)

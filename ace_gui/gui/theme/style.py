@@ -1,8 +1,8 @@
-"""The one style of the application: every control drawn from the tokens.
+"""The application's style: it draws every control from the tokens.
 
-There is no style sheet: with one, Qt works out its rules for each widget again whenever the scheme
-changes, which stops the window for seconds. Fusion lies below, so that every platform gives the
-same measures.
+There is no style sheet, because Qt would evaluate its rules again for each widget after every
+scheme change, which blocks the window for seconds. Fusion is the base style, so all platforms have
+the same metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ace_gui.gui.theme.widget_kinds import apply_style, kind_of, paint_ground, s
 _PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
 _SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint
 _PM = QStyle.PixelMetric
-_FIELD_PADDING: Final = 12  # px, above and below the words of a field together
+_FIELD_PADDING: Final = 12  # px above and below a field's text together
 _SPIN_ARROWS: Final = (
     (_SC.SC_SpinBoxUp, _PE.PE_IndicatorArrowUp),
     (_SC.SC_SpinBoxDown, _PE.PE_IndicatorArrowDown),
@@ -59,10 +59,10 @@ _BESIDE_LETTERS: Final = {
 _HINTS: Final = {
     _SH.SH_ItemView_ShowDecorationSelected: 1,
     _SH.SH_DialogButtonBox_ButtonsHaveIcons: 0,
-    _SH.SH_DialogButtonLayout: 3,  # what is refused at the left of what is done
+    _SH.SH_DialogButtonLayout: 3,  # the reject button is left of the accept button
     _SH.SH_ToolTip_WakeUpDelay: 500,
     _SH.SH_EtchDisabledText: 0,
-    _SH.SH_UnderlineShortcut: 0,  # the menu bar shows its letters once Alt is pressed
+    _SH.SH_UnderlineShortcut: 0,  # the menu bar shows its mnemonics once Alt is pressed
 }
 
 
@@ -70,7 +70,7 @@ _Draw = Callable[[QPainter, Any, QWidget | None], object]
 
 
 def _nothing(_painter: QPainter, _option: QStyleOption, _widget: QWidget | None) -> None:
-    """The ground is seen."""
+    """Transparent."""
 
 
 def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
@@ -78,7 +78,7 @@ def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> 
 
 
 def _focus(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    if state_is(option, "KeyboardFocusChange"):  # as Fusion: not after a click
+    if state_is(option, "KeyboardFocusChange"):  # as in Fusion: not after a click
         drawn_marks.focus_ring(painter, QRectF(option.rect), widget)
 
 
@@ -130,13 +130,13 @@ _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
 
 
 class WorkbenchStyle(QProxyStyle):
-    """Fusion's measures with the window's own looks."""
+    """Fusion's metrics with the window's own look."""
 
     def __init__(self) -> None:
         super().__init__("Fusion")
 
     def polish(self, target: Any) -> Any:
-        """Of a widget: what it needs once. (Qt calls it for palettes and applications, too.)"""
+        """Set up a widget once. (Qt calls it for palettes and applications, too.)"""
         if isinstance(target, QWidget):
             apply_style(target)
         return super().polish(target)
@@ -166,7 +166,7 @@ class WorkbenchStyle(QProxyStyle):
     def generatedIconPixmap(
         self, mode: QIcon.Mode, pixmap: QPixmap | QImage, option: QStyleOption
     ) -> QPixmap:
-        """A chosen row tints its ground, not its icons: an expert's colour is its name."""
+        """Do not tint icons of a selected row, because colours identify experts."""
         if mode == QIcon.Mode.Selected:
             return QPixmap(pixmap)
         return super().generatedIconPixmap(mode, pixmap, option)

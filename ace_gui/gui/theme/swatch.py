@@ -1,4 +1,4 @@
-"""The small square that names a model by its colour."""
+"""The small square in a model's colour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RADIUS: Final = 3.0
 
 
 def paint_swatch(painter: QPainter, rect: QRectF, colour: str, *, hollow: bool = False) -> None:
-    """A small square of one colour; ``hollow`` for hues that come a second time."""
+    """A small square of one colour; ``hollow`` for colours that repeat."""
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     inset = 1.0 if hollow else 0.0

@@ -1,9 +1,10 @@
-"""The colours of the window, light and dark, from which everything else paints.
+"""The colours of the window, light and dark, from which everything is painted.
 
-Text holds a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every ground they
-stand on, in both schemes; ``edge``, ``line`` and ``grid`` are paler on purpose, since nothing is
-known by them alone. A hue names an expert and nothing else; ink is the merged model, grey the base;
-indigo is what is chosen, can be pressed, or is heterogeneous. Roles are told by shape.
+Text has a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every background they
+are used on, in both schemes. ``edge``, ``line`` and ``grid`` are paler on purpose, because they
+carry no information of their own. A hue only identifies an expert; black or white is the merged
+model, grey the base; indigo marks what is selected, clickable or heterogeneous. Roles differ in
+shape.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Final
 class Tokens:
     """The colours of one scheme, as "#rrggbb".
 
-    Grounds: ``canvas`` of the window, ``card`` of panels, ``raised`` of buttons and menus,
-    ``field`` of entries, ``sunk`` of tracks and bands, ``tint`` of what is selected.
-    ``text2`` is secondary text, ``text3`` captions. ``expert_colours`` are marks and have the same
-    hue at the same place in both schemes; ``expert_inks`` are the same hues as text.
+    Backgrounds: ``canvas`` of the window, ``card`` of panels, ``raised`` of buttons and menus,
+    ``field`` of inputs, ``sunk`` of tracks and bands, ``tint`` of the selection. ``text2`` is
+    secondary text, ``text3`` captions. ``expert_colours`` are marks and have the same hue at the
+    same index in both schemes; ``expert_inks`` are the same hues as text.
     """
 
     dark: bool
@@ -57,11 +58,11 @@ class Tokens:
     expert_inks: tuple[str, ...]
 
     def expert_colour(self, index: int) -> str:
-        """The colour of the expert at ``index``; they repeat, dashed, beyond the palette."""
+        """The colour of the expert at ``index``; colours repeat, dashed, beyond the palette."""
         return self.expert_colours[index % len(self.expert_colours)]
 
     def ink_of(self, expert_colour: str) -> str:
-        """The variant of an expert's colour for text; a colour of no expert is its own."""
+        """The text variant of an expert's colour; other colours are returned unchanged."""
         if expert_colour not in self.expert_colours:
             return expert_colour
         return self.expert_inks[self.expert_colours.index(expert_colour)]

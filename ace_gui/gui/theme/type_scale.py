@@ -1,7 +1,7 @@
-"""The bundled fonts and the few sizes in which the window writes.
+"""The bundled fonts and the few font sizes of the window.
 
-Sizes are parts of the body's, which is the system's size or 9.75 points, whichever is larger: a
-larger system font enlarges all of them.
+Sizes are relative to the body's, which is the system's size or 9.75 points, whichever is larger. A
+larger system font therefore enlarges all of them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FILES: Final = (
     "JetBrainsMono-Regular.ttf",
     "JetBrainsMono-SemiBold.ttf",
 )
-_USUAL: Final = "usualLetters"  # of the application: points before a person's wish
-_PIECE: Final = 120  # widgets with a font of their own that get another in one turn
+_USUAL: Final = "usualLetters"  # of the application, in points, before the user's scale
+_PIECE: Final = 120  # widgets with their own font that are updated in one turn
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 
 
-@unique  # two of one value would be one role
+@unique  # two equal values would be one role
 class Face(Enum):
-    """A role of text: its size as a part of the body's, and its weight."""
+    """A role of text: its size relative to the body's, and its weight."""
 
     DISPLAY = (2.15, QFont.Weight.DemiBold)
     TITLE = (1.38, QFont.Weight.DemiBold)
@@ -52,21 +52,21 @@ class Face(Enum):
 
 
 def use_fonts(app: QApplication) -> None:
-    """Make the bundled fonts known, and write in them."""
+    """Register the bundled fonts, and use them."""
     for name in FILES:
         QFontDatabase.addApplicationFont(str(resource_path(f"fonts/{name}")))
     body = QFont(app.font())
     body.setFamilies([SANS, *(family for family in body.families() if family != SANS)])
     body.setPointSizeF(max(body.pointSizeF(), _LEAST_BODY))
-    body.setFeature(QFont.Tag("tnum"), 1)  # digits of one width everywhere
+    body.setFeature(QFont.Tag("tnum"), 1)  # tabular digits everywhere
     app.setFont(body)
     face.cache_clear()
 
 
 def set_font_scale(app: QApplication, percent: int) -> Generator[None, None, None]:
-    """Write everything larger than the system would, or smaller again, also what is shown.
+    """Scale all text relative to the system's size, also what is visible.
 
-    In pieces, since what is seen is laid out anew after each; none of them is ever left out.
+    A generator, since the visible part is laid out after each piece; all pieces must run.
     """
     before = app.font().pointSizeF()
     usual = float(app.property(_USUAL) or before)
@@ -80,7 +80,7 @@ def set_font_scale(app: QApplication, percent: int) -> Generator[None, None, Non
     body.setPointSizeF(before * ratio)
     app.setFont(body)
     face.cache_clear()
-    for window in app.topLevelWidgets():  # Qt tells them of it only while its main loop runs
+    for window in app.topLevelWidgets():  # Qt only sends this to them while its main loop runs
         app.sendEvent(window, QEvent(QEvent.Type.ApplicationFontChange))
     try:
         yield
@@ -101,7 +101,7 @@ def _scale_font(widget: QWidget, font: QFont, ratio: float) -> None:
 
 @lru_cache(maxsize=len(Face))
 def face(role: Face) -> QFont:
-    """The font of a role. Not to be changed: everything shares it."""
+    """The font of a role. Shared, so do not change it."""
     size, weight = role.value
     font = QFont(QApplication.font())
     if role in (Face.MONO, Face.MONO_CAPTION, Face.MONO_STRONG):

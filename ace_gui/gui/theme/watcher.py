@@ -1,4 +1,4 @@
-"""Gives the application its fonts, style and palette, in step with the scheme."""
+"""Applies fonts, style and palette, in step with the scheme."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ThemeWatcher(QObject):
         self.refresh()
 
     def refresh(self) -> None:
-        """Apply the theme of the present scheme, if it is not the one already shown."""
+        """Apply the current scheme's theme, if it is not applied already."""
         theme = current_theme()
         if theme is self._shown:
             return
@@ -42,7 +42,7 @@ class ThemeWatcher(QObject):
 
 
 def apply_theme(app: QApplication) -> ThemeWatcher:
-    """Give ``app`` the window's fonts, style and palette, which follow the system's scheme.
+    """Apply fonts, style and palette to ``app``, and follow the system's scheme.
 
     Calling it again returns the same watcher.
     """
@@ -56,13 +56,13 @@ def apply_theme(app: QApplication) -> ThemeWatcher:
 
 
 def set_scheme(scheme: Scheme) -> None:
-    """Use the light or the dark theme whatever the system says, or follow it again."""
+    """Use the light or the dark theme, or follow the system's again."""
     app = QApplication.instance()
     if not isinstance(app, QApplication):
         raise RuntimeError("set_scheme needs a QApplication")
     app.setProperty("colourScheme", scheme)
     wanted = {"light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
-    # The platform draws title bars and file dialogs by this, where it can.
+    # The platform uses this for title bars and file dialogs where it can.
     app.styleHints().setColorScheme(wanted.get(scheme, Qt.ColorScheme.Unknown))
     watcher = app.findChild(ThemeWatcher)
     if watcher is not None:
@@ -71,7 +71,7 @@ def set_scheme(scheme: Scheme) -> None:
 
 @lru_cache(maxsize=2)
 def palette_of(theme: Tokens) -> QPalette:
-    """The Qt palette of ``theme``, disabled state included. Not to be changed."""
+    """The Qt palette of ``theme``, including the disabled state. Shared, so do not change it."""
     role = QPalette.ColorRole
     colours = {
         role.Window: theme.canvas,
@@ -90,7 +90,7 @@ def palette_of(theme: Tokens) -> QPalette:
         role.Accent: theme.accent,
         role.Link: theme.accent,
         role.LinkVisited: theme.accent_on_tint,
-        # Inks and grounds for which Qt has no name; no control is drawn with these by Fusion.
+        # Text and background colours that Qt has no name for; Fusion draws no control with these.
         role.Light: theme.card,
         role.Midlight: theme.hover,
         role.Mid: theme.text2,

@@ -1,4 +1,4 @@
-"""A double click on a number selects all of it, as Qt's stops at the decimal point."""
+"""A double click on a number selects all of it; Qt stops at the decimal point."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QAbstractSpinBox, QLineEdit
 
 
 class WholeNumber(QObject):
-    """Watches a line with a number; what is typed next replaces the number.
+    """Watches a line edit with a number, so that typing replaces the number.
 
-    ``box``: the spin box that the line is part of, or the line itself.
+    ``box``: the spin box that contains the line edit, or the line edit itself.
     """
 
     def __init__(self, line: QLineEdit, box: QAbstractSpinBox | QLineEdit) -> None:
@@ -19,7 +19,7 @@ class WholeNumber(QObject):
         line.installEventFilter(self)
 
     def eventFilter(self, _line: QObject, event: QEvent) -> bool:
-        """The second press selects; a hand that trembles until the release changes nothing."""
+        """The second press selects; small movements before the release change nothing."""
         kind = event.type()
         if kind == QEvent.Type.MouseButtonDblClick:
             self._pressed = True

@@ -1,8 +1,7 @@
-"""What a widget's property ``kind`` says of its looks; set before the widget is first shown.
+"""The look of a widget by its property ``kind``, which is set before it is first shown.
 
-A label's kind names the ink of its text, a ground's the colour behind its content, a button's how
-much weight it has. Inks are roles of the palette, so that no widget has to be told of another
-scheme: Qt repaints them all, and each looks its role up.
+A label's kind names its text colour, a container's its background, a button's its emphasis. The
+colours are palette roles, so Qt's repaint after a scheme change is enough.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ace_gui.gui.theme.type_scale import Face, face
 from ace_gui.gui.theme.whole_number import select_whole_number
 
 _Role = QPalette.ColorRole
-INKS: Final = {  # the kind of a label → what its text is painted with
+INKS: Final = {  # the kind of a label → its text colour
     "caption": _Role.PlaceholderText,
     "secondary": _Role.Mid,
     "ok": _Role.Dark,
@@ -43,19 +42,23 @@ INKS: Final = {  # the kind of a label → what its text is painted with
     "on-toast": _Role.ToolTipText,
 }
 CARD, SUNK = _Role.Light, _Role.AlternateBase
-_PADDING: Final = {"pill": (9, 3), "warn-pill": (9, 4), "quiet-pill": (9, 3)}  # px, across and down
+_PADDING: Final = {
+    "pill": (9, 3),
+    "warn-pill": (9, 4),
+    "quiet-pill": (9, 3),
+}  # px: width and height
 _CORNERS: Final = {"segments": 6.0, "side": 0.0, "foot": 0.0, "card-dialog": 0.0}
 _CORNER: Final = 8.0
 _FIELD_MARGINS: Final = (5, 3, 5, 3)
 
 
 def kind_of(widget: QWidget | None) -> str:
-    """The widget's kind; empty where it has none."""
+    """The widget's kind, or an empty string."""
     return str(widget.property("kind") or "") if widget is not None else ""
 
 
 def change_kind(widget: QWidget, kind: str) -> None:
-    """Give a widget that was shown another kind."""
+    """Change the kind of a widget that was shown before."""
     if kind_of(widget) != kind:
         widget.setProperty("kind", kind)
         apply_style(widget)
@@ -64,7 +67,7 @@ def change_kind(widget: QWidget, kind: str) -> None:
 
 
 def ground_of(kind: str, theme: Tokens) -> str | None:
-    """The colour behind a widget of this kind; None where what lies below is seen."""
+    """The background of a widget of this kind; None if it is transparent."""
     grounds = {
         "card": theme.card,
         "sunk": theme.sunk,
@@ -81,7 +84,7 @@ def ground_of(kind: str, theme: Tokens) -> str | None:
 
 
 def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
-    """The ground of a widget of this kind."""
+    """Paint the background of a widget of this kind."""
     theme = current_theme()
     colour = ground_of(kind, theme)
     if colour is None:
@@ -99,7 +102,7 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
 
 
 def apply_style(widget: QWidget) -> None:
-    """What a widget needs of its looks once, whatever the scheme."""
+    """Set up a widget's look once, whatever the scheme."""
     kind = kind_of(widget)
     if ground_of(kind, current_theme()) is not None and not isinstance(widget, QAbstractItemView):
         widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -149,5 +152,5 @@ def _is_inner(field: QLineEdit) -> bool:
 
 
 def state_is(option: object, state: str) -> bool:
-    """Whether an option of the style has this state: "Enabled", "HasFocus", "MouseOver" …"""
+    """Whether a style option has this state: "Enabled", "HasFocus", "MouseOver" …"""
     return bool(option.state & getattr(QStyle.StateFlag, f"State_{state}"))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A bubble beside a control that says what one can do there, and a ring round the control."""
+"""A bubble next to a control that explains it, and a ring around the control."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 
 _WIDTH: Final = 22  # lines of text
-_GAP: Final = 10  # px between the bubble and what it points to
-_RING: Final = 4  # px round it
-_FOLLOWS: Final = 100  # ms between two looks where the control is: panels come, fold and move
+_GAP: Final = 10  # px between the bubble and its control
+_RING: Final = 4  # px around the control
+_FOLLOWS: Final = 100  # ms between position updates: panels appear, collapse and move
 
 
 class CoachMark(QFrame):
-    """Lies over ``window`` and follows what it points to. It takes neither focus nor clicks away.
+    """Floats over ``window`` and follows its control. It takes neither focus nor clicks.
 
-    ``next_wanted`` and ``end_wanted`` carry what the person presses.
+    ``next_wanted`` and ``end_wanted`` are emitted by its buttons.
     """
 
     next_wanted = Signal()
@@ -62,7 +62,8 @@ class CoachMark(QFrame):
         self.hide()
 
     def point(self, target: QWidget | None, where: str, sentence: str, onward: str) -> None:
-        """Say a sentence of a control; ``counter``: which of how many; ``onward``: the button."""
+        """Show a sentence at a control. ``counter``: step number and total; ``onward``: the
+        button."""
         self._target = target
         self.counter.setText(where)
         self.sentence.setText(sentence)
@@ -77,7 +78,7 @@ class CoachMark(QFrame):
         QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.Alert))
 
     def leave(self) -> None:
-        """Go away, for good."""
+        """Remove the mark."""
         self._target = None
         self._follow.stop()
         for part in (self._ring, self):
@@ -85,7 +86,7 @@ class CoachMark(QFrame):
             part.deleteLater()
 
     def _arrange(self) -> None:
-        """Where the control is now; nothing is painted again where it has not moved."""
+        """Follow the control; nothing is repainted unless it has moved."""
         window, target = self._window, self._target
         width = min(_WIDTH * self.fontMetrics().height(), window.width() - 2 * _GAP)
         size = QSize(width, max(self.heightForWidth(width), self.minimumSizeHint().height()))
@@ -118,7 +119,7 @@ class _Ring(QWidget):
 
 
 def beside(where: QRect, size: QSize, room: QRect) -> QPoint:
-    """Where a bubble of this size goes: below what it points to, above, beside, or within it."""
+    """The position of a bubble: below its control, above it, next to it, or within it."""
     middle = QRect(QPoint(), size)
     middle.moveCenter(where.center())
     choices = (

@@ -1,4 +1,4 @@
-"""How well ACE's covariances show the inputs, along the model, beside what must be beaten.
+"""How well ACE's covariances match the inputs, along the model, compared with a baseline.
 
 L layers.
 """
@@ -39,7 +39,7 @@ FIGURE, REFERENCE = "figure", "reference"
 
 
 class Agreement(Enum):
-    """What is drawn of every layer."""
+    """The figures to choose from."""
 
     EXPERTS = auto()
     DIRECTIONS = auto()
@@ -62,7 +62,7 @@ _AXES: Final = {
     Agreement.EXPERTS: ("centred cosine", "cosine"),
     Agreement.DIRECTIONS: ("overlap of leading directions", "overlap"),
 }
-_NAMES: Final = {  # of the figure, and of what it must beat
+_NAMES: Final = {  # of the figure, and of its baseline
     Agreement.EXPERTS: ("own inputs", "others' inputs"),
     Agreement.DIRECTIONS: ("estimate", "chance"),
 }
@@ -73,7 +73,7 @@ _TITLES: Final = {
 
 
 class AgreementPlot(LayersPlot):
-    """For every layer a point, in the mean over the experts, joined to the one it must beat."""
+    """One point per layer, averaged over the experts, joined to its baseline."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
@@ -101,10 +101,10 @@ class AgreementPlot(LayersPlot):
         for item in (self._bands, self._stems, *self._points.values(), self._mark):
             self.canvas.addItem(item, ignoreBounds=True)
 
-    # What is shown
+    # Data
 
     def set_layers(self, names: Sequence[str], blocks: Sequence[int | None]) -> None:
-        """Show these layers."""
+        """Set the layers."""
         self._set_names(names)
         starts, count = block_starts(blocks), len(names)
         self._bottom.set_blocks(starts, count)
@@ -112,7 +112,7 @@ class AgreementPlot(LayersPlot):
         fit_columns(self, count)
 
     def set_matches(self, matches: Mapping[str, Sequence[CovarianceMatch]]) -> None:
-        """Draw the layers that are compared, in the mean over the experts."""
+        """Draw the compared layers, averaged over the experts."""
         self._means = {
             name: mean_match(own, name, own[0].role)
             for name, own in matches.items()
@@ -125,7 +125,7 @@ class AgreementPlot(LayersPlot):
         self.show_canvas()
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """All figures as a table, a row a layer that is compared."""
+        """All figures as a table, one row per compared layer."""
         shown = [self._means[name] for name in self._compared()]
 
         def column(title: str, attribute: str) -> FigureColumn:
@@ -171,7 +171,7 @@ class AgreementPlot(LayersPlot):
     # Drawing
 
     def _heights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Places of the layers that are compared, their figures, and what these must beat."""
+        """Indices of the compared layers, their figures, and their baselines."""
         indices = [self._index[name] for name in self._compared()]
         pairs = np.array([self._pair(self._means[name]) for name in self._compared()])
         figure_L, reference_L = pairs.reshape(-1, 2).T.astype(np.float64)
@@ -219,7 +219,7 @@ class AgreementPlot(LayersPlot):
         self.changed.emit()
 
     def _heading(self) -> str:
-        """In how many layers the figure beats what it must."""
+        """In how many layers the figure exceeds its baseline."""
         _, figure_L, reference_L = self._heights()
         known = np.isfinite(reference_L)
         return _TITLES[self.shown.current].format(
@@ -227,7 +227,7 @@ class AgreementPlot(LayersPlot):
         )
 
     def _mean(self) -> str:
-        """Both figures in the mean over the layers."""
+        """Both figures averaged over the layers."""
         _, figure_L, reference_L = self._heights()
         known = np.isfinite(reference_L)
         if not known.any():
@@ -246,7 +246,7 @@ class AgreementPlot(LayersPlot):
         self.caption.setVisible(self.message() is None)
 
     def _said(self, pair: tuple[float, float]) -> str:
-        """Both figures in words."""
+        """Both figures as text."""
         both = zip(_NAMES[self.shown.current], pair, strict=True)
         return ", ".join(f"{word} {number_text(v, 2)}" for word, v in both if np.isfinite(v))
 
@@ -256,5 +256,5 @@ class AgreementPlot(LayersPlot):
         return f"{name}: {'not known yet' if known is None else self._said(self._pair(known))}"
 
     def nearest(self, scene_position: QPointF) -> int | None:
-        """Index of the layer whose column is at this place."""
+        """Index of the layer whose column is at this position."""
         return nearest_column(self, scene_position, len(self._names))

@@ -1,4 +1,4 @@
-"""How far two merges are from one another, layer by layer."""
+"""The difference between two merges, layer by layer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DifferencePlot(LayersPlot):
     def show_differences(
         self, names: Sequence[str], differences: Mapping[str, LayerDifference]
     ) -> None:
-        """Show the layers of ``names`` of which the difference is known."""
+        """Show those layers of ``names`` whose difference is known."""
         known = [name for name in names if name in differences]
         same = self._set_names(known)
         self._differences = dict(differences)
@@ -77,14 +77,14 @@ class DifferencePlot(LayersPlot):
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of the layers."""
+        """Show ``message`` instead of the layers."""
         self.set_busy(False)
         self._set_names(())
         self._differences = {}
         self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The differences as a table, a row a layer."""
+        """The differences as a table, one row per layer."""
         found = [self._differences[name] for name in self._names]
         figures: dict[str, tuple[list[float], str]] = {
             "relative difference": (self._relative().tolist(), RELATIVE_TIP),
@@ -184,7 +184,7 @@ class DifferencePlot(LayersPlot):
 
 
 def relative(difference: LayerDifference) -> float:
-    """‖W₁ − W₂‖ by the mean of both changes' norms; 0 where neither changed anything."""
+    """‖W₁ − W₂‖ over the mean norm of both changes; 0 if neither changed anything."""
     mean = (difference.first_norm + difference.second_norm) / 2
     return difference.difference_norm / mean if mean > 0 else 0.0
 

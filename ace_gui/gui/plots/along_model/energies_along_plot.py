@@ -38,9 +38,9 @@ _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 
 
 class EnergiesAlongPlot(LayersPlot):
-    """A curve an expert: its energy in every layer, from the model's input to its output.
+    """One curve per expert: its energy in every layer, from the model's input to its output.
 
-    Lines are drawn where one role is chosen: between layers of different roles they say nothing.
+    Lines are only drawn for a single role: between layers of different roles they mean nothing.
     """
 
     hint = "Choose a layer to see its energies; the legend hides experts."
@@ -77,7 +77,7 @@ class EnergiesAlongPlot(LayersPlot):
         self.canvas.addItem(self._mark, ignoreBounds=True)
         self.restyle(self.theme)
 
-    # What is shown
+    # Data
 
     def set_layers(
         self,
@@ -86,7 +86,8 @@ class EnergiesAlongPlot(LayersPlot):
         blocks: Sequence[int | None],
         colours: Mapping[str, str],
     ) -> None:
-        """Show these layers and these experts, each with its colour; no energy is known yet."""
+        """Set the layers and the experts with their colours. Their energies are unknown at
+        first."""
         self._set_names(names)
         self._roles, self._blocks = tuple(roles), tuple(blocks)
         self._experts = tuple(colours)
@@ -100,17 +101,17 @@ class EnergiesAlongPlot(LayersPlot):
         self.show_canvas()
 
     def set_figures(self, energies_LT: NDArray[np.float64]) -> None:
-        """‖ΔW_t‖²_F of every layer and expert, NaN where it is not known."""
+        """‖ΔW_t‖²_F of every layer and expert, NaN if unknown."""
         if not same_figures(energies_LT, self._energies):
             self._energies = energies_LT.copy()
             self._draw()
 
     def clear(self) -> None:
-        """Show no layers."""
+        """Remove all layers."""
         self.set_layers((), (), (), {})
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The energies as a table, a row a shown layer, a column an expert."""
+        """The energies as a table: one row per shown layer, one column per expert."""
         shown = self._shown
         names = FigureColumn(title="layer", values=[self._names[index] for index in shown])
         roles = FigureColumn(title="role", values=[self._roles[index] for index in shown])
@@ -168,7 +169,7 @@ class EnergiesAlongPlot(LayersPlot):
         self._draw()
 
     def _heights(self) -> NDArray[np.float64]:
-        """Shown layers × experts: where each energy stands; zero is not on a logarithmic axis."""
+        """Shown layers × experts: vertical positions; zero does not exist on a logarithmic axis."""
         energies = self._energies[self._shown]
         if not self.log_box.isChecked():
             return energies
@@ -198,7 +199,7 @@ class EnergiesAlongPlot(LayersPlot):
         self.changed.emit()
 
     def _make_items(self) -> None:
-        """A curve and points an expert; those that are there stay."""
+        """Create a curve and points per expert; existing ones are kept."""
         if tuple(self._items) == self._experts:
             return
         for item in (*self._items.values(), *self._points.values()):
@@ -259,7 +260,7 @@ class EnergiesAlongPlot(LayersPlot):
     # Mouse and keyboard
 
     def nearest(self, scene_position: QPointF) -> int | None:
-        """Index of the layer whose column is at this place."""
+        """Index of the layer whose column is at this position."""
         column = nearest_column(self, scene_position, self._shown.size)
         return None if column is None else int(self._shown[column])
 
@@ -269,11 +270,11 @@ class EnergiesAlongPlot(LayersPlot):
 
 @lru_cache(maxsize=64)
 def _brush(colour: str) -> QBrush:
-    """One object a colour: pyqtgraph keeps a drawing of a symbol for each."""
+    """One object per colour: pyqtgraph caches a symbol's drawing for each."""
     return pg.mkBrush(colour)
 
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
-    """None stands for all of them."""
+    """None means all roles."""
     every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
     return every | {role: (role, _ROLE_TIP) for role in roles}

@@ -1,4 +1,4 @@
-"""γ along the model: which layers the experts disagree in, and where τ parts them."""
+"""γ along the model: the layers that the experts disagree in, split by τ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 
 
 class HeterogeneityPlot(GammaPlot):
-    """One symbol a layer, from the model's input to its output."""
+    """One symbol per layer, from the model's input to its output."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()

@@ -1,4 +1,4 @@
-"""The distribution of γ by role (ACE, Fig. 1): in which kinds of layers the experts disagree."""
+"""The distribution of γ by role (ACE, Fig. 1): the kinds of layers that experts disagree in."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.axes import NameColumnsAxis
 from ace_gui.gui.theme import Tokens
 
-STRIP = 0.66  # of a role's width that its layers are spread over, from input to output
+STRIP = 0.66  # the part of a role's width that its layers cover, from input to output
 BOX = 0.8
 
 
 class RolePlot(GammaPlot):
-    """A strip of symbols a role, each strip from input to output, over a box of its quartiles."""
+    """One strip of symbols per role, from input to output, over a box of its quartiles."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
@@ -65,7 +65,7 @@ class RolePlot(GammaPlot):
         self._draw_boxes()
 
     def quartiles(self) -> NDArray[np.float64]:
-        """Roles × 3: the quartiles of γ of every role, NaN where none is known."""
+        """Roles × 3: the quartiles of γ for every role, NaN if no γ is known."""
         found = np.full((len(self._role_names), 3), np.nan)
         for index in range(len(self._role_names)):
             gamma = self._gamma[self._role == index]

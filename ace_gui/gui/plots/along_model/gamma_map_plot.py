@@ -1,4 +1,4 @@
-"""γ by block and role: blocks side by side, so that a role lines up across the depth."""
+"""γ by block and role: one column per block, so that the rows are roles across the depth."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from ace_gui.gui.theme import Tokens
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
-_MAP = "cividis"  # even steps of lightness, the same to every kind of colour vision
+_MAP = "cividis"  # even steps of lightness, equal for every kind of colour vision
 _BAR_LABELS = 58  # pixels
-_SHORTEST = 0.5  # decades that the colours span at least
+_SHORTEST = 0.5  # minimum range of the colours in decades
 
 
 class RoleMapPlot(LayersPlot):
-    """One cell a layer: its column is the block, its row the place in the block.
+    """One cell per layer: its column is the block, its row the position within the block.
 
-    The arrow keys move from cell to cell. ``tau`` puts a dot on the heterogeneous ones.
+    The arrow keys move between cells. ``tau`` marks the heterogeneous ones with a dot.
     """
 
     hint = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
@@ -67,12 +67,12 @@ class RoleMapPlot(LayersPlot):
         self._make_items()
         self.restyle(self.theme)
 
-    # What is shown
+    # Data
 
     def set_layers(
         self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
     ) -> None:
-        """Show the layers that stand in a block; every γ is unknown again."""
+        """Set the layers that belong to a block. Their γ is unknown at first."""
         inside = [i for i, block in enumerate(blocks) if block is not None]
         self._set_names([names[i] for i in inside])
         self._outside = len(names) - len(inside)
@@ -88,24 +88,24 @@ class RoleMapPlot(LayersPlot):
         self._draw()
 
     def set_figures(self, gamma_L: NDArray[np.float64]) -> None:
-        """γ of every layer that ``set_layers`` was told of, NaN where it is not known."""
+        """γ of every layer passed to ``set_layers``, NaN if unknown."""
         gamma = gamma_L[self._source]
         if not same_figures(gamma, self._gamma):
             self._gamma = gamma
             self._draw()
 
     def set_tau(self, tau: float) -> None:
-        """Put the dots where γ exceeds ``tau``."""
+        """Mark the cells with γ > ``tau``."""
         if tau != self._tau:
             self._tau = tau
             self._draw_regimes()
 
     def clear(self) -> None:
-        """Show no layers."""
+        """Remove all layers."""
         self.set_layers((), (), ())
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The map as a table: a row a block, a column a role."""
+        """The map as a table: one row per block, one column per role."""
         grid = np.full((len(self._blocks), len(self._labels)), np.nan)
         grid[self._column, self._row] = self._gamma
         titles = [f"γ, {label}" for label in self._labels]
@@ -157,7 +157,7 @@ class RoleMapPlot(LayersPlot):
         self._draw()
 
     def _arrange(self, blocks: Sequence[int]) -> None:
-        """A column a block; a row for each name that is the same but for the block's number."""
+        """A column per block, and a row per name that is equal except for the block number."""
         slots = [_NUMBER.sub("#", name, count=1) for name in self._names]
         rows = {slot: row for row, slot in enumerate(dict.fromkeys(slots))}
         roles = dict(zip(slots, self._roles, strict=True))
@@ -172,7 +172,7 @@ class RoleMapPlot(LayersPlot):
         self._column = np.array([columns[block] for block in blocks], dtype=np.intp)
 
     def _name_cells(self) -> None:
-        """As many names of blocks and rows as there is room for."""
+        """Draw as many names of blocks and rows as fit."""
         self._bottom.set_names([str(block) for block in self._blocks], self.canvas.width())
         height = self.canvas.getViewBox().height() / max(len(self._labels), 1)
         stride = max(1, int(np.ceil(self.fontMetrics().height() / max(height, 1.0))))
@@ -180,7 +180,7 @@ class RoleMapPlot(LayersPlot):
         self._rows_axis.set_names(shown, self.width())
 
     def _levels(self) -> tuple[float, float]:
-        """The decades that the colours span."""
+        """The range of the colours, in decades."""
         usable = self._gamma[np.isfinite(self._gamma) & (self._gamma > 0)]
         if not usable.size:
             return -1.0, 0.0
@@ -242,7 +242,7 @@ class RoleMapPlot(LayersPlot):
     # Mouse and keyboard
 
     def nearest(self, scene_position: QPointF) -> int | None:
-        """Index of the layer in the cell at this place."""
+        """Index of the layer in the cell at this position."""
         view = self.canvas.getViewBox()
         if not view.sceneBoundingRect().contains(scene_position):
             return None
@@ -279,7 +279,7 @@ def _rect(shape: tuple[int, ...]) -> QRectF:
 
 
 def _ticks(low: float, high: float) -> NDArray[np.float64]:
-    """Positions of round numbers on a logarithmic scale, few enough to be read."""
+    """Positions of round numbers on a logarithmic scale, few enough to be readable."""
     decades = np.arange(np.floor(low), np.ceil(high) + 1)
     inside = decades[(decades >= low) & (decades <= high)]
     if inside.size >= 2:
@@ -289,5 +289,5 @@ def _ticks(low: float, high: float) -> NDArray[np.float64]:
 
 
 def _short(slot: str) -> str:
-    """What follows the block's number, without the tensor's own last name."""
+    """The part after the block number, without the tensor's own last name."""
     return slot.rpartition("#.")[2].removesuffix(".weight")

@@ -1,4 +1,4 @@
-"""Layers by their γ, with τ as a line to drag: what the views of heterogeneity share."""
+"""Layers by γ, with τ as a draggable line: the base of the heterogeneity plots."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from ace_gui.gui.theme import Face, Tokens, face
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
-HALO = 22  # pixels across, round the selected layer's symbol
-LOWEST_LOG = -6.0  # γ under 1e-6, zero included, is drawn on the lower edge
+HALO = 22  # pixels: diameter of the selected layer's halo
+LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
 NEAR_POLE = "by scale alone"
 POLE_TIP = f"{BY_SCALE}: {WHY_BY_SCALE}"
 
 
 def two_digits(value: float) -> float:
-    """``value`` rounded to two significant digits, as τ is set by dragging."""
+    """``value`` rounded to two significant digits, as for a dragged τ."""
     return float(f"{value:.1e}")
 
 
 def heterogeneous_text(above: int, known: int) -> str:
-    """How many matrices are heterogeneous, of those with a known γ."""
+    """How many matrices are heterogeneous, among those with a known γ."""
     return counted(
         above,
         "%n of {known} matrices is heterogeneous",
@@ -55,7 +55,7 @@ def heterogeneous_text(above: int, known: int) -> str:
 
 
 def treated_alike(count: int) -> str:
-    """Of a method that does not look at γ."""
+    """The text for a method without γ."""
     return f"{count} matrices, treated alike whatever their γ"
 
 
@@ -65,11 +65,11 @@ def tau_text(tau: float) -> str:
 
 
 class GammaPlot(LayersPlot):
-    """One symbol a layer, filled where γ > τ, crossed where γ is near its pole.
+    """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
 
-    Ctrl with up and down moves τ. Subclasses set ``_x``, where each layer stands, in ``_place``.
+    Ctrl with up and down moves τ. Subclasses set ``_x``, the layers' positions, in ``_place``.
 
-    Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is let go, each a float.
+    Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is released, each a float.
     """
 
     tau_changed = Signal(float)
@@ -100,12 +100,12 @@ class GammaPlot(LayersPlot):
         self._make_items()
         self.restyle(self.theme)
 
-    # What is shown
+    # Data
 
     def set_layers(
         self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
     ) -> None:
-        """Show these layers, in the model's order; every γ is unknown again."""
+        """Set the layers in model order. Their γ is unknown at first."""
         same = self._set_names(names)
         self._roles, self._blocks = tuple(roles), tuple(blocks)
         families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(self._roles)}
@@ -124,14 +124,14 @@ class GammaPlot(LayersPlot):
             self.fit()
 
     def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
-        """γ and mean log energy of every layer, NaN where they are not known."""
+        """γ and mean log energy of every layer, NaN if unknown."""
         if same_figures(gamma_L, self._gamma) and same_figures(mean_log_L, self._mean_log):
             return
         self._gamma, self._mean_log = gamma_L.copy(), mean_log_L.copy()
         self._refresh()
 
     def set_tau(self, tau: float) -> None:
-        """Move the line of τ; infinite: there is none. No signal."""
+        """Move the line of τ without a signal; infinite hides it."""
         if tau == self._tau:
             return
         self._tau = tau
@@ -140,15 +140,15 @@ class GammaPlot(LayersPlot):
 
     @property
     def tau(self) -> float:
-        """Where the line of τ is."""
+        """The position of the τ line."""
         return self._tau
 
     def clear(self) -> None:
-        """Show no layers."""
+        """Remove all layers."""
         self.set_layers((), (), ())
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The figures as a table, a row a layer."""
+        """The figures as a table, one row per layer."""
         shown = range(len(self._names))
         deviation = np.sqrt(self._gamma * self._mean_log**2)
         return (
@@ -174,7 +174,7 @@ class GammaPlot(LayersPlot):
         self._refresh()
 
     def _place(self) -> None:
-        """Set ``_x`` for the layers that are shown, and name places on the horizontal axis."""
+        """Set ``_x`` for the shown layers, and the names on the horizontal axis."""
         raise NotImplementedError
 
     # Drawing
@@ -216,7 +216,7 @@ class GammaPlot(LayersPlot):
         self._halo.setBrush(pg.mkBrush(halo))
         self._said.setFont(face(Face.CAPTION_STRONG))
         self._said.setColor(theme.text)
-        self._said.fill = pg.mkBrush(theme.card)  # what lies below it goes on there
+        self._said.fill = pg.mkBrush(theme.card)  # smaller values are drawn there
         self._crosses.setPen(pg.mkPen(theme.text, width=1))
         self._crosses.setBrush(pg.mkBrush(theme.card))
         self._set_legend()
@@ -241,7 +241,7 @@ class GammaPlot(LayersPlot):
         return gamma_near_pole(self._gamma, self._mean_log, self._tau)
 
     def _position(self, gamma: float) -> float:
-        """Where γ or τ stands on the vertical axis, within its range."""
+        """The vertical position of γ or τ, limited to the axis range."""
         low, high = self._y_range
         if not self.log_box.isChecked():
             return min(max(gamma, low), high)
@@ -265,10 +265,10 @@ class GammaPlot(LayersPlot):
         if self.log_box.isChecked():
             with np.errstate(divide="ignore", invalid="ignore"):
                 gamma = np.log10(gamma)
-        return np.clip(gamma, low, high)  # NaN stays NaN, and is not drawn
+        return np.clip(gamma, low, high)  # NaN stays NaN and is not drawn
 
     def _draw_regimes(self) -> None:
-        """Fill the symbols above τ. Two items a family, each of one style, keep this fast."""
+        """Fill the symbols above τ. Two items per family, each with one style, keep this fast."""
         known = ~np.isnan(self._gamma)
         above = self._gamma > self._tau
         heights, size = self._heights(), symbol_size(len(self._names))
@@ -297,7 +297,7 @@ class GammaPlot(LayersPlot):
         self.title.setVisible(self.message() is None)
 
     def _draw_selection(self) -> None:
-        """A halo round the layer, its name and γ beside it, and its role followed through."""
+        """A halo around the layer, its name and γ next to it, and a line through its role."""
         index, heights = self._selected, self._heights()
         known = index is not None and not np.isnan(self._gamma[index])
         self._said.setVisible(known)
@@ -308,7 +308,7 @@ class GammaPlot(LayersPlot):
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
             self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
-            gap = HALO / 2 / max(1.0, self._said.boundingRect().width())  # beside the halo
+            gap = HALO / 2 / max(1.0, self._said.boundingRect().width())  # next to the halo
             self._said.setAnchor((1 + gap, 0.5) if index > len(self._names) // 4 else (-gap, 0.5))
             self._said.setPos(x, height)
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
@@ -333,7 +333,7 @@ class GammaPlot(LayersPlot):
     # Mouse and keyboard
 
     def nearest(self, scene_position: QPointF) -> int | None:
-        """Index of the layer whose symbol is nearest, if one is near."""
+        """Index of the layer with the nearest symbol, if one is near."""
         return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
 
     def _hovered(self, scene_position: QPointF) -> None:
@@ -374,7 +374,7 @@ class GammaPlot(LayersPlot):
 
 
 def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:
-    """What the vertical axis spans: every finite γ, and τ where it is not far away from them."""
+    """The range of the vertical axis: every finite γ, and τ unless it is far away."""
     usable = gamma[np.isfinite(gamma)]
     if not logarithmic:
         highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)

@@ -1,4 +1,4 @@
-"""What plots of many layers have in common: one layer is selected, by mouse or by keyboard."""
+"""The base of plots of many layers, of which one is selected by mouse or keyboard."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 
 class LayersPlot(Plot):
-    """A plot of layers. ``layer_selected`` carries the name of one that the person chose.
+    """A plot of layers. ``layer_selected`` carries the name that the user selected.
 
-    Left and right (or up and down) walk the layers in the order of ``_walk``. Subclasses implement
-    ``nearest``, ``_describe``, ``_draw_selection`` and, where it is not the layers' own, ``_walk``.
+    Left and right (or up and down) step through the layers in the order of ``_walk``. Subclasses
+    implement ``nearest``, ``_describe`` and ``_draw_selection``, and ``_walk`` if the order
+    differs.
     """
 
     layer_selected = Signal(str)
@@ -40,7 +41,7 @@ class LayersPlot(Plot):
         scene.sigMouseClicked.connect(self._clicked)
 
     def select(self, name: str | None) -> None:
-        """Mark one layer; no signal. A name that is not shown clears the mark."""
+        """Mark one layer without a signal. An unknown name clears the mark."""
         self._selected = self._index.get(name) if name is not None else None
         self._draw_selection()
 
@@ -50,11 +51,11 @@ class LayersPlot(Plot):
         return None if self._selected is None else self._names[self._selected]
 
     def nearest(self, scene_position: QPointF) -> int | None:
-        """Index of the layer that is drawn nearest, if one is near."""
+        """Index of the nearest layer, if one is near."""
         raise NotImplementedError
 
     def _set_names(self, names: Sequence[str]) -> bool:
-        """Show other layers, the same one selected; whether they are the same as before."""
+        """Replace the layers and keep the selection. Returns whether the names are unchanged."""
         chosen, same = self.selected, self._names == tuple(names)
         self._names = tuple(names)
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -62,18 +63,18 @@ class LayersPlot(Plot):
         return same
 
     def _walk(self) -> Sequence[int]:
-        """The layers in the order in which the keyboard walks them."""
+        """The layers in the order of keyboard steps."""
         return range(len(self._names))
 
     def _describe(self, index: int) -> str:
-        """A layer in words."""
+        """A layer as text."""
         raise NotImplementedError
 
     def _draw_selection(self) -> None:
         raise NotImplementedError
 
     def _bring_into_view(self, index: int) -> None:
-        """Scroll to a layer, where there is more than is shown."""
+        """Scroll to a layer if not all are visible."""
 
     def _show_caption(self) -> None:
         self.caption.set_whole(
@@ -130,30 +131,30 @@ class LayersPlot(Plot):
 
 
 def block_of(name: str) -> int | None:
-    """The number of the block that a tensor's name tells of."""
+    """The block number in a tensor's name."""
     found = _FIRST_NUMBER.search(name)
     return int(found.group(1)) if found else None
 
 
 def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:
-    """Where each block begins among layers in the model's order, and its number."""
+    """The first index and the number of each block, for layers in model order."""
     starts = [(i + 1, now) for i, (was, now) in enumerate(pairwise(blocks)) if now != was]
     first = [(0, blocks[0])] if blocks else []
     return [(i, str(block)) for i, block in (*first, *starts) if block is not None]
 
 
 def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether there is nothing to draw anew; a merge tells of many layers without news of them."""
+    """Whether nothing has to be redrawn; a merge reports many layers without new figures."""
     return np.array_equal(one, other, equal_nan=True)
 
 
 def symbol_size(count: int) -> float:
-    """Pixels of a symbol where so many layers stand side by side."""
+    """Symbol size in pixels for this number of layers."""
     return 9.0 if count <= 150 else 7.0 if count <= 600 else 5.0
 
 
 def fit_columns(plot: Plot, count: int) -> None:
-    """Show all of so many layers, a column each from 0 on, with a little room at both ends."""
+    """Show this number of columns from 0 on, with a small margin at both ends."""
     view, pad = plot.canvas.getViewBox(), max(0.5, 0.012 * count)
     low, high = -0.5 - pad, count - 0.5 + pad
     view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
@@ -161,7 +162,7 @@ def fit_columns(plot: Plot, count: int) -> None:
 
 
 def nearest_column(plot: Plot, scene_position: QPointF, count: int) -> int | None:
-    """Which of so many columns is at a place."""
+    """The column at a position."""
     view = plot.canvas.getViewBox()
     if not view.sceneBoundingRect().contains(scene_position):
         return None
@@ -174,7 +175,7 @@ def nearest_column(plot: Plot, scene_position: QPointF, count: int) -> int | Non
 def nearest_point(
     plot: Plot, scene_position: QPointF, x: np.ndarray, y: np.ndarray, within: float
 ) -> int | None:
-    """Index of the point within so many pixels of a place, NaN being nowhere."""
+    """Index of the nearest point within this many pixels, ignoring NaN."""
     view = plot.canvas.getViewBox()
     if not view.sceneBoundingRect().contains(scene_position) or not len(x):
         return None

@@ -1,1 +1,1 @@
-"""What every plot is made of."""
+"""The parts of every plot."""

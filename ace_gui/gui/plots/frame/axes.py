@@ -1,4 +1,4 @@
-"""Axes that name quantities in plain numbers: 0.01 or 10⁻⁵, never 1e-05 or a stray SI prefix."""
+"""Axes with plain numbers: 0.01 or 10⁻⁵, never 1e-05 or an SI prefix."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import pyqtgraph as pg
 from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.theme import Face, face
 
-LONGEST_LABEL = "0.001"  # a number stands below its tick, half of it beyond the axis's end
-_NAMED = 72  # pixels that a block needs to be called "Block 12"
+LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
+_NAMED = 72  # minimum width in px for the name "Block 12"
 _LABELLED_WITHIN_DECADE = (2, 5)
-_SHORT = 1.6  # decades: on a shorter axis 2 and 5 are named too
+_SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
 Ticks = list[tuple[float | None, list[float]]]
 
 
 class PlainAxis(pg.AxisItem):
-    """An axis that draws itself; pyqtgraph records it and plays it back, which takes longer."""
+    """An axis that paints directly; pyqtgraph records and replays a picture, which is slower."""
 
     picture: Any
     _specs: tuple[Any, ...] | None = None
 
     def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
-        if self.picture is None:  # pyqtgraph's sign that ticks and texts are to be found anew
+        if self.picture is None:  # pyqtgraph's flag that ticks and texts must be computed again
             self._specs = self.generateDrawSpecs(p)
             if self._specs is not None:
                 self._specs = (*self._specs[:2], _apart(self._specs[2]))
@@ -44,7 +44,7 @@ class PlainAxis(pg.AxisItem):
 
 
 def _apart(texts: Sequence[Any]) -> list[Any]:
-    """Those texts of ticks that lie on no other; the first, of the coarsest ticks, are kept."""
+    """The tick labels that do not overlap; the first, of the coarsest ticks, take precedence."""
     kept: list[Any] = []
     for text in texts:
         if not any(text[0].intersects(other[0]) for other in kept):
@@ -53,7 +53,7 @@ def _apart(texts: Sequence[Any]) -> list[Any]:
 
 
 def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
-    """Look the same on this ground: Qt takes six times as long to draw a translucent line."""
+    """The same colour as an opaque one: Qt draws translucent lines six times slower."""
     for pen in {id(pen): pen for pen in pens}.values():
         colour = pen.color()
         share = colour.alphaF()
@@ -67,14 +67,14 @@ def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
 
 
 def label_overhang() -> float:
-    """Pixels that a number at an end of a horizontal axis reaches beyond it."""
+    """Pixels that a label at the end of a horizontal axis extends beyond it."""
     return QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(LONGEST_LABEL) / 2
 
 
 class QuantityAxis(PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
-    Where ``logarithmic`` is set, positions along the axis are log10 of the quantity.
+    If ``logarithmic`` is set, positions along the axis are log10 of the quantity.
     """
 
     labelText: str
@@ -91,20 +91,20 @@ class QuantityAxis(PlainAxis):
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
 
     def set_titles(self, *titles: str) -> None:
-        """Name the quantity by the first of ``titles``, longest first, that the axis has room for.
+        """Show the first of ``titles``, longest first, that fits on the axis.
 
-        A title that is cut would be worse than none, so where not even the last fits there is none.
+        A cut title would be worse than none, so there is none if not even the last one fits.
         """
         if titles == self._titles:
             return
         self._titles = titles
-        if self.orientation == "left":  # stands above the plot: turned, it is hard to read
+        if self.orientation == "left":  # shown above the plot, because rotated text is hard to read
             self.retitled(titles[0])
             return
         self.fit_letters()
 
     def fit_letters(self) -> None:
-        """Write the title as large as captions are now, and have room for labels at the ends."""
+        """Apply the caption's font size to the title, and reserve space for labels at the ends."""
         self._overhang = label_overhang()
         if self.orientation != "left" and self._titles:
             points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
@@ -113,7 +113,7 @@ class QuantityAxis(PlainAxis):
             self._fit_title()
 
     def make_room(self, low: bool) -> None:
-        """In a low plot the data have the title's line, too."""
+        """Hide the title in a low plot."""
         if low != self._is_low:
             self._is_low = low
             self.showLabel(bool(self._titles))
@@ -123,7 +123,7 @@ class QuantityAxis(PlainAxis):
 
     @property
     def title(self) -> str:
-        """What the quantity is called where there is room."""
+        """The title that fits."""
         return self._titles[0] if self._titles else ""
 
     retitled: Callable[[str], object] = staticmethod(lambda _title: None)
@@ -143,7 +143,7 @@ class QuantityAxis(PlainAxis):
         self._write(next((t for t in titles if self._title_width(t) <= room), ""))
 
     def _title_width(self, title: str) -> float:
-        """Pixels of a title; laying it out takes long, and every resize asks for it."""
+        """Width of a title in pixels, cached: layout is slow and every resize needs it."""
         if title not in self._title_widths:
             self._write(title)
             self._title_widths[title] = self.label.boundingRect().width()
@@ -155,7 +155,7 @@ class QuantityAxis(PlainAxis):
             self.label.setHtml(self.labelString())
 
     def boundingRect(self) -> QRectF:
-        """Wide enough for a label at either end, grid or not."""
+        """Wide enough for a label at either end, with or without grid."""
         across = self._overhang if self.orientation == "bottom" else 0
         return super().boundingRect().adjusted(-across, 0, across, 0)
 
@@ -186,7 +186,7 @@ class QuantityAxis(PlainAxis):
         return [_within_decade(value) for value in values]
 
     def _decade(self, exponent: int) -> str:
-        """Plain numbers as long as the whole axis can have them."""
+        """Plain numbers if all labels of the axis can be plain."""
         low, high = self.range
         if low >= -4.3 and high <= 4.3:
             return number_text(10.0**exponent, 1)
@@ -211,7 +211,7 @@ def _plain(value: float, spacing: float) -> str:
 class NameAxis(PlainAxis):
     """A vertical axis with a name at each whole number, elided in the middle to fit.
 
-    ``share``: the part of the plot's width that names may take.
+    ``share``: the maximum part of the plot's width for names.
     """
 
     def __init__(self, share: float = 0.35) -> None:
@@ -237,7 +237,7 @@ class NameColumnsAxis(PlainAxis):
         self.setStyle(hideOverlappingLabels=False)
 
     def set_names(self, names: Sequence[str], plot_width: float) -> None:
-        """Show ``names`` at 0, 1, 2, …; only some where there is no room for a few letters."""
+        """Show ``names`` at 0, 1, 2, …, or only some of them if there is little room."""
         metrics = QFontMetricsF(self.font())
         each = 0.85 * plot_width / max(len(names), 1)
         longest = max((metrics.horizontalAdvance(name) for name in names), default=0.0)
@@ -259,7 +259,7 @@ class BlockAxis(QuantityAxis):
     def set_blocks(self, starts: Sequence[tuple[int, str]], count: int) -> None:
         """``starts``: index of the first layer of each block, and the block's number.
 
-        ``count``: how many layers there are.
+        ``count``: the number of layers.
         """
         self._middles = tuple(
             ((low + high) / 2, label) for (low, high), label in block_spans(starts, count)
@@ -291,9 +291,9 @@ class BlockAxis(QuantityAxis):
 def block_spans(
     starts: Sequence[tuple[int, str]], count: int
 ) -> list[tuple[tuple[float, float], str]]:
-    """From where to where each block goes, half a layer beyond its ends, and its number.
+    """Start and end of each block, half a layer beyond its ends, and its number.
 
-    Nothing where there are no layers.
+    Empty if there are no layers.
     """
     ends = [*(start for start, _ in starts), count][1:]
     return [

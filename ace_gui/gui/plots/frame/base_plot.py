@@ -1,4 +1,4 @@
-"""What every plot has in common: place for a message, captions, theme, menu, zoom."""
+"""The base of every plot: message, captions, theme, menu, zoom."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 
 
 class Plot(ThemedWidget):
-    """A plot with title, caption and legend around it, or a message in its place.
+    """A plot with title, caption and legend, or a message instead.
 
     Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:
-    the legend switches curves; ``wraps``: a long caption wraps instead of being shortened;
-    ``logarithmic``: how the scale starts, None where there is no choice of it. ``changed`` follows
-    when other figures, or a message, are shown.
+    the legend switches curves. ``wraps``: a long caption wraps instead of being elided.
+    ``logarithmic``: the initial scale, or None if it cannot be changed. ``changed`` follows when
+    other figures or a message are shown.
     """
 
     changed = Signal()
@@ -115,7 +115,7 @@ class Plot(ThemedWidget):
         self.show_message(empty)
 
     def show_message(self, text: str) -> None:
-        """Show ``text`` in the place of the plot."""
+        """Show ``text`` instead of the plot."""
         self._message.setText(text)
         self._message.setAccessibleName(text)
         self._stack.setCurrentWidget(self._message)
@@ -128,7 +128,7 @@ class Plot(ThemedWidget):
         self.changed.emit()
 
     def message(self) -> str | None:
-        """The message that stands in the plot's place, None while the plot is shown."""
+        """The message instead of the plot, or None."""
         shown = self._stack.currentWidget() is self._message
         return self._message.text() if shown else None
 
@@ -140,7 +140,7 @@ class Plot(ThemedWidget):
             self.show_message(NOT_COMPUTED)
 
     def show_canvas(self) -> None:
-        """Show the plot in the place of a message."""
+        """Show the plot instead of a message."""
         self._stack.setCurrentWidget(self.canvas)
         self.title.setVisible(bool(self.title.whole) and not self.named_outside)
         self.caption.setVisible(bool(self.caption.whole))
@@ -153,7 +153,8 @@ class Plot(ThemedWidget):
         self.changed.emit()
 
     def name_outside(self) -> None:
-        """The title stands elsewhere in the window; only pictures have it. Choices take its row."""
+        """Show the title only in exported pictures, because the window shows it elsewhere. Its row
+        goes to the choices."""
         self.named_outside = True
         self.title.hide()
         column = self.layout()
@@ -162,19 +163,19 @@ class Plot(ThemedWidget):
         self._head.insertLayout(0, self._choices)
 
     def add_control(self, control: QWidget) -> None:
-        """Put a control beside the title; it is there while the plot is."""
+        """Add a control next to the title, visible together with the plot."""
         self._controls.append(control)
         self._head.insertWidget(self._head.indexOf(self.picture_button), control)
         control.setVisible(self.message() is None)
 
     def add_choice(self, control: QWidget) -> None:
-        """Put a control on a line of its own under the title; it is there while the plot is."""
+        """Add a control in its own row below the title, visible together with the plot."""
         self._controls.append(control)
         self._choices.insertWidget(self._choices.count() - 1, control)
         control.setVisible(self.message() is None)
 
     def add_curve_menu(self) -> None:
-        """Switch curves in a menu: their names stand at their ends, so that there is no legend."""
+        """Replace the legend by a menu: the names are at the ends of the curves."""
         self._has_legend = False
         self.legend.hide()
         menu = QMenu("Curves", self)
@@ -201,7 +202,7 @@ class Plot(ThemedWidget):
             self.show_message(self._before_busy)  # no answer came
 
     def _show_busy(self) -> None:
-        """Beside a plot that is still the earlier one; in the place of a message."""
+        """Show it next to an earlier plot, or instead of a message."""
         said = self.message()
         if said is None:
             self.busy.show()
@@ -210,7 +211,7 @@ class Plot(ThemedWidget):
             self._before_busy = said
 
     def set_theme(self, theme: Tokens) -> None:
-        """Draw in the colours of ``theme``, and in the letters of the window."""
+        """Use the colours of ``theme`` and the window's font size."""
         font_size = QApplication.font().pointSizeF()
         if theme is self.theme and font_size == self._font_size:
             return
@@ -219,7 +220,7 @@ class Plot(ThemedWidget):
         across, up = view.viewRange()
         self._paint_theme()
         self.restyle(before)
-        view.setRange(xRange=across, yRange=up, padding=0)  # drawing anew must not undo a zoom
+        view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
         """A picture has its title and its axis's, wherever the window has them."""
@@ -232,26 +233,27 @@ class Plot(ThemedWidget):
             layout.activate()
 
     def restyle(self, before: Tokens) -> None:
-        """Redraw in ``self.theme``; ``before`` is the theme that was shown."""
+        """Redraw in ``self.theme``; ``before`` is the previous theme."""
         raise NotImplementedError
 
     def fit(self) -> None:
-        """Show all of the data."""
+        """Show all data."""
         raise NotImplementedError
 
     def rescale(self) -> None:
-        """Redraw after the scale changed between linear and logarithmic."""
+        """Redraw after a change between linear and logarithmic scale."""
         raise NotImplementedError
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette, unless a window that is not painted has its plots do so in turns."""
+        """Follow the palette, unless a window with updates disabled restyles its plots one by
+        one."""
         super().changeEvent(event)
         seen = self.isVisible() and self.updatesEnabled()
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and seen:
             self.set_theme(current_theme())
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Catch up with the colours: a plot that nobody sees does not follow them."""
+        """Update the colours: hidden plots do not follow them."""
         super().showEvent(event)
         self.set_theme(current_theme())
 
@@ -275,7 +277,7 @@ class Plot(ThemedWidget):
         self.picture_button.menu().popup(event.globalPos())
 
     def save_picture(self) -> None:
-        """Ask where to, and write the picture there; say so where that fails."""
+        """Ask for a path and write the picture there; report a failure."""
         suggested = f"{self.accessibleName()}.png"
 
         def write(chosen: list[Path]) -> None:
@@ -299,13 +301,13 @@ class Plot(ThemedWidget):
         self._stack.addWidget(self.canvas)
         self._head = head = QHBoxLayout()
         head.setSpacing(12)
-        beside = not self.caption.wordWrap()  # a short one stands beside the title
+        beside = not self.caption.wordWrap()  # a short caption is next to the title
         head.addWidget(self.title, int(not beside))
         if beside:
             self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             head.addWidget(self.caption, 1)
             head.addWidget(self.legend)
-        head.addStretch()  # where nothing else takes the room
+        head.addStretch()  # if nothing else needs the room
         head.addWidget(self.busy)
         head.addWidget(self.picture_button)
         self._choices = QHBoxLayout()
@@ -344,7 +346,7 @@ class Plot(ThemedWidget):
         self.addActions([fit, *scale, copy, save, self._on_white])
         menu = self.picture_button.menu()
         menu.addActions(self.actions())
-        # Every plot has the action, and all of them mean the same.
+        # Every plot has this action, with the same meaning.
         menu.aboutToShow.connect(lambda: self._on_white.setChecked(pictures_on_white()))
 
     def _paint_theme(self) -> None:
@@ -373,7 +375,7 @@ class Plot(ThemedWidget):
 
 
 def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> QuantityAxis:
-    """A ``QuantityAxis`` with its titles, longest first, and with grid lines where asked for."""
+    """A ``QuantityAxis`` with its titles, longest first, and optional grid lines."""
     axis = QuantityAxis(orientation)
     axis.set_titles(*titles)
     if grid:
@@ -382,7 +384,7 @@ def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> Quantit
 
 
 def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]:
-    """Restyle the plots in it that are seen, one in a turn; the others catch up when shown."""
+    """Restyle the visible plots in ``widget``, one per turn; the others update when shown."""
     for plot in parent.findChildren(Plot):
         if plot.isVisible():
             plot.set_theme(theme)

@@ -1,7 +1,7 @@
 """The drawing area of a plot: a view of the data with axes around it.
 
-pyqtgraph's ``PlotItem`` makes a hidden menu of some ninety widgets for each plot, which take long
-to make and have to hear of every change of the palette. This has its layout and nothing else.
+pyqtgraph's ``PlotItem`` creates a hidden menu of some ninety widgets per plot, which is slow to
+create and must follow every palette change. This class only has its layout.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ace_gui.gui.plots.frame.axes import QuantityAxis, label_overhang
 
 _PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
-_FREE: Final = 8  # px beside the words at an axis's end
-_LOW: Final = 8  # lines of text: in a lower plot the horizontal axis has no title
-_MOST: Final = 0.6  # of the axis, that such words take
+_FREE: Final = 8  # px next to the text at an axis end
+_LOW: Final = 8  # in text lines: a lower plot has no horizontal axis title
+_MOST: Final = 0.6  # the part of the axis that such text takes
 
 
 class _View(pg.ViewBox):
-    """A view box whose right button is left to the context menu."""
+    """A view box that leaves the right mouse button to the context menu."""
 
     def mouseDragEvent(self, event: object, axis: int | None = None) -> None:
         if event.button() == Qt.MouseButton.RightButton:  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ class _View(pg.ViewBox):
 
 
 class Frame(pg.GraphicsWidget):
-    """``layout``: a grid with the view in its middle; a scale of colours may join it."""
+    """``layout``: a grid with the view in its middle; a colour scale may join it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,11 +75,13 @@ class Canvas(pg.GraphicsView):
         self.setCentralItem(self.frame)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
         self.setFrameShape(self.Shape.NoFrame)
-        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background is a bitmap in SVG
+        self.setCacheMode(
+            self.CacheModeFlag.CacheNone
+        )  # a cached background would be a bitmap in SVG
         self.fit_letters()
         for axis in (bottom, left):
             axis.setStyle(hideOverlappingLabels=False)
-        # Left to the paint, as pyqtgraph does, this would ask for another paint of everything.
+        # pyqtgraph does this while painting, which would cause a complete second paint.
         self.frame.view.sigStateChanged.connect(self.scene().prepareForPaint)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -97,31 +99,31 @@ class Canvas(pg.GraphicsView):
         self.left.emit()
 
     def fit_letters(self) -> None:
-        """Leave room for the last number of the horizontal axis."""
+        """Reserve space for the last number of the horizontal axis."""
         self.frame.setContentsMargins(0, 4, 0.8 * label_overhang(), 0)
 
     def getViewBox(self) -> pg.ViewBox:
-        """What shows the data."""
+        """The view of the data."""
         return self.frame.view
 
     def getAxis(self, side: str) -> pg.AxisItem:
-        """The axis at ``left``, ``right``, ``top`` or ``bottom``; KeyError where there is none."""
+        """The axis at ``left``, ``right``, ``top`` or ``bottom``. KeyError if there is none."""
         return self.frame.axes[side]
 
     def addItem(self, item: QGraphicsItem, *, ignoreBounds: bool = False) -> None:
-        """Draw it among the data; ``ignoreBounds``: it does not decide what is in view."""
+        """Add an item to the data; with ``ignoreBounds`` it does not affect the visible range."""
         self.frame.view.addItem(item, ignoreBounds=ignoreBounds)
 
     def removeItem(self, item: QGraphicsItem) -> None:
-        """Draw it no longer."""
+        """Remove an item."""
         self.frame.view.removeItem(item)
 
     def items_shown(self) -> list[QGraphicsItem]:
-        """What is drawn among the data."""
+        """The items of the data."""
         return list(self.frame.view.childGroup.childItems())
 
 
 def room_at_end(view: pg.ViewBox, span: float, pixels: float) -> float:
-    """How much longer than ``span`` an axis is to have ``pixels`` free at its end."""
+    """How much longer than ``span`` an axis must be to have ``pixels`` free at its end."""
     share = min((pixels + _FREE) / max(view.width(), 1.0), _MOST)
     return span * share / (1 - share)

@@ -1,7 +1,7 @@
-"""Colours of experts and of matrices' cells, in light and dark.
+"""Colours of experts and of matrix cells, for light and dark.
 
-A cell's colour tells its value by lightness alone, so that every eye sees the order; the hue of a
-diverging scale only repeats the sign that the number in the cell has.
+A cell's lightness alone gives its value, so it can be read with any colour vision. The hue of a
+diverging scale only repeats the sign of the number in the cell.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NEGATIVE: Final = {False: "#8a4200", True: "#ffb066"}
 
 
 def in_theme(expert_colour: str, theme: Tokens) -> str:
-    """An expert's colour of either theme as the one at its place in ``theme``."""
+    """An expert's colour of either theme, as the colour with the same index in ``theme``."""
     for palette in (LIGHT.expert_colours, DARK.expert_colours):
         if expert_colour in palette:
             return theme.expert_colours[palette.index(expert_colour)]
@@ -23,13 +23,13 @@ def in_theme(expert_colour: str, theme: Tokens) -> str:
 
 
 def cell_colour(share: float, theme: Tokens) -> str:
-    """From the background at 0 to blue at 1 and to orange at −1; beyond, the ends."""
+    """From the background at 0 to blue at 1 and to orange at −1, clipped beyond."""
     end = (_POSITIVE if share >= 0 else _NEGATIVE)[theme.dark]
     return _mixed(theme.card, end, min(abs(share), 1.0))
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is easier to read on ``colour``: 4.5:1 at least."""
+    """Black or white, whichever has the higher contrast on ``colour``: at least 4.5:1."""
     return max(("#000000", "#ffffff"), key=lambda ink: _contrast(ink, colour))
 
 

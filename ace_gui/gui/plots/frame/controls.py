@@ -1,4 +1,4 @@
-"""Controls beside a plot, which its pictures do without."""
+"""Controls of a plot, which its exported pictures omit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.gui.theme import icon
 
 
 class Choice(QComboBox):
-    """One of a few, each with a text and an explanation. ``chosen`` follows a change."""
+    """A choice among a few options with tooltips. ``chosen`` follows a change."""
 
     chosen = Signal()
 
@@ -37,7 +37,8 @@ class Choice(QComboBox):
         self.offer(options)
 
     def offer(self, options: Mapping[Hashable, tuple[str, str]]) -> None:
-        """Offer these, at least one; what is chosen stays chosen, else the first is. No signal."""
+        """Set the options, at least one. Keeps the current one or takes the first, without a
+        signal."""
         chosen = self._values[self.currentIndex()] if self._values else None
         self.blockSignals(True)
         self.clear()
@@ -55,11 +56,11 @@ class Choice(QComboBox):
         return self._values[self.currentIndex()]
 
     def choose(self, value: Hashable) -> None:
-        """Choose ``value``; ``ValueError`` where it is not offered."""
+        """Choose ``value``. ``ValueError`` if it is not offered."""
         self.setCurrentIndex(self._values.index(value))
 
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
-        """A text that is too long gives up its middle: what tells runs apart stands at the end."""
+        """Elide long texts in the middle, because names of runs differ at the end."""
         super().initStyleOption(option)
         part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
         room = self.style().subControlRect(control, option, part, self).width()
@@ -79,7 +80,7 @@ class Choice(QComboBox):
 
 
 class PictureButton(QToolButton):
-    """Opens the menu of what can be done with a plot's picture."""
+    """Opens the menu for the plot's picture."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)

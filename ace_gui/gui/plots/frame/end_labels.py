@@ -1,6 +1,6 @@
-"""The names of curves at their right ends, in the text variant of their colours, moved apart.
+"""The names of curves at their right ends, in their text colours, moved apart.
 
-A name can be clicked: that is the same as its chip in the legend.
+Clicking a name is the same as clicking its chip in the legend.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EndLabels(pg.AxisItem):
         self.setWidth(0)
 
     def set_labels(self, labels: Sequence[EndLabel]) -> None:
-        """Name these curves."""
+        """Set the names of the curves."""
         self._labels = tuple(labels)
         widths = [self._metrics(label).horizontalAdvance(label.text) for label in self._labels]
         most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
@@ -55,9 +55,9 @@ class EndLabels(pg.AxisItem):
         self.update()
 
     def rects(self) -> list[tuple[EndLabel, QRectF]]:
-        """Where names stand, from the highest to the lowest, none over another.
+        """The rectangles of the names, from top to bottom, without overlaps.
 
-        Where there is no room for all, the merge's are kept; the menu of the curves has the others.
+        If not all fit, those of the merge are kept; the curve menu has the others.
         """
         low, high = self.range
         room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
@@ -110,7 +110,7 @@ class EndLabels(pg.AxisItem):
 
 
 def _apart(tops: list[float], line: float, height: float) -> list[float]:
-    """Moved down where they would overlap, then up where the last would leave the plot."""
+    """Move overlapping names down, then up if the last one would leave the plot."""
     placed: list[float] = []
     for top in tops:
         placed.append(max(top, placed[-1] + line) if placed else max(top, 0.0))

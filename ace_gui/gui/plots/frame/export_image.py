@@ -1,4 +1,4 @@
-"""A plot as a picture: PNG, SVG, PDF or the clipboard."""
+"""Export of a plot's picture: PNG, SVG, PDF or the clipboard."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ PIXELS_A_POINT = 2.0
 POINTS_AN_INCH = 72.0
 
 IN_PICTURE = "inPicture"
-"""Property of a plot and its controls while they are drawn into a picture."""
+"""Property of a plot and its controls while they are painted into a picture."""
 
 FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
 class ThemedWidget(QWidget):
-    """A widget that is drawn in ``theme``, whatever the window's."""
+    """A widget that is painted in ``theme``, whatever the window's theme."""
 
     theme: Tokens
 
     def set_theme(self, theme: Tokens) -> None:
-        """Draw in the colours of ``theme``."""
+        """Use the colours of ``theme``."""
         raise NotImplementedError
 
     def show_as_picture(self, on: bool) -> None:
-        """With all that a picture says by itself, or as in the window again."""
+        """Show all that belongs to a picture, or the window's version again."""
 
 
 def pictures_on_white() -> bool:
-    """Whether pictures are drawn in the light theme, whatever the window's."""
+    """Whether pictures use the light theme, whatever the window's."""
     return Settings().pictures_on_white
 
 
 def set_pictures_on_white(on: bool) -> None:
-    """Draw pictures in the light theme from now on, or in the window's."""
+    """Set whether pictures use the light theme or the window's."""
     Settings().pictures_on_white = on
 
 
 def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
-    """Write the picture of ``plot_widget`` to ``path``, as its ending says: .png, .svg or .pdf.
+    """Write the picture of ``plot_widget`` to ``path``, by its extension: .png, .svg or .pdf.
 
-    ``suffix``: the ending of a path without one. Raises ``OutputError`` for another ending or
-    where the file cannot be written.
+    ``suffix``: the default extension. Raises ``OutputError`` for another extension or a write
+    failure.
     """
     kinds = {".png": _png, ".svg": svg_of, ".pdf": _pdf}
     chosen, path = path, path if path.suffix else path.with_suffix(suffix)
@@ -71,7 +71,7 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
 
 
 def copy_plot(plot_widget: ThemedWidget) -> None:
-    """Put the picture of ``plot_widget`` on the clipboard."""
+    """Copy the picture of ``plot_widget`` to the clipboard."""
     QGuiApplication.clipboard().setPixmap(picture_of(plot_widget))
 
 
@@ -85,13 +85,13 @@ def picture_of(plot_widget: ThemedWidget) -> QPixmap:
 
 
 def svg_of(plot_widget: ThemedWidget) -> bytes:
-    """The picture of ``plot_widget`` as an SVG document, lines and text."""
+    """The picture of ``plot_widget`` as an SVG document with lines and text."""
     size, buffer = plot_widget.size(), QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     generator.setSize(size)
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
-    generator.setResolution(plot_widget.logicalDpiX())  # else points become smaller pixels
+    generator.setResolution(plot_widget.logicalDpiX())  # or else points become smaller pixels
     generator.setTitle(plot_widget.accessibleName())
     generator.setDescription(plot_widget.accessibleDescription())
     painter = QPainter(generator)
@@ -103,7 +103,7 @@ def svg_of(plot_widget: ThemedWidget) -> bytes:
 
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
-    """Without focus frames and controls, on white if wished, with symbols as outlines."""
+    """Without focus frames and controls, optionally on white, with symbols as outlines."""
     with _in_theme_of_pictures(plot_widget):
         buttons = plot_widget.findChildren(QAbstractButton)
         widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
@@ -146,7 +146,7 @@ def _png(plot_widget: ThemedWidget) -> bytes:
 
 
 def _pdf(plot_widget: ThemedWidget) -> bytes:
-    """One page of the plot's size; a pixel of the screen is a unit of the page."""
+    """One page of the plot's size; a screen pixel is a unit of the page."""
     size, buffer, dots = plot_widget.size(), QBuffer(), plot_widget.logicalDpiX()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)

@@ -1,4 +1,4 @@
-"""What stands around a plot: elided captions, and a legend that wraps and never covers the data."""
+"""Captions that elide, and a legend that wraps and never covers the data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST_LETTERS = 10
 
 
 class ElidedLabel(QLabel):
-    """Text that shortens itself to one line; the whole of it is the tooltip then.
+    """Text elided to one line, with all of it in the tooltip.
 
     With ``ElideNone`` it wraps instead.
     """
@@ -55,11 +55,11 @@ class ElidedLabel(QLabel):
 
     @property
     def whole(self) -> str:
-        """The text before shortening."""
+        """The complete text."""
         return self._whole
 
     def set_whole(self, text: str) -> None:
-        """Show ``text``, shortened where it does not fit."""
+        """Show ``text``, elided if it does not fit."""
         self._whole = text
         self.updateGeometry()
         self.setAccessibleName(text)
@@ -70,7 +70,7 @@ class ElidedLabel(QLabel):
         self._elide()
 
     def sizeHint(self) -> QSize:
-        """As wide as the whole text, where it does not wrap."""
+        """The width of the complete text, unless it wraps."""
         hint = super().sizeHint()
         if self.wordWrap():
             return hint
@@ -82,14 +82,14 @@ class ElidedLabel(QLabel):
     def _elide(self) -> None:
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
         if shown != self._whole and len(shown) < LEAST_LETTERS:
-            shown = ""  # the tip has it all; a few letters say nothing
+            shown = ""  # the tooltip has all of it; a few characters mean nothing
         self.setText(shown)
         self.setToolTip(tooltip(self._whole) if shown != self._whole else "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LegendEntry:
-    """One thing a plot shows: a line, or a symbol where ``symbol`` is set (pyqtgraph's letter)."""
+    """An entry: a line, or a symbol if ``symbol`` is set (pyqtgraph's symbol code)."""
 
     key: str
     label: str
@@ -168,7 +168,7 @@ class Chip(QAbstractButton):
 class Legend(QWidget):
     """The entries of a plot, wrapping; with ``toggles`` each can be switched off and on.
 
-    Signal ``toggled(key, on)``. What was switched off stays off when the same key comes again.
+    Signal ``toggled(key, on)``. A key that was switched off stays off when it appears again.
     """
 
     toggled = Signal(str, bool)
@@ -186,7 +186,7 @@ class Legend(QWidget):
         self.setAccessibleName("Legend")
 
     def entries(self) -> tuple[LegendEntry, ...]:
-        """What the legend shows."""
+        """The entries shown."""
         return self._entries
 
     def is_on(self, key: str) -> bool:
@@ -194,13 +194,13 @@ class Legend(QWidget):
         return key not in self._off
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:
-        """Show ``entries``, keeping what was switched off."""
+        """Replace the entries, and keep which ones are switched off."""
         if tuple(entries) == self._entries:
             return
         before, self._entries = self._entries, tuple(entries)
         if [(e.key, e.label) for e in before] == [(e.key, e.label) for e in self._entries]:
             for chip, entry in zip(self._chips, self._entries, strict=True):
-                chip.entry = entry  # only the colours are others: the place is the same
+                chip.entry = entry  # only the colours differ: the layout is the same
                 chip.update()
             return
         for chip in self._chips:
@@ -211,13 +211,13 @@ class Legend(QWidget):
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
-        """All in one line."""
+        """All entries in one line."""
         hints = [chip.sizeHint() for chip in self._chips]
         width = sum(hint.width() + self._flow.spacing() for hint in hints)
         return QSize(width, max((hint.height() for hint in hints), default=0))
 
     def chip(self, key: str) -> QAbstractButton:
-        """The button of the entry ``key``; ``KeyError`` where there is none."""
+        """The button of the entry ``key``. ``KeyError`` if there is none."""
         for chip in self._chips:
             if chip.entry.key == key:
                 return chip

@@ -1,4 +1,4 @@
-"""Marks behind and over the data: bands of blocks, and a threshold that one drags by its pill."""
+"""Marks behind and over the data: bands of blocks, and a threshold line with a draggable pill."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pyqtgraph as pg
 
 from ace_gui.gui.theme import Face, Tokens, face
 
-_PAD: Final = (9.0, 3.0)  # px round the words of a pill
-_BEFORE: Final = 0.2  # of the pill's length, free between it and the line's left end
+_PAD: Final = (9.0, 3.0)  # px around the text of a pill
+_BEFORE: Final = 0.2  # part of the pill's length, between it and the line's left end
 
 
 class Bands(pg.GraphicsObject):
-    """Grounds from side to side of the plot, below everything else. ``spans``: where each is."""
+    """Backgrounds over the plot's whole width, below everything else. ``spans``: their
+    positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,12 +28,12 @@ class Bands(pg.GraphicsObject):
         self.setZValue(-20)
 
     def set_spans(self, spans: Sequence[tuple[float, float]]) -> None:
-        """Show these: from, to, in the units of the horizontal axis."""
+        """Set the bands: from, to, in the units of the horizontal axis."""
         self._spans = tuple(spans)
         self.update()
 
     def set_colour(self, colour: str) -> None:
-        """The ground of every band."""
+        """Set the colour of all bands."""
         self._colour = QColor(colour)
         self.update()
 
@@ -51,7 +52,7 @@ class Bands(pg.GraphicsObject):
 
 
 class Pill(pg.InfLineLabel):
-    """The line's value on a ground of its own, which drags the line."""
+    """The line's value on a background of its own; dragging it drags the line."""
 
     ground = QColor()
 
@@ -88,11 +89,11 @@ class ThresholdLine(pg.InfiniteLine):
         self.setZValue(10)
 
     def write(self, text: str) -> None:
-        """What stands on the pill."""
+        """Set the pill's text."""
         self.pill.setFormat(text.replace("{", "{{").replace("}", "}}"))
 
     def set_theme(self, theme: Tokens) -> None:
-        """In ink; in the accent's colour under the pointer."""
+        """Use the text colour, or the accent colour under the pointer."""
         self.setPen(pg.mkPen(theme.text, width=1.5))
         self.setHoverPen(pg.mkPen(theme.accent, width=2.5))
         self.pill.textItem.setFont(face(Face.CAPTION_STRONG))

@@ -1,4 +1,4 @@
-"""A plot that can be read as a table: the same figures, sorted, copied and saved as CSV."""
+"""A plot that can also be shown as a table, which can be sorted, copied and saved as CSV."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
 
-REFRESH: Final = 100  # ms between two readings of figures that change
-_NARROW, _WIDE = 60, 420  # px, of a column
+REFRESH: Final = 100  # ms between updates of changing figures
+_NARROW, _WIDE = 60, 420  # px per column
 
 
 class PlotWithTable(QStackedWidget):
-    """A plot, or in its place the table of what it shows. Each has a button to the other.
+    """A plot or the table of its data, with a button that switches between them.
 
-    ``columns`` is asked for the figures when the table is shown and after ``Plot.changed``, never
-    for a table that nobody looks at. ``row_chosen`` carries the place, in those columns, of the row
-    that the person chose.
+    ``columns`` is called when the table is shown and after ``Plot.changed``, but never for a hidden
+    table. ``row_chosen`` carries the index in those columns of the row that the user selected.
     """
 
     row_chosen = Signal(int)
@@ -69,21 +68,21 @@ class PlotWithTable(QStackedWidget):
 
     @property
     def shows_table(self) -> bool:
-        """Whether the table is shown; a plot that has only a message keeps its place."""
+        """Whether the table is shown; a plot that only has a message stays visible."""
         return self.currentIndex() == 1
 
     def select(self, row: int | None) -> None:
-        """Mark the row at this place of the columns; no signal."""
+        """Mark the row with this index in the columns, without a signal."""
         self._selected = row
         if self.shows_table:
             self._mark()
 
     def save_csv(self) -> None:
-        """Ask where to, and write the table there; say so where that fails."""
+        """Ask for a path and write the table there; report a failure."""
         save_table(self, self.plot.accessibleName(), self.model.columns)
 
     def copy(self) -> None:
-        """Put the selected rows, or all of them, on the clipboard, parted by tabs."""
+        """Copy the selected rows, or all of them, to the clipboard, separated by tabs."""
         chosen = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = chosen if len(chosen) > 1 else range(self.model.rowCount())
         copy_table(self.model.columns_of(rows))
@@ -121,7 +120,7 @@ class PlotWithTable(QStackedWidget):
 
     def _choose(self) -> None:
         rows = self.table.selectionModel().selectedRows()
-        if len(rows) == 1:  # several are chosen to be copied
+        if len(rows) == 1:  # several rows are selected for copying
             self._selected = self.model.source_row(rows[0].row())
             self.row_chosen.emit(self._selected)
 
@@ -171,12 +170,12 @@ class PlotWithTable(QStackedWidget):
 
 
 class _FittedTable(QTableView):
-    """Columns as wide as what is in them; they share the room that is left."""
+    """Columns as wide as their content; they share the remaining width."""
 
     _widths: tuple[int, ...] = ()
 
     def fit_columns(self) -> None:
-        """Widths by the titles and the first rows: twenty thousand rows would take too long."""
+        """Fit to the titles and the first rows; measuring twenty thousand rows would be slow."""
         header, count = self.horizontalHeader(), self.model().columnCount()
         self._widths = tuple(
             min(max(self.sizeHintForColumn(c), header.sectionSizeHint(c), _NARROW) + 8, _WIDE)
@@ -197,12 +196,12 @@ class _FittedTable(QTableView):
 
 
 class _HeadButton(QToolButton):
-    """A small button beside a plot's title, which pictures do without."""
+    """A small button next to a plot's title, which exported pictures omit."""
 
     def __init__(self, text: str, tip: str, parent: QWidget, picture: str = "") -> None:
         super().__init__(parent)
         self.setText(text)
-        if picture:  # the words are its name only
+        if picture:  # the text is only its accessible name
             self.setIcon(icon(picture))
         self.setToolTip(tip)
         self.setAccessibleName(text)

@@ -1,4 +1,4 @@
-"""How far refinement turned the leading directions of a layer (ACE, Fig. 2 right)."""
+"""How far refinement rotated the leading singular directions of a layer (ACE, Fig. 2 right)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.gui.theme import Tokens
 EMPTY: Final = "Choose a layer to see what refinement did to its directions."
 LEFT: Final = "left"
 RIGHT: Final = "right"
-KEPT: Final = 0.9  # |cosine| from which a direction counts as kept
+KEPT: Final = 0.9  # minimum |cosine| of a direction that counts as kept
 _LABELS: Final = {LEFT: "left (outputs)", RIGHT: "right (inputs)"}
 _TIP: Final = "|cosine| of the i-th singular vectors before and after refinement"
 
@@ -30,8 +30,8 @@ _TIP: Final = "|cosine| of the i-th singular vectors before and after refinement
 class AlignmentPlot(Plot):
     """|cosine| of the i-th singular vectors of W_pre and of the merged delta, against i.
 
-    Near 1: the direction is as it was. Where singular values lie close together, vectors mix and
-    cosines fall although the subspace they span may be the same.
+    Near 1 the direction has not changed. Close singular values mix their vectors, so cosines can
+    drop although the spanned subspace is the same.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -49,7 +49,7 @@ class AlignmentPlot(Plot):
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
 
     def show_alignment(self, subspaces: LayerSubspaces) -> None:
-        """Draw the alignment; a message where there is nothing to align with."""
+        """Draw the alignment, or a message if there is nothing to compare."""
         self.set_busy(False)
         left, right = subspaces.alignment, subspaces.alignment_right
         if left is None or right is None or not left.size:
@@ -63,13 +63,13 @@ class AlignmentPlot(Plot):
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of the curves."""
+        """Show ``message`` instead of the curves."""
         self.set_busy(False)
         self._values = {}
         self.show_message(message or EMPTY)
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The cosines as a table, a row a direction."""
+        """The cosines as a table, one row per direction."""
         count = len(next(iter(self._values.values()), ()))
         return (
             FigureColumn(title="i", values=np.arange(1, count + 1)),
@@ -119,7 +119,7 @@ class AlignmentPlot(Plot):
 
 
 def _caption(left_K: NDArray[np.float64]) -> str:
-    """How many of the leading directions stayed where they were."""
+    """How many of the leading directions were kept."""
     kept = int((left_K >= KEPT).sum())
     mean = number_text(float(left_K.mean()), 2)
     return counted(

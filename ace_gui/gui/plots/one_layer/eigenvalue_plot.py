@@ -38,8 +38,8 @@ EIGENVALUES: Final = Words(
 class EigenvaluePlot(SpectrumPlot):
     """Three curves: the inputs' eigenvalues, those of Σ̂, and Σ̂ along the inputs' directions.
 
-    Where the last falls as the first does, the estimate knows in which directions inputs vary;
-    where it is flat, it knows nothing of them.
+    If the last one falls like the first, the estimate captures the directions in which inputs vary.
+    If it is flat, it does not.
     """
 
     words = EIGENVALUES

@@ -24,9 +24,9 @@ BAR = 0.62
 
 
 class EnergiesPlot(Plot):
-    """One bar an expert, first expert on top, with its energy written beside it.
+    """One bar per expert, the first expert on top, with its energy next to it.
 
-    On a logarithmic axis a bar's length means nothing, so a dot stands at the energy instead.
+    On a logarithmic axis a bar's length means nothing, so there a dot marks the energy.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -69,7 +69,7 @@ class EnergiesPlot(Plot):
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of the bars."""
+        """Show ``message`` instead of the bars."""
         self.set_busy(False)
         self._energies = {}
         self.show_message(message or EMPTY)
@@ -121,7 +121,7 @@ class EnergiesPlot(Plot):
         return float(low), float(max(high, low + 1))
 
     def _place(self, energy: float) -> float:
-        """Where ``energy`` stands on the axis; zero stands at its start."""
+        """The position of ``energy`` on the axis; zero is at its start."""
         if not self.log_box.isChecked():
             return energy
         return log10(energy) if energy > 0 else self._span()[0]
@@ -141,7 +141,8 @@ class EnergiesPlot(Plot):
         )
 
     def _draw_numbers(self) -> None:
-        """Items are kept for the next layer: to make one takes longer than to write in it."""
+        """Reuse items for the next layer, because creating them is slower than changing their
+        text."""
         while len(self._numbers) > len(self._energies):
             self.canvas.removeItem(self._numbers.pop())
         while len(self._numbers) < len(self._energies):
@@ -163,12 +164,12 @@ class EnergiesPlot(Plot):
 
 
 def _number(energy: float) -> str:
-    """What stands beside a bar."""
+    """The number next to a bar."""
     return GAP + (number_text(energy, 3) if energy else "0, unchanged")
 
 
 def _spread(energies: Mapping[str, float]) -> str:
-    """How far apart the energies are, in words."""
+    """The spread of the energies as text."""
     changed = {name: energy for name, energy in energies.items() if energy > 0}
     if len(changed) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""A histogram beside the Gaussian of the same mean and deviation. B bins."""
+"""A histogram compared with the Gaussian of the same mean and deviation. B bins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TAIL: Final = 3.0
-"""How many deviations from the mean the tail begins at."""
+"""Start of the tail, in standard deviations from the mean."""
 
 GAUSSIAN_TAIL: Final = math.erfc(TAIL / math.sqrt(2))
 """Share of a Gaussian's entries in its tails, 0.27 %."""
@@ -18,7 +18,8 @@ GAUSSIAN_TAIL: Final = math.erfc(TAIL / math.sqrt(2))
 def expected_counts(
     edges: NDArray[np.float64], count: int, mean: float, deviation: float
 ) -> NDArray[np.float64]:
-    """How many of ``count`` Gaussian entries each of the B bins has; NaN without deviation."""
+    """The expected number of ``count`` Gaussian entries in each of the B bins; NaN without
+    deviation."""
     if deviation == 0:
         return np.full(len(edges) - 1, np.nan)
     below = [0.5 * math.erfc(-z / math.sqrt(2)) for z in (edges - mean) / deviation]
@@ -32,10 +33,10 @@ def tail_share(
     mean: float,
     deviation: float,
 ) -> float:
-    """Share of the entries further than ``TAIL`` deviations from the mean.
+    """Share of the entries further than ``TAIL`` standard deviations from the mean.
 
-    Entries are taken to be spread evenly inside a bin, and those outside the bins to lie in the
-    tail. NaN without entries, without deviation, or where the bins end before the tail begins.
+    Entries are assumed to be spread evenly within a bin; those outside the bins count as tail. NaN
+    without entries, without deviation, or if the bins end before the tail starts.
     """
     total = int(counts_B.sum()) + outside
     low, high = mean - TAIL * deviation, mean + TAIL * deviation

@@ -1,4 +1,4 @@
-"""How the entries of the experts' changes are distributed, beside Gaussians (ACE, Fig. 3)."""
+"""The distribution of the entries of the task vectors, compared with Gaussians (ACE, Fig. 3)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to see how its changes are distributed."
 GAUSSIAN: Final = "Gaussian"
-_LEAST: Final = 0.5  # counts; a logarithmic axis begins here
+_LEAST: Final = 0.5  # counts; start of a logarithmic axis
 
 
 class HistogramPlot(Plot):
-    """A stepped curve an expert, over the dashed Gaussian of its mean and deviation."""
+    """One stepped curve per expert, over the dashed Gaussian of its mean and deviation."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._left = quantity_axis("left", "entries in a bin", "entries", grid=True)
@@ -63,18 +63,18 @@ class HistogramPlot(Plot):
         self.show_canvas()
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of the histograms."""
+        """Show ``message`` instead of the histograms."""
         self.set_busy(False)
         self._distribution = None
         self.show_message(message or EMPTY)
 
     @property
     def distribution(self) -> LayerDistribution | None:
-        """What is drawn; None while a message is shown."""
+        """The drawn distribution; None for a message."""
         return self._distribution
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The histograms as a table, a row a bin."""
+        """The histograms as a table, one row per bin."""
         distribution = self._distribution
         if distribution is None:
             return ()
@@ -157,7 +157,7 @@ class HistogramPlot(Plot):
         self._gaussians[name].setData((edges[:-1] + edges[1:]) / 2, expected, pen=pen)
 
     def _new_item(self, *, depth: int) -> pg.PlotDataItem:
-        """Kept for the next layer: to make one takes longer than to draw."""
+        """Reused for the next layer, because creating it is slower than drawing."""
         item = pg.PlotDataItem(connect="finite")
         item.setZValue(depth)
         self.canvas.addItem(item, ignoreBounds=True)
@@ -165,7 +165,7 @@ class HistogramPlot(Plot):
         return item
 
     def _heights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Counts, or log10 of them and NaN under ``_LEAST``."""
+        """Counts, or log10 of them and NaN below ``_LEAST``."""
         if not self.log_box.isChecked():
             return counts
         return np.log10(np.where(counts >= _LEAST, counts, np.nan))

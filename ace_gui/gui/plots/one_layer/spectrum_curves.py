@@ -1,4 +1,4 @@
-"""What a spectrum plot can draw: which curves, in which colours, of which quantity.
+"""The content of a spectrum plot: curves, colours and quantity.
 
 R singular values, largest first.
 """
@@ -30,13 +30,13 @@ BEFORE: Final = "merge: before"
 UNSHAPED: Final = "merge: unshaped"
 
 FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
-"""Values under 10^this of a curve's σ₁ are rounding, not spectrum; a log axis cuts them off."""
+"""Values below 10^this of a curve's σ₁ are rounding errors; a logarithmic axis cuts them off."""
 
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 
 
 class Quantity(Enum):
-    """What stands on the vertical axis."""
+    """The quantity of the vertical axis."""
 
     VALUE = auto()
     RELATIVE = auto()
@@ -44,7 +44,7 @@ class Quantity(Enum):
 
 
 def short_label(label: str) -> str:
-    """A curve's label where there is little room."""
+    """A curve's label if there is little room."""
     short = {
         "after refinement": "after",
         "before (W_pre)": "before",
@@ -54,14 +54,14 @@ def short_label(label: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """One spectrum σ_R and how it is drawn; ``squared``: as the eigenvalues σ² that it is of."""
+    """One spectrum σ_R with its style. ``squared``: it holds eigenvalues σ²."""
 
     entry: LegendEntry
     values: NDArray[np.float64]
     squared: bool = False
 
     def of(self, quantity: Quantity) -> NDArray[np.float64]:
-        """The R values of ``quantity``; of a spectrum of zeros, zeros or, as a share, NaN."""
+        """The R values of ``quantity``. For a zero spectrum these are zero or, as a share, NaN."""
         if quantity is Quantity.ENERGY:
             return cumulative_energy(self.values)
         shown = self.values**2 if self.squared else self.values
@@ -71,9 +71,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a spectrum plot shows: ``curves`` in a theme's colours, under a title and a caption.
+    """The content of a plot: ``curves`` in a theme's colours, with a title and a caption.
 
-    ``awaited``: whether a merge's curve is to follow; it has its place in the legend already.
+    ``awaited``: a merge's curve will follow; the legend already has its entry.
     """
 
     title: str
@@ -82,14 +82,14 @@ class Picture:
     awaited: bool = False
 
     def legend(self, theme: Tokens) -> list[LegendEntry]:
-        """The curves' entries, and that of the one to follow before them."""
+        """The curves' entries, after that of the awaited curve."""
         style, colour = Qt.PenStyle.DotLine, theme.text2
         index = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
         return [index] * self.awaited + [curve.entry for curve in self.curves(theme)]
 
 
 def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
-    """The merge before and after refinement, then the experts in their order and ``colours``."""
+    """The merge before and after refinement, then the experts with their ``colours``."""
     return Picture(
         spectrum.name,
         _caption(spectrum),
@@ -98,7 +98,7 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
 
 
 def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Picture:
-    """The experts in their order and ``colours``, while the merge is on its way."""
+    """The experts with their ``colours``, while the merge's spectrum is pending."""
     return Picture(
         found.name,
         "task vectors of the experts",
@@ -110,7 +110,7 @@ def picture_of_experts(found: ExpertSpectra, colours: Mapping[str, str]) -> Pict
 def picture_of_comparison(
     old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str]
 ) -> Picture:
-    """Two merges of one layer over one another, each with its W_pre where that differs."""
+    """Two merges of one layer in one plot, each with its W_pre if that differs."""
 
     def curves(theme: Tokens) -> tuple[Curve, ...]:
         return (
@@ -131,7 +131,7 @@ def picture_of_comparison(
 def picture_of_pair(
     title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
 ) -> Picture:
-    """Spectra by label over one another; the first is the thinner one."""
+    """Spectra by label in one plot; the first has a thinner line."""
 
     def curves(theme: Tokens) -> tuple[Curve, ...]:
         styles = ((theme.text2, 1.8), (theme.accent, 2.6))
@@ -146,8 +146,8 @@ def picture_of_pair(
 def picture_of_covariances(
     found: LayerCovariances, index: int, colour: str, caption: str
 ) -> Picture:
-    """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each by their
-    sum, and what the estimate gives to the directions of the inputs, largest first of these."""
+    """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each normalised by
+    its sum, and the estimate along the inputs' directions, largest first."""
 
     def curves(theme: Tokens) -> tuple[Curve, ...]:
         style, own = Qt.PenStyle, in_theme(colour, theme)
@@ -169,7 +169,7 @@ def picture_of_covariances(
 
 
 def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:
-    """Whether both show the same curves of the same experts of one layer."""
+    """Whether both show the same curves of the same experts for one layer."""
     first, second = one.experts, other.experts
     return (
         one.name == other.name
@@ -196,8 +196,8 @@ def _merge_curves(
     colour: str = "",
     width: float = 2.2,
 ) -> list[Curve]:
-    """The merged delta; W_pre dashed where refinement changed it; the method's result dotted where
-    the recipe gave it other singular values.
+    """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
+    recipe changed its singular values.
 
     Keys start with ``label``.
     """
@@ -240,7 +240,7 @@ def _expert_curves(
     used: Counter[str] = Counter()
     for name, values in found.experts.items():
         colour = in_theme(colours.get(name, theme.text2), theme)
-        # Colours repeat beyond the palette; the line's style then tells experts apart.
+        # Colours repeat beyond the palette; the line's style then distinguishes experts.
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
         entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.6)

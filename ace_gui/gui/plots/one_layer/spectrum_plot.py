@@ -43,15 +43,15 @@ from ace_gui.gui.theme import Tokens
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot", "unrefined"]
 
 NEAR_PIXELS = 14.0
-_FADED = 0.3  # opacity of the curves that the pointer is not at
+_FADED = 0.3  # opacity of the curves that are not under the pointer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What a spectrum plot calls its values, of which ``symbol`` is one.
+    """The texts of a spectrum plot, whose values have this ``symbol``.
 
-    By quantity: ``titles`` of the axis, longest first, and ``options``: text and explanation.
-    ``share``: says a cumulative value.
+    By quantity: ``titles`` of the axis, longest first, and ``options`` with text and tooltip.
+    ``share`` describes a cumulative value.
     """
 
     name: str
@@ -120,7 +120,7 @@ class SpectrumPlot(Plot):
         self._ends = EndLabels()
         self._ends.clicked.connect(lambda key: self.legend.chip(key).click())
         self.canvas.frame.add_axes({"right": self._ends})
-        self.canvas.frame.setContentsMargins(0, 4, 0, 0)  # names are room enough
+        self.canvas.frame.setContentsMargins(0, 4, 0, 0)  # names are enough
         self.add_curve_menu()
         self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
         self.legend.toggled.connect(lambda *_: self._show_switched_on())
@@ -139,7 +139,7 @@ class SpectrumPlot(Plot):
     ) -> None:
         """Draw the experts alone.
 
-        What is drawn of them under another recipe stays while this one's merge is ``awaited``.
+        If this recipe's merge is ``awaited``, the experts drawn for another recipe stay.
         """
         match self._sources:
             case ((ExpertSpectra() | LayerSpectrum()) as known, colours) if (
@@ -153,30 +153,30 @@ class SpectrumPlot(Plot):
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
-        """Draw the merged delta of two merges of one layer over one another, without experts."""
+        """Draw the merged delta of two merges of one layer in one plot, without experts."""
         self.set_busy(False)
         self.show_picture(picture_of_comparison(old, new, labels), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
-        """Draw two spectra by label over one another."""
+        """Draw two spectra by label in one plot."""
         self.set_busy(False)
         picture = picture_of_pair(title, caption, spectra)
         self.show_picture(picture, title, caption, *spectra, *spectra.values())
 
     def clear(self, message: str = "") -> None:
-        """Show ``message`` in the place of a spectrum."""
+        """Show ``message`` instead of a spectrum."""
         self.set_busy(False)
         self._picture, self._sources = None, ()
         self.show_message(message or self.words.empty)
 
     def curves(self) -> tuple[Curve, ...]:
-        """What is drawn, the merge first; empty while a message is shown."""
+        """The drawn curves, the merge first; empty for a message."""
         return self._curves if self._picture is not None else ()
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The singular values as a table, a row an index; NaN beyond the end of a spectrum."""
+        """The singular values as a table, one row per index; NaN beyond the end of a spectrum."""
         curves = self.curves()
         count = max((len(curve.values) for curve in curves), default=0)
         padded = {
@@ -218,9 +218,9 @@ class SpectrumPlot(Plot):
         return self.log_box.isChecked() and self.quantity.current is not Quantity.ENERGY
 
     def show_picture(self, picture: Picture, *sources: object) -> None:
-        """Draw a picture, unless that of the same ``sources`` is drawn.
+        """Draw a picture, unless that of the same ``sources`` is drawn already.
 
-        One of the same layer as before leaves the zoom as it is.
+        The zoom is kept if the layer is the same.
         """
         known, self._sources = self._sources, sources
         if len(known) == len(sources) and all(map(_same, known, sources)):
@@ -259,9 +259,9 @@ class SpectrumPlot(Plot):
         self.setAccessibleDescription(f"{picture.title}. {self.caption.whole}")
 
     def _draw_curves(self) -> None:
-        """Items of curves that were there before are kept: to make one takes longer than to draw.
+        """Reuse items of existing curves, because creating them is slower than drawing.
 
-        The merge lies on top of the experts; in the legend it comes first.
+        The merge is drawn over the experts and comes first in the legend.
         """
         for key in self._items.keys() - {curve.entry.key for curve in self._curves}:
             self.canvas.removeItem(self._items.pop(key))
@@ -280,7 +280,7 @@ class SpectrumPlot(Plot):
     def _new_item(self) -> pg.PlotDataItem:
         item = pg.PlotDataItem()
         self.canvas.addItem(item, ignoreBounds=True)
-        item.setClipToView(True)  # SVG pictures know no clipping of their own
+        item.setClipToView(True)  # SVG pictures have no clipping of their own
         return item
 
     def _energy_marks(self) -> list[pg.GraphicsObject]:
@@ -288,7 +288,7 @@ class SpectrumPlot(Plot):
         marks: list[pg.GraphicsObject] = []
         pen = pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine)
         for index, share in enumerate(MARKS):
-            # Side by side on their lines: one below the other they would overlap.
+            # Next to each other on their lines: below each other they would overlap.
             options = {
                 "position": 0.55 + 0.17 * index,
                 "anchors": [(0.5, 0.5), (0.5, 0.5)],
@@ -308,7 +308,7 @@ class SpectrumPlot(Plot):
         return marks
 
     def _dots_of(self, curve: Curve) -> pg.ScatterPlotItem:
-        """Where the curve reaches each of the shares."""
+        """The points where the curve reaches each of the shares."""
         reached = [directions_for(curve.values, share) for share in MARKS]
         x = [index for index in reached if index]
         y = [self._drawn[curve.entry.key][index - 1] for index in x]
@@ -319,7 +319,7 @@ class SpectrumPlot(Plot):
         return dots
 
     def _heights(self) -> dict[str, NDArray[np.float64]]:
-        """What is drawn of each curve: log10 with NaN where it is cut off, or the quantity."""
+        """The drawn values of each curve: the quantity, or log10 with NaN where it is cut off."""
         quantity = self.quantity.current
         heights = {c.entry.key: c.of(quantity) for c in self._curves}
         if not self._logarithmic:
@@ -347,7 +347,7 @@ class SpectrumPlot(Plot):
         self._name_ends()
 
     def _name_ends(self) -> None:
-        """Where each curve ends its name stands; one that has no end to be seen has none."""
+        """Place the names at the visible ends of the curves."""
         labels = []
         for curve in self._curves:
             entry, heights = curve.entry, self._drawn.get(curve.entry.key, np.zeros(0))
@@ -361,7 +361,7 @@ class SpectrumPlot(Plot):
         self._ends.set_labels(labels)
 
     def _bring_forward(self, chosen: str | None) -> None:
-        """One curve before the others, which fade; None: all as they are."""
+        """Highlight one curve and fade the others; None: show all normally."""
         for key, item in self._items.items():
             item.setOpacity(1.0 if chosen in (None, key) else _FADED)
 
@@ -411,5 +411,5 @@ class SpectrumPlot(Plot):
 
 
 def _same(one: object, other: object) -> bool:
-    """Texts and colours by what they say; spectra, which are never changed, by what they are."""
+    """Compare texts and colours by value, and spectra, which never change, by identity."""
     return one is other or (isinstance(one, str | dict) and one == other)

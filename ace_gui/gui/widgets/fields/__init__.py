@@ -1,1 +1,1 @@
-"""What a person sets: fields, buttons, segments."""
+"""Input controls: fields, buttons, segments."""

@@ -1,4 +1,4 @@
-"""What is done to each merged matrix after the method, as a recipe or a rule of it has it."""
+"""The steps applied to each merged matrix after the method, of a recipe or an override."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ace_gui.recipe.values import After
 class AfterField(QWidget):
     """Rows for a form: one for each of ``AFTER_FIELDS``, and one for the cap.
 
-    ``edited`` carries an After. ``inherits``: a rule may leave each of them to the recipe.
+    ``edited`` carries an After. ``inherits``: an override may leave each of them to the recipe.
     """
 
     edited = Signal(object)
 
     def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.hide()  # it has no look of its own
+        self.hide()  # it paints nothing itself
         self._after = After()
         self.fields = {info.name: ParameterField(info, parent) for info in AFTER_FIELDS}
         self.cap = CapField(inherits=inherits, parent=parent)
@@ -36,13 +36,13 @@ class AfterField(QWidget):
         self.cap.edited.connect(lambda cap: self.edited.emit(replace(self._after, cap=cap)))
 
     def add_to(self, form: QFormLayout, label: Callable[[str, str], QWidget]) -> None:
-        """Put the rows at the end of a form. ``label``: makes one of a text and a tip."""
+        """Append the rows to a form. ``label`` creates a label from a text and a tooltip."""
         for field in self.fields.values():
             form.addRow(label(field.field.label, field.control.toolTip()), field)
         form.addRow(label("Cap", tooltip(CAP_TIP)), self.cap)
 
     def show_after(self, after: After, others: After | None = None) -> None:
-        """Show what is in force; no signal. ``others``: of the recipe, where these say nothing."""
+        """Show the effective values without a signal. ``others``: the recipe's, where unset."""
         self._after = after
         for name, field in self.fields.items():
             own = value_of(after, name)

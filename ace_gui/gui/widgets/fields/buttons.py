@@ -1,4 +1,4 @@
-"""Buttons: for an action of the window, for a value that is not the default, and for progress."""
+"""Buttons for window actions, for values other than the default, and for progress."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ace_gui.gui.theme.drawn_marks import RADIUS
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 DOT_ROOM: Final = QSize(14, 22)
-_DOT: Final = 3.0  # px, its radius
+_DOT: Final = 3.0  # px: radius
 
 
 def action_button(
     action: QAction, text: str, parent: QWidget | None = None, *, kind: str = "secondary"
 ) -> QPushButton:
-    """A button that triggers ``action``, enabled as it is; ``kind``: its looks."""
+    """A button that triggers ``action`` and follows its enabled state; ``kind``: its look."""
     button = _ActionButton(action, text, parent)
     button.setFont(face(Face.STRONG if kind == "primary" else Face.BUTTON))
     button.setProperty("kind", kind)
@@ -28,7 +28,7 @@ def action_button(
 
 
 def plain_button(text: str, tip: str, parent: QWidget) -> QPushButton:
-    """A button of a panel, which Enter in a field does not press."""
+    """A panel's button that Enter in a field does not press."""
     button = QPushButton(text, parent)
     button.setAccessibleName(text.replace("&", "").removesuffix("…"))
     button.setToolTip(tip)
@@ -50,7 +50,7 @@ class _ActionButton(QPushButton):
 
 
 class DotButton(QAbstractButton):
-    """Small and in the accent's colour."""
+    """A small dot in the accent colour."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,7 +74,7 @@ class DotButton(QAbstractButton):
 
 
 class ProgressButton(QPushButton):
-    """``share`` None: an ordinary button; else how much is done, 0 to 1, filled from the left."""
+    """``share`` None: an ordinary button; else the progress, 0 to 1, filled from the left."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,7 +82,7 @@ class ProgressButton(QPushButton):
         self.share: float | None = None
 
     def show_progress(self, share: float, text: str) -> None:
-        """Be the progress; pressing it does nothing."""
+        """Show progress; pressing the button does nothing."""
         self.share = min(max(share, 0.0), 1.0)
         self.setText(text)
         self.setAccessibleName(f"Progress: {text}")

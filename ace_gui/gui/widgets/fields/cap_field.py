@@ -1,4 +1,4 @@
-"""The limit on the merged change of each matrix, as a recipe or a rule of it has one."""
+"""The limit on the merged change of each matrix, of a recipe or an override."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OFF: Final[Literal[False]] = False
 
 
 class CapField(QWidget):
-    """Off or on, and δ where it is on; a rule may also leave it to the recipe (``inherits``).
+    """Off or on, with δ if on. An override may leave it to the recipe (``inherits``).
 
-    ``edited`` carries a Cap; None for what a recipe or a rule has without saying anything; False
-    for a rule that takes the recipe's cap away.
+    ``edited`` carries a Cap; None to leave it unset; False for an override that removes the
+    recipe's cap.
     """
 
     edited = Signal(object)
@@ -50,7 +50,7 @@ class CapField(QWidget):
         layout.addWidget(self.delta)
 
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:
-        """Show what is in force; no signal."""
+        """Show the effective value without a signal."""
         last = self.choice.count() - 1
         known = (index for index in range(last) if self.choice.itemData(index) is cap)
         self.choice.setCurrentIndex(next(known, last))

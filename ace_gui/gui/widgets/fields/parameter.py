@@ -1,4 +1,4 @@
-"""One parameter of a method as a control: made from what the method says of the field."""
+"""A control for one parameter of a method, built from its field description."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _INSET = DOT_ROOM.width() + _GAP
 
 
 class ParameterField(QWidget):
-    """A control for one field, its presets, and a button back to the default.
+    """A control for one field, its presets, and a button that restores the default.
 
-    ``edited`` carries the value set by the person, or None for back to the default.
+    ``edited`` carries the user's value, or None for the default.
     """
 
     edited = Signal(object)
@@ -68,7 +68,7 @@ class ParameterField(QWidget):
             layout.addWidget(self._preset_button())
 
     def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
-        """Show the value in force, where it comes from, and whether the person set it."""
+        """Show the effective value, its origin, and whether the user set it."""
         self.control.blockSignals(True)
         self._show(value)
         self.control.blockSignals(False)
@@ -80,7 +80,8 @@ class ParameterField(QWidget):
         self.note.setVisible(bool(shown))
 
     def eventFilter(self, control: QObject, event: QEvent) -> bool:
-        """Undo is the window's unless something is being typed: a line would keep the key."""
+        """Leave Undo to the window unless the user is typing: a line edit would take the
+        shortcut."""
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             keys = QKeySequence.StandardKey
             if event.matches(keys.Undo) or event.matches(keys.Redo):
@@ -89,7 +90,7 @@ class ParameterField(QWidget):
         return super().eventFilter(control, event)
 
     def _lines(self) -> list[QLineEdit]:
-        """Where one types: one line or none."""
+        """The control's line edit, if it has one."""
         own = self.control
         return [own] if isinstance(own, QLineEdit) else own.findChildren(QLineEdit)
 
@@ -115,7 +116,7 @@ class ParameterField(QWidget):
 
 
 def in_line(control: QWidget) -> QWidget:
-    """A control without a button of its own, under the controls that have one."""
+    """Align a control without its own button with those that have one."""
     line = QWidget()
     layout = QHBoxLayout(line)
     layout.setContentsMargins(_INSET, 0, 0, 0)

@@ -11,12 +11,13 @@ from PySide6.QtWidgets import QAbstractSpinBox, QWidget
 from ace_gui.gui.numbers import value_text
 
 STEPS = (1.0, 2.0, 5.0)
-_SHORT = "0.000"  # a value that is seen whole
+_SHORT = "0.000"  # a value that is completely visible
 _BUTTONS = 28  # px
 
 
 class ScientificSpinBox(QAbstractSpinBox):
-    """``value_changed`` follows an edit or a step; out of range is put back to the nearest end.
+    """``value_changed`` follows an edit or a step. Values out of range are set to the nearest
+    limit.
 
     ``low`` itself is excluded if ``low_open``.
     """
@@ -39,11 +40,11 @@ class ScientificSpinBox(QAbstractSpinBox):
 
     @property
     def value(self) -> float:
-        """The value as last set or finished."""
+        """The value as last set or completed."""
         return self._value
 
     def set_value(self, value: float) -> None:
-        """Show a value; no signal."""
+        """Show a value without a signal."""
         self._value = value
         self.lineEdit().setText(value_text(value))
 

@@ -1,4 +1,4 @@
-"""A few words side by side of which one is chosen: views of one thing, or a filter."""
+"""A few segments, one of which is chosen: views, or a filter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ace_gui.gui.theme import Face, face
 
 
 class Segments(QFrame):
-    """``chosen`` carries the place of the segment that the person chose.
+    """``chosen`` carries the index of the segment that the user chose.
 
-    The chosen one takes the focus; left and right go to its neighbours.
+    The chosen one takes the focus; left and right move between segments.
     """
 
     chosen = Signal(int)
@@ -28,7 +28,7 @@ class Segments(QFrame):
         self._row.setSpacing(0)
 
     def add(self, title: str, tip: str) -> QPushButton:
-        """One more, at the end; the first is chosen."""
+        """Append a segment; the first one is chosen."""
         button = QPushButton(title, self)
         button.setFont(face(Face.BUTTON))
         button.setCheckable(True)
@@ -42,15 +42,15 @@ class Segments(QFrame):
 
     @property
     def current(self) -> int:
-        """The place of the chosen one."""
+        """The index of the chosen one."""
         return self._group.checkedId()
 
     def choose(self, index: int) -> None:
-        """Choose one; no signal."""
+        """Choose one without a signal."""
         self._group.button(index).setChecked(True)
 
     def set_title(self, index: int, title: str) -> None:
-        """What is written on one."""
+        """Set the text of a segment."""
         button = self._group.button(index)
         button.setText(title)
         button.setAccessibleName(title)

@@ -1,1 +1,1 @@
-"""Files that are chosen, and files that were written."""
+"""File dialogs, and actions for written files."""

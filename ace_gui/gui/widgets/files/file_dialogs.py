@@ -1,4 +1,4 @@
-"""File dialogs that begin where the person was last."""
+"""File dialogs that start in the last used folder."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ Use = Callable[[list[Path]], object]
 PICTURES: Final = "pictures"
 TABLES: Final = "tables"
 DATA: Final = "data"
-"""Purposes, each of which has its own folder."""
+"""Purposes of dialogs, each with its own folder."""
 
 
 def ask_folders(
     parent: QWidget, title: str, purpose: str, use: Use, *, start: Path | None = None
 ) -> QFileDialog:
-    """Ask for one folder or several at once; ``start`` is where the first look goes."""
+    """Ask for one or several folders; ``start`` is the initial folder of the first dialog."""
     dialog = QFileDialog(parent, title)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)  # the system's take one folder only
+    dialog.setOption(
+        QFileDialog.Option.DontUseNativeDialog
+    )  # the system's dialog takes only one folder
     for kind in (QListView, QTreeView):
         for view in dialog.findChildren(kind):
             view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -42,7 +44,7 @@ def ask_files(
     many: bool = False,
     start: Path | None = None,
 ) -> QFileDialog:
-    """Ask for a file that is there, or several."""
+    """Ask for existing files."""
     dialog = QFileDialog(parent, title, "", kinds)
     modes = QFileDialog.FileMode
     dialog.setFileMode(modes.ExistingFiles if many else modes.ExistingFile)
@@ -52,7 +54,7 @@ def ask_files(
 def ask_target(
     parent: QWidget, title: str, name: str, kinds: str, purpose: str, use: Use
 ) -> QFileDialog:
-    """Ask where to write a file, first proposed as ``name``; the first of ``kinds`` ends it."""
+    """Ask where to write a file, with ``name`` proposed; the first of ``kinds`` is the default."""
     dialog = QFileDialog(parent, title, "", kinds)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
@@ -63,7 +65,7 @@ def ask_target(
 
 
 def folder_of(purpose: str) -> Path | None:
-    """Where a dialog for this purpose was last; None where that is gone or there was none."""
+    """The last folder of a dialog for this purpose; None if it is gone or there was none."""
     folder = Settings().folder(purpose)
     return folder if folder is not None and folder.is_dir() else None
 
@@ -85,6 +87,6 @@ def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QF
 
 
 def _without_parents(chosen: list[Path]) -> list[Path]:
-    """Qt counts the folder that is looked into among several that are selected in it."""
+    """Qt also lists the parent folder if several folders are selected in it."""
     above = {parent for path in chosen for parent in path.parents}
     return [path for path in chosen if path not in above] or chosen

@@ -1,4 +1,4 @@
-"""What one can do with a file or folder that was written: open it, or see where it is."""
+"""Actions for a written file or folder: open it, or show its folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from PySide6.QtGui import QDesktopServices
 
 
 def offers(path: Path) -> Mapping[str, Callable[[], object]]:
-    """*Open* and *Show in folder*, by what the desktop opens such files with."""
+    """*Open* and *Show in folder*, as far as the desktop supports them for such files."""
     return {"Open": lambda: show(path), "Show in folder": lambda: show(path.parent)}
 
 
 def show(path: Path) -> None:
-    """Have the desktop open a file or a folder."""
+    """Open a file or a folder with the desktop."""
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.absolute())))

@@ -1,1 +1,1 @@
-"""What is only read: words, formulas, icons, empty places."""
+"""Read-only widgets: texts, formulas, icons, empty states."""

@@ -1,4 +1,4 @@
-"""What stands where there is nothing yet: one sentence, and what to do about it."""
+"""The content of an empty panel: one sentence, and an action."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import secondary_label
 
-_WIDTH = 460  # px, of the sentence at most
+_WIDTH = 460  # px: maximum width of the sentence
 _MARGIN = 16
 
 
 class EmptyState(QWidget):
-    """In the middle of its place. ``button``: the one action."""
+    """Centred in its area. ``button``: the action."""
 
     def __init__(self, sentence: str, button: QPushButton, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -32,12 +32,12 @@ class EmptyState(QWidget):
         self.say(sentence)
 
     def say(self, sentence: str) -> None:
-        """Another sentence."""
+        """Replace the sentence."""
         self._said.setText(plain(sentence))
 
 
 def _row(sentence: QWidget) -> QHBoxLayout:
-    """In the middle, as wide as it may be: its height follows from its width."""
+    """Centred at its maximum width, because its height depends on its width."""
     row = QHBoxLayout()
     row.addStretch(1)
     row.addWidget(sentence, 100)

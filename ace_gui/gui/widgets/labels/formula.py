@@ -1,4 +1,4 @@
-"""A method's formula, typeset where there is a drawing of it, and its paper with links."""
+"""A method's formula, typeset if there is a drawing of it, and its paper with links."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.paths import resource_path
 
-_INK: Final = "#000000"  # what the drawings use for the colour of text
-_UNIT: Final = 20.0  # units of a drawing that a line of its text is high
+_INK: Final = "#000000"  # the text colour in the drawings
+_UNIT: Final = 20.0  # the line height in a drawing's units
 _LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
 def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
-    """The formula of the method of that name; ``text``: the same in plain text."""
+    """The formula of the method with this name; ``text``: the same in plain text."""
     file = resource_path(f"formulas/{method}.svg")
     if file.is_file():
         return _Drawing(file.read_text(encoding="utf-8"), text, parent)
@@ -33,7 +33,7 @@ def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
 
 
 def citation(text: str, parent: QWidget | None = None) -> QLabel:
-    """Where a method was published; what is on arXiv opens in the browser."""
+    """The method's publication; links to arXiv open in the browser."""
     linked = _ARXIV.sub(
         r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
     )
@@ -47,7 +47,7 @@ def citation(text: str, parent: QWidget | None = None) -> QLabel:
 
 
 class _Drawing(QWidget):
-    """Drawn in the colour of text; as large as letters are, smaller where there is less room."""
+    """Drawn in the text colour and font size, but smaller if there is little room."""
 
     def __init__(self, drawing: str, text: str, parent: QWidget | None) -> None:
         super().__init__(parent)
@@ -86,7 +86,7 @@ class _Drawing(QWidget):
         return _LETTERS * self.fontMetrics().height() / _UNIT
 
     def _load(self) -> None:
-        """The drawing in the colour of the scheme."""
+        """The drawing in the scheme's text colour."""
         ink = current_theme().text
         if ink != self._ink:
             self._ink = ink

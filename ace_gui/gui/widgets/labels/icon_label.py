@@ -1,4 +1,4 @@
-"""An icon that is only looked at, painted anew in the colours of each scheme."""
+"""A decorative icon, repainted in the colours of each scheme."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 
 class IconLabel(QWidget):
-    """``size`` pixels square, and more beside larger letters."""
+    """``size`` pixels square at normal font size, and scaled with it."""
 
     def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
         super().__init__(parent)
@@ -18,7 +18,7 @@ class IconLabel(QWidget):
         on_font_change(self, lambda _letters: self.setFixedSize(*[round(size * scale())] * 2))
 
     def show_icon(self, picture: QIcon) -> None:
-        """Show another."""
+        """Replace the icon."""
         self._icon = picture
         self.update()
 

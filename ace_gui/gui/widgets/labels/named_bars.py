@@ -14,12 +14,12 @@ from ace_gui.gui.theme.share_bar import paint_share
 from ace_gui.gui.widgets.labels.written import write
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-_BAR: Final = 6.0  # px high
-_NAME: Final = 0.5  # of the width, at most
+_BAR: Final = 6.0  # px: height
+_NAME: Final = 0.5  # maximum part of the width
 
 
 class Bar(NamedTuple):
-    """``share``: of the track, 0 to 1. ``strong``: the one that matters."""
+    """``share``: of the track, 0 to 1. ``strong``: highlighted."""
 
     title: str
     share: float
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 class NamedBars(QWidget):
-    """Bars of one colour; without one, in grey and the strong one in the merged model's ink."""
+    """Bars of one colour; without one, in grey and the strong one in the merge's colour."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -37,7 +37,7 @@ class NamedBars(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_bars(self, bars: Sequence[Bar], colour: str = "") -> None:
-        """Show these, from top to bottom."""
+        """Show these bars from top to bottom."""
         self._bars, self._colour = tuple(bars), colour
         bars_text = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
         self.setAccessibleName(bars_text)
@@ -47,7 +47,7 @@ class NamedBars(QWidget):
 
     @property
     def bars(self) -> tuple[Bar, ...]:
-        """What is shown."""
+        """The bars shown."""
         return self._bars
 
     def sizeHint(self) -> QSize:
@@ -64,7 +64,9 @@ class NamedBars(QWidget):
         names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
         names = min(names, _NAME * self.width())
         number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
-        line = min(self._line, self.height() / max(len(self._bars), 1))  # closer where it is low
+        line = min(
+            self._line, self.height() / max(len(self._bars), 1)
+        )  # closer if the height is small
         for index, bar in enumerate(self._bars):
             row = QRectF(0, index * line, self.width(), line)
             name = QRectF(row.left(), row.top(), names, row.height())

@@ -16,7 +16,7 @@ _BETWEEN: Final = " · "
 
 
 def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
-    """A label that takes nothing for markup."""
+    """A label that ignores markup."""
     label = QLabel(parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(wrap)
@@ -25,7 +25,7 @@ def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = T
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
-    """A smaller label in the colour of captions."""
+    """A smaller label in the caption colour."""
     label = plain_label(text, parent)
     label.setProperty("kind", "caption")
     label.setFont(face(Face.CAPTION))
@@ -47,8 +47,7 @@ def heading(text: str, parent: QWidget | None = None) -> QLabel:
 
 
 class ElidedLabel(QLabel):
-    """One line that gives up its middle where there is no room, or its end if it is a sentence;
-    the tooltip has all of it."""
+    """One line, elided in the middle, or at its end for a sentence; the tooltip has all of it."""
 
     def __init__(self, parent: QWidget | None = None, *, sentence: bool = False) -> None:
         super().__init__(parent)
@@ -59,11 +58,11 @@ class ElidedLabel(QLabel):
 
     @property
     def whole(self) -> str:
-        """The text before anything was given up."""
+        """The complete text."""
         return self._full
 
     def set_full_text(self, text: str) -> None:
-        """The text to show as much of as fits."""
+        """Set the complete text."""
         self._full = plain(text)
         self.setToolTip(tooltip(text) if text else "")
         self._elide()
@@ -77,10 +76,10 @@ class ElidedLabel(QLabel):
 
 
 class PartsLabel(QLabel):
-    """Several things on one line: ``72 tensors · 24 merged``.
+    """Several parts on one line: ``72 tensors · 24 merged``.
 
-    Where there is no room for all, those farthest from the one that matters most are left out:
-    that is the first, or the last where ``last``. The tooltip has all of them.
+    If not all fit, those farthest from the most important part are omitted. That part is the first,
+    or the last if ``last``. The tooltip has all of them.
     """
 
     def __init__(self, parent: QWidget | None = None, *, last: bool = False) -> None:
@@ -111,7 +110,7 @@ class PartsLabel(QLabel):
         self._fit()
 
     def _runs(self) -> list[str]:
-        """From all parts to the one that matters most."""
+        """From all parts down to the most important one."""
         count = len(self._parts)
         cuts = [slice(cut, None) if self._last else slice(count - cut) for cut in range(count)]
         return [_BETWEEN.join(self._parts[cut]) for cut in cuts] or [""]

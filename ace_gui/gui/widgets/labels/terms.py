@@ -1,4 +1,4 @@
-"""Which term of the glossary explains what a part of the window shows: F1 there opens it."""
+"""The glossary term of each part of the window, opened by F1."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OF_PARAMETERS: Final = {
 
 
 def explain(widget: QWidget, term: str) -> None:
-    """F1 with the focus in the widget opens this term of the glossary."""
+    """Make F1 open this glossary term while the widget has the focus."""
     widget.setProperty(_TERM, term)
 
 
 def term_of(widget: QWidget | None) -> str:
-    """The term that explains the widget, or what it lies in; empty where none does."""
+    """The term of the widget or of its nearest parent with one; empty if there is none."""
     while widget is not None:
         term = widget.property(_TERM)
         if term:

@@ -1,4 +1,4 @@
-"""Words that widgets and cells write themselves."""
+"""Text painted by widgets and cells themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(
     *,
     align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft | _MIDDLE,
 ) -> float:
-    """Text in one line, its middle given up where there is no room; how many pixels it took."""
+    """Paint text in one line, elided in the middle, and return its width in pixels."""
     if not text or rect.width() <= 0:
         return 0.0
     metrics = QFontMetricsF(font)

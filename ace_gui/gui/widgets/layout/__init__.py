@@ -1,1 +1,1 @@
-"""How widgets are arranged: columns, cards, tabs, folds."""
+"""Layout: columns, cards, tabs, collapsible sections."""

@@ -1,4 +1,4 @@
-"""What Qt's layouts lack: columns that wrap, areas that scroll, stacks with a handle."""
+"""Additions to Qt's layouts: columns that wrap, scroll areas, stacks with a handle."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-_ROOM: Final = 26  # lines of text that both need; with less the upper one has it all
-_NO_LIMIT: Final = 16_777_215  # Qt's largest size
+_ROOM: Final = 26  # in text lines: below this height the upper widget has all of it
+_NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
 class Column(QWidget):
-    """Qt gives wrapped labels in a scroll area too little height; this asks for enough."""
+    """A column with enough height for wrapped labels, which Qt underestimates in a scroll area."""
 
     def event(self, event: QEvent) -> bool:
-        kind = event.type()  # after a deferred deletion there is nothing left to ask
+        kind = event.type()  # after a deferred deletion
         handled = super().event(event)
         if kind not in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
             return handled
@@ -38,7 +38,7 @@ class Column(QWidget):
         return handled
 
     def _give_labels_height(self) -> None:
-        """A form forgets to ask its labels again once a row comes or goes."""
+        """A form does not ask its labels for their height again when a row is added or removed."""
         for label in self.findChildren(QLabel):
             if label.wordWrap() and label.isVisibleTo(self):
                 height = _needed(label)
@@ -47,7 +47,7 @@ class Column(QWidget):
 
 
 def _needed(label: QLabel) -> int:
-    """Pixels that the words need; the label itself never asks for less than its last minimum."""
+    """Height in pixels that the text needs; the label never asks for less than its last minimum."""
     if label.textFormat() != Qt.TextFormat.PlainText:
         return max(0, label.heightForWidth(label.width()))
     margins, margin = label.contentsMargins(), 2 * label.margin()
@@ -58,7 +58,7 @@ def _needed(label: QLabel) -> int:
 
 
 class _Area(QScrollArea):
-    """At least as wide as its content needs: it scrolls up and down only."""
+    """At least as wide as its content: it only scrolls vertically."""
 
     def minimumSizeHint(self) -> QSize:
         least, content = super().minimumSizeHint(), self.widget()
@@ -74,7 +74,7 @@ class _Area(QScrollArea):
 
 
 def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
-    """A frameless area called ``name`` that scrolls up and down; its content takes its width."""
+    """A frameless area called ``name`` that scrolls vertically; its content has its width."""
     area = _Area(parent)
     area.setAccessibleName(name)
     area.setWidgetResizable(True)
@@ -84,7 +84,8 @@ def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
 
 
 class _Stack(QSplitter):
-    """Gives the lower widget's room to the upper one where there is little, and back again."""
+    """Gives the lower widget's height to the upper one if there is little, and restores it
+    later."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(Qt.Orientation.Vertical)
@@ -95,7 +96,7 @@ class _Stack(QSplitter):
         lower = self.widget(1)
         if lower is not None:
             lower.setMaximumHeight(0 if low else _NO_LIMIT)
-            lower.setEnabled(not low)  # the Tab key passes by
+            lower.setEnabled(not low)  # skipped by the Tab key
         super().resizeEvent(event)
         if low:
             self.setSizes([event.size().height(), 0])
@@ -105,7 +106,7 @@ class _Stack(QSplitter):
 
 
 class BesideOrBelow(QSplitter):
-    """Two things beside each other, and one below the other in less than so many lines of text."""
+    """Two widgets next to each other, or stacked below this many text lines of width."""
 
     def __init__(self, lines: int, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
@@ -119,7 +120,7 @@ class BesideOrBelow(QSplitter):
 
 
 def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Sequence[int]) -> None:
-    """Fill ``panel`` with both, ``sizes`` pixels high at first; ``upper`` takes spare room."""
+    """Fill ``panel`` with both, initially ``sizes`` pixels high; ``upper`` takes spare room."""
     splitter = _Stack(sizes)
     splitter.setChildrenCollapsible(False)
     splitter.addWidget(upper)
@@ -131,9 +132,10 @@ def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Seque
 
 
 def tab_through(first: QWidget, panel: QWidget) -> QWidget:
-    """Have the Tab key go from ``first`` through ``panel`` as it is laid out; its last stop.
+    """Set the Tab order from ``first`` through ``panel`` in layout order, and return the last
+    widget.
 
-    Qt goes by the order in which widgets were made, and what is made late comes last of all.
+    Qt's default is the order of creation, which puts widgets created later at the end.
     """
     last = first
     for widget in _as_laid_out(panel):
@@ -145,7 +147,7 @@ def tab_through(first: QWidget, panel: QWidget) -> QWidget:
 
 
 def _as_laid_out(widget: QWidget) -> Iterator[QWidget]:
-    """The widget and all that lies in it, in the order of the layouts."""
+    """The widget and its children, in layout order."""
     yield widget
     parts: list[QWidget | None] = []
     layout = widget.layout()
@@ -174,7 +176,7 @@ def _items_of(layout: QLayout) -> Iterator[QWidget]:
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Take every widget out of a layout and let it go."""
+    """Remove and delete all widgets of a layout."""
     while (item := layout.takeAt(0)) is not None:
         widget = item.widget()
         if widget is not None:
@@ -224,7 +226,7 @@ class FlowLayout(QLayout):
         return QSize(widest, 0)
 
     def _place(self, rect: QRect, *, move: bool) -> int:
-        """Move the items if asked to; the height they need."""
+        """Return the required height, and move the items if asked to."""
         x, y, line = rect.x(), rect.y(), 0
         for item in self._items:
             size = item.sizeHint()

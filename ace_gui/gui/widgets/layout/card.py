@@ -1,4 +1,4 @@
-"""The ground on which results lie."""
+"""The background of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACROSS, _DOWN = 8, 6
 
 
 def card(content: QWidget) -> QFrame:
-    """A card with a widget on it."""
+    """A card that contains a widget."""
     made = QFrame()
     made.setProperty("kind", "card")
     made.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

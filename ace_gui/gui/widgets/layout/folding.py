@@ -1,4 +1,4 @@
-"""A heading that shows or hides what stands under it."""
+"""A heading that expands or collapses its section."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 
 class Folding(QWidget):
-    """A button with a triangle over a widget; folded at first."""
+    """A button with a triangle over a widget; collapsed at first."""
 
     def __init__(self, title: str, content: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -28,12 +28,12 @@ class Folding(QWidget):
         self._fold(False)
 
     def unfold(self) -> None:
-        """Show what is folded away."""
+        """Expand the section."""
         self._button.setChecked(True)
 
     @property
     def is_open(self) -> bool:
-        """Whether what stands under the heading is shown."""
+        """Whether the section is expanded."""
         return self._button.isChecked()
 
     def _fold(self, shown: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is measured in letters follows their size while the window is open."""
+"""Sizes that depend on the font are updated when it changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 
 def on_font_change(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
-    """Set what depends on the letters of ``widget`` now, and whenever they become others."""
+    """Call a function now and after every font change of ``widget``."""
     widget.installEventFilter(_Follower(widget, measure))
     measure(widget.fontMetrics())
 

@@ -1,4 +1,4 @@
-"""Work in several turns of the event loop, so that the window answers between its pieces."""
+"""Work split over turns of the event loop, so that the window stays responsive."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from PySide6.QtCore import QObject, QTimer
 
 
 class IdleQueue(QObject):
-    """Does one piece of work after another, each in a turn of its own.
+    """Runs pieces of work one after another, each in its own turn of the event loop.
 
-    ``QTimer.singleShot(0, …)`` would not do: it posts an event, and whatever is posted is dealt
-    with in the turn that posts it, together with the layout and the repaint. Nor would a timer of
-    0 ms: it is always the first of those that are due, so that the others wait for two pieces.
+    ``QTimer.singleShot(0, …)`` does not work: it posts an event, and posted events are handled in
+    the same turn, together with layout and repaint. A timer of 0 ms does not work either: it is
+    always the first of those that are due, so the others wait for two pieces.
     """
 
     def __init__(self, parent: QObject) -> None:
@@ -22,14 +22,14 @@ class IdleQueue(QObject):
         self._timer.timeout.connect(self._go_on)
 
     def run(self, pieces: Generator[None, None, None]) -> None:
-        """Do the first piece now, what follows each ``yield`` a turn later; drop other work."""
+        """Run up to the first ``yield`` now and the rest one piece per turn; drop other work."""
         self.stop()
         self._pieces = pieces
         self._timer.start()
         self._go_on()
 
     def stop(self) -> None:
-        """Leave the rest of the work undone."""
+        """Drop the remaining work."""
         self._timer.stop()
         if self._pieces is not None:
             self._pieces.close()

@@ -1,4 +1,4 @@
-"""Tabs whose contents are made when they are first looked at, so that a window opens at once."""
+"""Tabs whose contents are created on first use, so that the window opens quickly."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ace_gui.gui.widgets.layout.tab_bar import FittingTabBar
 
 
 class LazyTabs(QTabWidget):
-    """``made`` carries a content that has just been made and put in its place.
+    """``made`` carries a newly created content.
 
-    A tab that is turned to for the first time is empty for a moment: making its content, and
-    filling and showing it, are turns of the event loop of their own.
+    A tab shown for the first time is empty for a moment: creating, filling and showing its content
+    are separate turns of the event loop.
     """
 
     made = Signal(QWidget)
@@ -36,9 +36,9 @@ class LazyTabs(QTabWidget):
         self.currentChanged.connect(lambda index: self._turns.run(self._make(index)))
 
     def add(self, title: str, tip: str, make: Callable[[], QWidget], *, short: str = "") -> int:
-        """One more tab, the first of them made at once; its index.
+        """Append a tab and return its index. The first tab's content is created at once.
 
-        ``short``: its title where there is little room.
+        ``short``: its title if there is little room.
         """
         position = QWidget(self)
         room = QVBoxLayout(position)
@@ -54,7 +54,7 @@ class LazyTabs(QTabWidget):
         return index
 
     def content(self, index: int) -> QWidget:
-        """The content of a tab, made now if it never was."""
+        """The content of a tab, created if necessary."""
         if index not in self._contents:
             content = self._new.pop(index, None) or self._makers[index]()
             self._contents[index] = content
@@ -65,20 +65,20 @@ class LazyTabs(QTabWidget):
 
     @property
     def current(self) -> QWidget:
-        """The content that is shown, made now if it never was."""
+        """The current content, created if necessary."""
         return self.content(self.currentIndex())
 
     @property
     def shown(self) -> QWidget | None:
-        """The content that is shown; None where it is still to be made."""
+        """The current content; None if it is not created yet."""
         return self._contents.get(self.currentIndex())
 
     def contents(self) -> Iterator[QWidget]:
-        """The contents that have been made."""
+        """The contents created so far."""
         yield from tuple(self._contents.values())
 
     def set_corner(self, widget: QWidget) -> None:
-        """Put a control at the right end of the tabs' row."""
+        """Put a control at the right end of the tab bar."""
         self.setCornerWidget(widget, Qt.Corner.TopRightCorner)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -1,4 +1,4 @@
-"""Tabs that stay in view where there is little room for them."""
+"""Tabs that stay visible if there is little room."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import current_theme
 
-_PADDING: Final = 2  # px on either side of a tight tab's title, at least
-_MOST_MORE: Final = 12  # px that a tight tab is wider where there is room for all to be so
+_PADDING: Final = 2  # px: minimum margin of a tight tab's title
+_MOST_MORE: Final = 12  # px added to a tight tab if there is room for all
 _ICON: Final = 16
-_LINE: Final = 2  # px under the chosen tab
-_SMALLER: Final = 0.9  # of the font's size
+_LINE: Final = 2  # px: line below the current tab
+_SMALLER: Final = 0.9  # of the font size
 
 
 class _Look(IntEnum):
-    """How tabs look, from the roomiest on."""
+    """The tab layouts, from the widest on."""
 
     USUAL = 0
     TIGHT = 1
@@ -33,10 +33,10 @@ class _Look(IntEnum):
 
 
 class FittingTabBar(QTabBar):
-    """Gives up the room round the titles, then their length, so that every tab is in view.
+    """Reduces margins, then titles, so that every tab is visible.
 
-    ``fit`` is told how much room there is. If it is too little even so, the longest titles lose
-    their ends, and shorter ones stay whole.
+    ``fit`` is called with the available width. If that is still too small, the longest titles are
+    elided and shorter ones stay complete.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -49,29 +49,29 @@ class FittingTabBar(QTabBar):
         self.setExpanding(False)
 
     def set_short_title(self, index: int, title: str) -> None:
-        """What a tab is called where there is little room."""
+        """Set a tab's title for small widths."""
         self._short[index] = title
 
     def changeEvent(self, event: QEvent) -> None:
-        """Measured once: all titles are asked for whenever one is."""
+        """Measure all titles once, because Qt asks for them repeatedly."""
         if event.type() == QEvent.Type.FontChange:
             self._small = QFontMetrics(self._small_font())
         super().changeEvent(event)
 
     def fit(self, room: int) -> None:
-        """Show the tabs in ``room`` pixels."""
+        """Fit the tabs into ``room`` pixels."""
         look = self._best(room)
         follows = look is not _Look.USUAL and room != self._room
         anew, self._room, self._look = follows or look is not self._look, room, look
         if anew:
-            self.setElideMode(Qt.TextElideMode.ElideRight)  # lays the tabs out
+            self.setElideMode(Qt.TextElideMode.ElideRight)  # triggers the layout of the tabs
 
     def shown_title(self, index: int) -> str:
-        """What stands on a tab now."""
+        """The displayed title of a tab."""
         return self._title(index, self._look)
 
     def tabLayoutChange(self) -> None:
-        """A title or an icon changed, or there is one more tab."""
+        """A title or an icon has changed, or a tab was added."""
         super().tabLayoutChange()
         if self._room and self._best(self._room) is not self._look:
             self.fit(self._room)
@@ -148,7 +148,7 @@ class FittingTabBar(QTabBar):
         return text + icon + 2 * _PADDING
 
     def _widest(self, look: _Look) -> int:
-        """The width at which tabs are cut, so that all of them fit."""
+        """The maximum tab width at which all tabs fit."""
         left, count = self._room, len(self._seen())
         for width in sorted(self._tab_width(index, look) for index in self._seen()):
             if width * count > left:

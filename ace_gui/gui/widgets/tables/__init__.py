@@ -1,1 +1,1 @@
-"""What tables are made of: cells, their look, their rows as CSV."""
+"""The parts of tables: cells, look, export as CSV."""

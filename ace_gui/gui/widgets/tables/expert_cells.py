@@ -1,4 +1,4 @@
-"""The cells of the experts: a swatch and a name, a size in small, a weight that looks a field."""
+"""The cells of the experts: swatch and name, size, and a weight that looks like a field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class BaseSwatch(QWidget):
-    """The base is grey wherever it is shown."""
+    """The base model is always grey."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -26,7 +26,7 @@ class BaseSwatch(QWidget):
 
 
 class RowGround(QStyledItemDelegate):
-    """A chosen row is tinted behind its words; its swatch keeps its colour."""
+    """A selected row tints its background; its swatch keeps its colour."""
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
         super().initStyleOption(option, index)
@@ -36,7 +36,7 @@ class RowGround(QStyledItemDelegate):
 
 
 class SizeCell(RowGround):
-    """How large the files are; a worry about them keeps its sign and has the colour of one."""
+    """The size of the files; a warning about them keeps its icon and colour."""
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
         super().initStyleOption(option, index)

@@ -1,4 +1,4 @@
-"""A few figures of several things: a row a figure and a column a thing, or the other way round."""
+"""A table of a few figures of several items: items as columns, or as rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """One figure of every thing, NaN where it has none. ``tip``: how it is defined.
+    """One figure of every item, NaN if it has none. ``tip``: its definition.
 
     ``percent``: the values are shares.
     """
@@ -38,7 +38,7 @@ class FigureRow:
 
 
 class _Figures(QAbstractTableModel):
-    """A row a figure; ``turned``: a row a thing. A tip is written when somebody points at it."""
+    """One row per figure, or one per item if ``turned``. Tooltips are created on demand."""
 
     def __init__(self, parent: QWidget, *, turned: bool) -> None:
         super().__init__(parent)
@@ -51,7 +51,7 @@ class _Figures(QAbstractTableModel):
     def show(
         self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
     ) -> None:
-        """Under the same heads only the cells are others: what is selected stays so."""
+        """Update only the cells if the headers are the same, which keeps the selection."""
         heads = tuple(titles), tuple(colours), tuple((row.title, row.tip) for row in rows)
         if heads == self._heads:
             self._rows = tuple(rows)
@@ -95,7 +95,7 @@ class _Figures(QAbstractTableModel):
         return None
 
     def _head_of_figure(self, figure: FigureRow, role: int) -> Any:
-        """Over a column in two lines, so that four or five have room beside each other."""
+        """The header of a column in two lines, so that four or five fit next to each other."""
         if role == _Role.DisplayRole:
             return _in_two_lines(figure.title) if self._turned else GAP + figure.title
         if role == _Role.ToolTipRole:
@@ -104,10 +104,10 @@ class _Figures(QAbstractTableModel):
 
 
 class FigureSheet(QTableView):
-    """Copied and saved as CSV by its menu; every row's title explains its figure.
+    """Its menu copies it and saves it as CSV; every row's title explains its figure.
 
-    ``kind``: what a row is, the title of the first column of the CSV. ``turned``: on the screen the
-    things are rows and the figures columns, which takes less width.
+    ``kind``: what a row is, the title of the CSV's first column. ``turned``: items are rows and
+    figures columns on screen, which needs less width.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class FigureSheet(QTableView):
         contents = QHeaderView.ResizeMode.ResizeToContents
         self.horizontalHeader().setSectionResizeMode(contents)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        fit_rows(self, 8)  # the head of a row has margins above and below its letters
+        fit_rows(self, 8)  # a row header has margins above and below its text
         self.setCornerButtonEnabled(False)
         self._add_actions()
 
@@ -157,15 +157,15 @@ class FigureSheet(QTableView):
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
-        """What is shown, with every digit."""
+        """The content with full precision."""
         return self._columns
 
     def copy(self) -> None:
-        """Put the figures on the clipboard."""
+        """Copy the figures to the clipboard."""
         copy_table(self._columns)
 
     def save_csv(self) -> None:
-        """Ask where to, and write the figures there."""
+        """Ask for a path and write the figures there."""
         save_table(self, self.accessibleName(), self._columns)
 
     def _add_actions(self) -> None:
@@ -180,7 +180,7 @@ class FigureSheet(QTableView):
 
 
 def figure_text(value: float, *, percent: bool = False) -> str:
-    """``1.25``, ``48 %``, ``12`` of a whole number, a dash where there is none."""
+    """``1.25``, ``48 %``, ``12`` for a whole number, a dash for none."""
     if np.isnan(value):
         return "–"
     if percent:
@@ -190,7 +190,7 @@ def figure_text(value: float, *, percent: bool = False) -> str:
 
 
 def _in_two_lines(title: str) -> str:
-    """Broken at the space next to its middle."""
+    """Broken at the space nearest to its middle."""
     spaces = [index for index, sign in enumerate(title) if sign == " "]
     middle = min(spaces, key=lambda index: abs(index - len(title) / 2), default=None)
     return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"

@@ -1,4 +1,4 @@
-"""How a merge method stands in a list: its name, and how far it comes on the sample."""
+"""How a merge method is drawn in a list: its name, and its mean score on the sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ace_gui.gui.widgets.labels.written import write
 METHOD: Final = Qt.ItemDataRole.UserRole
 """A MethodInfo."""
 MISFIT: Final = Qt.ItemDataRole.UserRole + 2
-"""Why it cannot merge what is loaded; empty where it can."""
+"""Why it cannot merge what is loaded; empty if it can."""
 MEANS: Final = (
     "The mean accuracy of the five experts of the sample merged by each method with its defaults, "
     "with the modules that it leaves. Bars run from the base to the experts themselves."
@@ -30,7 +30,8 @@ _GAP: Final = 8.0  # px
 
 
 class MethodCell(QStyledItemDelegate):
-    """Methods that cannot merge what is loaded are paler and say why; families are as they are."""
+    """Methods that cannot merge what is loaded are paler and say why; families are drawn
+    normally."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         method = index.data(METHOD)
@@ -58,7 +59,7 @@ class MethodCell(QStyledItemDelegate):
     def _draw_mean(
         self, painter: QPainter, rect: QRectF, method: MethodInfo, *, chosen: bool
     ) -> float:
-        """The bar and the number at the right; how many pixels they take."""
+        """Paint the bar and the number at the right, and return their width in px."""
         theme, known = current_theme(), sample_figures()
         mean = known.methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
@@ -75,13 +76,13 @@ class MethodCell(QStyledItemDelegate):
 
 
 def misfit(method: MethodInfo, experts: int) -> str:
-    """Why a method cannot merge so many experts; empty where it can, or where there are none."""
+    """Why a method cannot merge this number of experts; empty if it can, or if there are none."""
     fits = experts >= method.least and (method.most is None or experts <= method.most)
     return "" if fits or not experts else number_of_experts(method)
 
 
 def number_of_experts(method: MethodInfo) -> str:
-    """How many a method merges, in a few words."""
+    """The number of experts that a method supports, as text."""
     if method.most is None:
         if method.least == 1:
             return "any number of experts"

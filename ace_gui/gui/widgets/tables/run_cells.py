@@ -1,4 +1,4 @@
-"""How a run is drawn: its name over what differs, and its score at the right."""
+"""How a run is drawn: its name above the differences, and its score at the right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RADIUS: Final = 6.0
 
 
 class RunCell(QStyledItemDelegate):
-    """The window's merge lies on a card, what is chosen is tinted."""
+    """The window's merge is on a card; selected rows are tinted."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         lines = sum(QFontMetrics(face(each)).height() for each in (Face.STRONG, Face.CAPTION))

@@ -1,4 +1,4 @@
-"""What every table of the window has: its look, and its rows as CSV on disk or clipboard."""
+"""The look of all tables, and their export as CSV or to the clipboard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROOM: Final = 8  # px
 
 
 class RoomyCell(QStyledItemDelegate):
-    """As Qt draws it, in a row that is higher than its letters."""
+    """Qt's delegate with rows higher than the font."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)
@@ -36,7 +36,8 @@ class RoomyCell(QStyledItemDelegate):
 
 
 def plain_rows(table: QTableView, *, padding: int) -> None:
-    """Rows chosen whole, without grid and numbers, ``padding`` pixels higher than their text."""
+    """Select whole rows, without grid and row numbers, ``padding`` pixels higher than their
+    text."""
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
@@ -48,15 +49,15 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
 def fit_rows(table: QTableView, padding: int) -> None:
     """Rows ``padding`` pixels higher than their text."""
     rows = table.verticalHeader()
-    rows.setMinimumSectionSize(1)  # Qt's own follows the letters later
+    rows.setMinimumSectionSize(1)  # Qt's own follows the font later
     on_font_change(table, lambda metrics: rows.setDefaultSectionSize(metrics.height() + padding))
 
 
 class FittedTable(QTableView):
-    """Its first column has the room that the others leave, and gives up its own before theirs."""
+    """Its first column takes the remaining width, and shrinks before the others."""
 
     def fit_columns(self) -> None:
-        """Each column as wide as what is in it, and the first as wide as there is room."""
+        """Fit each column to its content, and give the first one the remaining width."""
         self.resizeColumnsToContents()
         self._fill()
 
@@ -73,7 +74,7 @@ class FittedTable(QTableView):
 
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
-    """Ask where to, and write the table there; say so where that fails."""
+    """Ask for a path and write the table there; report a failure."""
 
     def write(chosen: list[Path]) -> None:
         try:
@@ -85,6 +86,6 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
 
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:
-    """Put the table on the clipboard, parted by tabs as spreadsheets take it."""
+    """Copy the table to the clipboard, separated by tabs for spreadsheets."""
     lines = ("\t".join(map(str, row)) for row in rows_of(columns))
     QGuiApplication.clipboard().setText("\n".join(lines))
