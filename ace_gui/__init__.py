@@ -1,9 +1,8 @@
-"""ACE workbench: merge fine-tuned experts in closed form, and see what the merge does.
+"""ACE workbench: merge fine-tuned models in closed form, and inspect the merge.
 
-Nothing heavy is imported before it is needed: what stands in ``__all__`` comes on first use.
-
-torch's threads wait for one another by spinning. Beside other programs that takes the processor
-from the thread they wait for, so how long they spin is bounded here, before torch is imported.
+Heavy modules are imported when they are first used: the names in ``__all__`` are loaded lazily.
+torch's threads wait for one another by spinning, which slows down other programs and the threads
+they wait for. The spinning time is therefore limited here, before torch is imported.
 """
 
 from __future__ import annotations

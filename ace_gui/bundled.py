@@ -1,8 +1,8 @@
-"""The application as one executable that needs no Python: how it starts processes of its own.
+"""The application as one executable that needs no Python: how it starts its own processes.
 
 Elsewhere ``sys.executable`` is a Python that can run any module. In a bundle it is the application
-itself, so that it has to be told which of its parts to run instead of the command line. The engine
-process is not among them: ``multiprocessing`` starts it in a bundle as elsewhere.
+itself, so an argument selects which part runs instead of the command line. The engine process is
+not among these parts: ``multiprocessing`` starts it in a bundle as elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def part_command(name: str) -> list[str]:
 
 
 def part_asked_for(arguments: Sequence[str]) -> Callable[[], int | None] | None:
-    """The part that the arguments of a bundle's process ask for; None: the command line.
+    """The part selected by the arguments of a bundle's process; None for the command line.
 
     The part reads its own arguments from ``sys.argv``. Its result is an exit status.
     """

@@ -16,7 +16,7 @@ from typing import Final, TextIO
 from ace_gui.paths import crashes_folder
 
 _KEPT: Final = 5
-"""Crashes that were told of and stay on the disk."""
+"""Reported crashes that stay on disk."""
 
 _REPORTED: Final = ".told"
 _NEW: Final = ".log"
@@ -50,7 +50,7 @@ def crash_file(who: str, pid: int, folder: Path | None = None) -> Path:
 
 
 def take_words(file: Path) -> str:
-    """What a process that is gone wrote, which is kept as told; empty where it said nothing."""
+    """The crash log of an ended process, which is kept as reported; empty if there is none."""
     try:
         words = file.read_text(encoding="utf-8", errors="replace")
         if words:
@@ -84,7 +84,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _runs(file: Path) -> bool:
-    """Whether the process may still be there: it said nothing yet, and its number is taken."""
+    """Whether the process may still be running: its log is empty, and its process id exists."""
     import psutil  # the window starts without it
 
     number = file.stem.rpartition("-")[2]

@@ -34,10 +34,9 @@ from ace_gui.formatting import printable
 
 
 class WorkbenchError(Exception):
-    """An error with one sentence that says what is wrong and what to do.
+    """An error with one sentence that states the problem and what to do.
 
-    Names out of files may stand in it: what a terminal would act upon is escaped.
-
+    The sentence may contain names from files. Control characters for terminals are escaped.
     ``shapes`` maps a label (an expert's name, ``"base"``) to a tensor shape.
     """
 
@@ -94,7 +93,7 @@ class MismatchError(WorkbenchError):
 
 
 class ArchitectureError(WorkbenchError):
-    """A config does not describe the tensors beside it."""
+    """A config does not match the tensors of its model."""
 
 
 class RecipeError(WorkbenchError):
@@ -114,7 +113,7 @@ class OutputError(WorkbenchError):
 
 
 class ResourceError(WorkbenchError):
-    """Not enough disk or memory for what was asked."""
+    """Not enough disk or memory for the requested work."""
 
 
 class ResumeError(WorkbenchError):
@@ -130,7 +129,7 @@ class EngineError(WorkbenchError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was lacking; torch and threads say so by errors of their own."""
+    """Whether an error means lack of memory. torch and threads have errors of their own for it."""
     phrases = (
         "can't allocate memory",
         "not enough memory",
@@ -147,12 +146,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def lacks_room(error: BaseException) -> bool:
-    """Whether a GPU says that it has no room, in any of its ways.
+    """Whether an error means that a GPU has no memory left.
 
-    Torch's allocator has an error of its own. Libraries of matrix products and of decompositions
-    take memory beside it: they fail with a status, as soon as they are started, or (as what torch
-    takes for a singular matrix) while they ask how much they need. For pinned memory CUDA itself
-    fails. ROCm uses the same words.
+    Torch's allocator has an error of its own. Libraries of matrix products and decompositions
+    allocate memory outside of it. They fail with a status when they start, or while they ask for
+    their workspace, which torch reports as a singular matrix. For pinned memory CUDA itself fails.
+    ROCm uses the same words.
     """
     words = ("out of memory", "alloc_failed", "not_initialized", "cusolver error")
     found = str(error).lower()
@@ -162,4 +161,4 @@ def lacks_room(error: BaseException) -> bool:
 
 
 class Cancelled(Exception):  # noqa: N818 (not an error)
-    """The person asked to stop."""
+    """The user stopped the work."""

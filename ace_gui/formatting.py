@@ -1,4 +1,4 @@
-"""Text for people: what files say, made fit for a sentence or a terminal; numbers, with units."""
+"""Text for people: file contents made safe for a sentence or a terminal, and numbers with units."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def shown(value: object) -> str:
 
 
 def short_path(path: Path) -> str:
-    """The last two parts of a path, enough to tell ``expert-a/model.safetensors`` from another."""
+    """The last two parts of a path, enough to identify ``expert-a/model.safetensors``."""
     absolute = path.absolute()
     parts = [part for part in absolute.parts if part != absolute.anchor]
     return plain("/".join(parts[-2:]) or str(absolute))
@@ -114,7 +114,7 @@ def counted(count: int, one: str, many: str, /, **values: object) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """``768 × 3072``; a scalar has no shape and says so."""
+    """``768 × 3072``, or a word for a scalar, which has no shape."""
     return " × ".join(str(size) for size in shape) if shape else "scalar"
 
 

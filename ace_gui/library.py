@@ -1,7 +1,7 @@
-"""The library: what a Python program does with this package, without a window.
+"""The library: the package's functions for Python programs, without a window.
 
-Every function takes a recipe as the path of a recipe file, as a mapping of what such a file says,
-or as a ``Recipe``. ``progress`` is called with each of the engine's events. Errors are those of
+Every function takes a recipe as the path of a recipe file, as a mapping with the same keys, or as a
+``Recipe``. ``progress`` is called with each of the engine's events. Errors are those of
 ``ace_gui.errors``.
 """
 
@@ -50,9 +50,8 @@ Progress = Callable[[Event], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """``layers``: one a tensor, in the plan's order. ``checks``: worst first.
-
-    ``covariances``: where they were asked for, one a matrix and expert.
+    """``layers``: one per tensor, in the plan's order. ``checks``: worst first. ``covariances``:
+    one per matrix and expert, if requested.
     """
 
     layers: tuple[Layer, ...]
@@ -109,7 +108,9 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """``rows``: one a merge, in the order asked for; one that failed says why in ``error``."""
+    """``rows``: one per merge, in the requested order. A failed merge has its reason in
+    ``error``.
+    """
 
     rows: tuple[MethodCompared, ...]
 
@@ -259,11 +260,10 @@ def evaluate(
 ) -> Evaluation:
     """Score the recipe's base and experts, and models in folders, on tasks.
 
-    ``recipe`` None: the folders alone. ``tasks``: a file, what such a file says for each, or
-    ``Task``s; None: the recipe's. ``limit``: so many examples of each at most, drawn by a fixed
-    seed.
-    ``cluster``: whose workers have the models answer, as of ``merge``. Raises TaskError for data or
-    models that cannot be used, before anything long runs.
+    ``recipe`` None: only the folders. ``tasks``: a file, a mapping for each task as in such a file,
+    or ``Task``s; None: the recipe's. ``limit``: maximum number of examples per task, drawn with a
+    fixed seed. ``cluster``: workers for the models, as for ``merge``. Raises TaskError for unusable
+    data or models, before any long work.
     """
     given = None if recipe is None else recipe_from(recipe)
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
@@ -342,15 +342,13 @@ def routes(
 
 
 def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:
-    """A merged model as transformers has it, with its modules in place and in evaluation mode.
+    """A merged model as a transformers model in evaluation mode, with its modules.
 
-    ``task``: the expert whose task it shall do. Its own head is put on, where the folder keeps one,
-    and modules that wait for the task give that expert's model; those that route look at every
-    example by themselves, and each goes through the model alone, so that no output depends on what
-    is beside it in a batch. Float32 where there is memory for it. No code of the folder is run.
-
-    Raises CheckpointError for a folder or modules that cannot be used, ArchitectureError,
-    OutputError where there is no such task, and MismatchError.
+    ``task``: the expert whose task the model does. If the folder has that expert's head, it is
+    loaded. Modules for a known task then give the expert's model. Routed modules process every
+    example of a batch separately, so that no output depends on the rest of the batch. Float32 if
+    memory allows. No code of the folder is run. Raises CheckpointError for an unusable folder or
+    modules, ArchitectureError, OutputError for an unknown task, and MismatchError.
     """
     return loaded_model(Path(folder), task, device)
 
@@ -363,7 +361,7 @@ def _tasks(given: GivenTasks) -> tuple[Task, ...]:
 
 
 def _several(given: str | Path | Sequence[Any]) -> list[Any]:
-    """A text or a path alone is one item; taken as a sequence, it would be its letters."""
+    """A single text or path counts as one item. As a sequence it would be split into characters."""
     return [given] if isinstance(given, str | Path) else list(given)
 
 

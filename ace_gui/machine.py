@@ -48,7 +48,7 @@ def reset_peak_memory() -> None:
 def peak_memory() -> int:
     """Peak resident bytes of this process since ``reset_peak_memory``, or since its start.
 
-    0 where the system does not say.
+    0 if the system does not report it.
     """
     for line in _text(Path("/proc/self/status")).splitlines():
         if line.startswith("VmHWM:"):
@@ -83,7 +83,7 @@ class _Group:
         return min(_number(self.folder / name) for name in names)
 
     def memory_left(self) -> float:
-        """Infinite without a limit, or where the group does not say what it uses."""
+        """Infinite without a limit, or if the group does not report its use."""
         used = _number(self.folder / f"memory.{'usage_in_bytes' if self.first else 'current'}")
         if math.isinf(used):
             return math.inf

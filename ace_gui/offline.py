@@ -1,4 +1,4 @@
-"""No way to the network, whatever the person's settings say."""
+"""Disable network access, whatever the user's settings are."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _SETTINGS: Final = {
 
 
 def go_offline() -> None:
-    """Shut the ways of huggingface_hub and of what is built on it, here and in child processes.
+    """Set huggingface_hub and the libraries built on it to offline mode, here and in child
+    processes.
 
-    Call it before they are imported: they read their settings once. A huggingface_hub that is
-    there already is told, too.
+    Call it before they are imported, because they read their settings once. If huggingface_hub is
+    already imported, its setting is changed too.
     """
     os.environ.update(_SETTINGS)
     constants = sys.modules.get("huggingface_hub.constants")

@@ -19,15 +19,15 @@ from ace_gui.errors import OutputError, ResourceError, WorkbenchError
 from ace_gui.formatting import short_path
 
 MARK_BYTES: Final = 512
-"""How much of a file's beginning tells whether this program made it."""
+"""Number of first bytes that identify a file of this program."""
 
 _STAGE_SUFFIX: Final = ".partial"
 
 MARK: Final = ".made-by-ace-workbench"
-"""Name of the file in a staging folder that says whose it is: only such a folder is removed."""
+"""Marker file in a staging folder. Only folders with it are removed."""
 
 MARK_TEXT: Final = b"ACE workbench made this folder, and removes it when nobody needs it.\n"
-"""What that file says."""
+"""Content of the marker file."""
 
 _FULL: Final = "The disk is full. Make room on it, or choose another disk."
 _LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
@@ -63,7 +63,7 @@ def output_error(path: Path, error: OSError) -> WorkbenchError:
 
 
 def refused(path: Path, sentence: str) -> OutputError:
-    """The error that says ``sentence`` of an output that cannot go to ``path``."""
+    """An OutputError with ``sentence`` about an output that cannot be written to ``path``."""
     return OutputError(f"{short_path(path)}: {sentence}", path=path)
 
 
@@ -99,12 +99,11 @@ def write_file(
 def check_file(
     path: Path, inputs: Iterable[Path], *, mark: bytes = b"", overwrite: bool = False
 ) -> Path:
-    """The absolute path of a file that may be written, links followed.
+    """The absolute path of a file that may be written, with links resolved.
 
-    ``inputs``: files and folders of models and the recipe. The file may be none of them, by inode,
-    and lie in none of the folders. What is there already must be a regular file, and empty, or of
-    this program (``mark`` stands at its beginning), or the person said ``overwrite``. Raises
-    OutputError.
+    ``inputs``: files and folders of models and the recipe. The file must not be one of them, by
+    inode, nor lie in one of the folders. An existing file must be regular. It must be empty, start
+    with ``mark`` (written by this program), or ``overwrite`` must be set. Raises OutputError.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -124,7 +123,9 @@ def check_file(
 
 
 def staging_folder(target: Path) -> Path:
-    """Where the folder ``target`` is made: ``.NAME.partial`` beside it, on the same disk."""
+    """The folder in which ``target`` is built: ``.NAME.partial`` in the same parent, on the same
+    disk.
+    """
     target = Path(os.path.realpath(target))
     return target.with_name(f".{target.name}{_STAGE_SUFFIX}")
 
@@ -141,10 +142,10 @@ def require_ours(stage: Path) -> None:
 
 
 def check_output_folder(path: Path, inputs: Iterable[Path]) -> Path:
-    """The absolute path of an output folder that can be made, given the inputs' folders.
+    """The absolute path of an output folder that can be created, given the inputs' folders.
 
-    Raises OutputError unless it does not exist or is an empty folder, lies in no input's folder
-    (by inode, so that links do not deceive) and can be created.
+    Raises OutputError unless it does not exist or is an empty folder, lies in no input's folder (by
+    inode, so links are recognised) and can be created.
     """
     try:
         target = Path(os.path.realpath(path))  # unlike `resolve`, links may go round
@@ -191,9 +192,9 @@ def there(path: Path) -> bool:
 
 
 def require_outside(path: Path, inputs: Iterable[Path]) -> None:
-    """Raise OutputError where ``path``, as named or with links followed, lies in an input's folder.
+    """Raise OutputError if ``path``, as given or with links resolved, lies in an input's folder.
 
-    By inode, so that links do not deceive.
+    Folders are compared by inode, so links are recognised.
     """
     folders = {key: folder for folder in inputs if _is_folder(folder) for key in _keys(folder)}
     target = Path(os.path.realpath(path))
@@ -241,7 +242,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _keys(path: Path) -> Iterator[tuple[int, int]]:
-    """Device and inode, links followed; none where there is nothing that can be looked at."""
+    """Device and inode, with links resolved; empty if the path cannot be examined."""
     with contextlib.suppress(OSError, ValueError):
         status = path.stat()
         yield status.st_dev, status.st_ino

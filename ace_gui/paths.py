@@ -15,7 +15,7 @@ _SCRATCH: Final[list[Path | None]] = [None]
 def resource_path(name: str) -> Path:
     """The path of ``name`` ("icons/open.svg", "sample") inside the resources.
 
-    A wheel carries them inside the package; in a checkout they lie beside it.
+    A wheel has them inside the package. In a checkout they are in a folder next to the package.
     """
     installed = _PACKAGE / "resources"
     return (installed if installed.is_dir() else _PACKAGE.parent / "resources") / name
@@ -29,7 +29,7 @@ class Sample(StrEnum):
 
     @property
     def recipe(self) -> Path:
-        """The recipe's file; models and held-out data lie beside it."""
+        """The recipe's file. Models and held-out data are in the same folder."""
         folder = "sample" if self is Sample.IMAGES else f"{self}-sample"
         return resource_path(f"{folder}/sample.yaml")
 
@@ -52,7 +52,7 @@ def architectures_folder() -> Path:
 
 
 def inspections_folder() -> Path:
-    """Where what was computed for a close look at a tensor is kept."""
+    """The cache folder for close inspections of tensors."""
     return cache_root() / "inspection"
 
 
@@ -84,7 +84,7 @@ def methods_folder() -> Path:
 
 
 def logs_folder() -> Path:
-    """Where the traceback of an error goes that nobody foresaw."""
+    """The folder for the tracebacks of unexpected errors."""
     import platformdirs
 
     return platformdirs.user_log_path(_APPLICATION)

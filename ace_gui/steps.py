@@ -1,4 +1,4 @@
-"""Work that goes on step by step, so that whoever waits for it can do something else, or stop."""
+"""Work in steps, so that the caller can do other things in between, or stop."""
 
 from __future__ import annotations
 

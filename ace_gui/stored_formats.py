@@ -27,7 +27,9 @@ class NumberFormat:
 
     @property
     def is_float(self) -> bool:
-        """Can be merged: a real floating-point format that stands for itself."""
+        """Whether it can be merged: a real floating-point format whose values need no other
+        tensor.
+        """
         return self.torch is not None and "float" in self.torch
 
 

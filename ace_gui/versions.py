@@ -1,4 +1,4 @@
-"""What results may depend on beside the inputs: the versions of libraries, and our own code."""
+"""What results may depend on besides the inputs: versions of libraries, and this package's code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPUTING: Final = (
     "recipe",
     "stored_formats.py",
 )
-"""The rooms, and the file beside them, whose code decides what a merge gives."""
+"""The subpackages and the module whose code determines a merge's result."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")

@@ -1,4 +1,4 @@
-"""A model built without memory, read tensor by tensor: what its classes say of each."""
+"""A model built without memory, and what its classes define for each tensor."""
 
 from __future__ import annotations
 

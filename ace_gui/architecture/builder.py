@@ -1,6 +1,6 @@
-"""The process that builds models, as ``apart`` starts it: a line of JSON asks, a line answers.
+"""The process that builds models, started by ``sandbox``: one JSON line per request and answer.
 
-It ends by itself when its owner is gone: at the end of its input, or when an answer is overdue.
+It ends when its owner is gone: at the end of its input, or when an answer is overdue.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ largest share of a published model is that of a part alone under the config of t
 def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
     """The traits of each tensor of a checkpoint, by its name in the files.
 
-    ``config`` is a plain ``config.json``; its model is built on the meta device, and the class of
-    the module that owns a tensor says whether it is a matrix and how it is stored. Tensors the
-    model has no place for, and checkpoints without a config, are described by their names. Never
-    fails on a checkpoint that could be read: ``note`` says what had to be guessed, and why.
+    ``config`` is a plain ``config.json``. Its model is built on the meta device, and the class of
+    the module that owns a tensor determines whether it is a matrix and how it is stored. Tensors
+    without a counterpart in the model, and checkpoints without a config, are described by their
+    names. Never fails on a checkpoint that could be read: ``note`` reports what was guessed, and
+    why.
     """
     if config is None:
         return by_names(None, shapes, "There is no config.json.")
@@ -94,7 +95,7 @@ def _family(config: Mapping[str, object] | None) -> str | None:
 def _destinations(
     finder: DiskNames, tensors: Mapping[str, ModuleTensor], shapes: Mapping[str, Shape]
 ) -> dict[str, Destination]:
-    """The place of each tensor of the files in the model, where the shapes agree."""
+    """The model's tensor for each tensor of the files, if the shapes agree."""
     found = ((name, finder.find(name)) for name in shapes)
     return {
         name: index
@@ -104,10 +105,10 @@ def _destinations(
 
 
 def _fits(stored: Shape, built: Shape) -> bool:
-    """Whether a tensor with other sizes than the config says is still the module's.
+    """Whether a tensor with other sizes than in the config still belongs to the module.
 
-    A resized vocabulary changes one size; another number of axes, or the two of them swapped,
-    means that something else is stored.
+    A resized vocabulary changes one size. Another number of axes, or two swapped axes, means that
+    the tensor is something else.
     """
     return len(stored) == len(built) and (stored == built or stored != built[::-1])
 
@@ -154,8 +155,9 @@ def _may_tie(
 ) -> dict[str, Destination]:
     """The tensors that may share storage.
 
-    Some classes (T5's) claim ties that the files need not have: on loading, transformers looks at
-    the values and lets a head be that differs. A config that says the head is its own is believed.
+    Some classes (T5's) declare ties that the files need not have. On loading, transformers compares
+    the values and keeps a head that differs. If the config declares the head as untied, it is
+    untied.
     """
     own_head = config.get("tie_word_embeddings") is False
     return {

@@ -12,16 +12,16 @@ from ace_gui.architecture import names
 from ace_gui.architecture.traits import ModuleRows
 
 _ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate", "PermuteForRope"})
-"""Conversions that put whole rows of the files' tensors together, apart, or in another order."""
+"""Conversions that join, split or reorder whole rows of the files' tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """The place of a file's tensor in the model.
+    """The model's counterpart of a file's tensor.
 
     ``converted``: the model's tensor is made from it by stacking, joining or splitting.
-    ``flipped``: its matrices are transposed on the way. ``pattern``: the library's
-    for the names that are converted so.
+    ``flipped``: its matrices are transposed in between. ``pattern``: the library's pattern for the
+    names with this conversion.
     """
 
     name: str
@@ -54,7 +54,7 @@ class DiskNames:
             self._canonical[names.canonical(name)].append(name)
 
     def find(self, name: str) -> Destination | None:
-        """The place of the file's tensor ``name``; None where the model has none."""
+        """The model's counterpart of the file's tensor ``name``; None if the model has none."""
         for candidate in dict.fromkeys((name, names.modern_norm(names.unwrapped(name)))):
             if candidate in self.known:
                 return Destination(name=candidate)

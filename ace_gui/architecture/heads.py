@@ -43,7 +43,7 @@ _LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
 
 
 def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
-    """HEAD or VOCABULARY_HEAD for every name of ``tensors`` that lies in a head of ``model``."""
+    """HEAD or VOCABULARY_HEAD for every name of ``tensors`` that belongs to a head of ``model``."""
     labelled = _labelled(model)
     roles: dict[str, Role] = {}
     for part in _parts(model, tensors):

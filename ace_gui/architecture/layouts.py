@@ -39,8 +39,8 @@ def with_layouts(
 ) -> dict[str, TensorTraits]:
     """The traits, with the orientation of stacks and the fusion of matrices.
 
-    ``config`` is the model's config object; without one only layouts that a name is enough to know
-    are told.
+    ``config`` is the model's config object. Without it, only layouts that follow from a name are
+    recognised.
     """
     return {
         name: _with_layout(name, trait, shapes, config) if trait.matrix else trait
@@ -82,7 +82,7 @@ def _stored_inputs_first(name: str, shapes: Mapping[str, Shape]) -> bool | None:
 
 
 def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusion | None:
-    """The places of query, key and value; None where they are not known."""
+    """The row ranges of query, key and value; None if they are unknown."""
     leaf = names.module_of(name).rpartition(".")[2]
     text: Any = None if config is None else config.get_text_config()
     family = None if text is None else text.model_type
@@ -127,7 +127,7 @@ def _in_order(heads: int, key_heads: int, size: int, outputs: int) -> Fusion | N
 
 
 def _checked(fusion: Fusion, times: int, outputs: int) -> Fusion | None:
-    """None where the tensor has other sizes than its config says."""
+    """None if the tensor has other sizes than in its config."""
     return fusion if fusion.period * times == outputs else None
 
 

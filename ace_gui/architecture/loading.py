@@ -22,7 +22,7 @@ class LoadReport:
 
     @property
     def clean(self) -> bool:
-        """Whether every tensor found its place."""
+        """Whether every tensor was assigned."""
         return not (self.missing or self.unexpected or self.mismatched)
 
 

@@ -288,7 +288,7 @@ def traits_from_names(shapes: Mapping[str, Shape]) -> dict[str, TensorTraits]:
 def _conv1d_names(shapes: Mapping[str, Shape]) -> frozenset[str]:
     """Matrices of GPT-2's Conv1D, stored inputs × outputs.
 
-    Other models use GPT-2's names with Linear modules. The up-projections tell them apart, since
+    Other models use GPT-2's names with Linear modules. The up-projections distinguish them, since
     an MLP is wider than the model: Linear stores them with more rows than columns.
     """
     ups = [shape for name, shape in shapes.items() if _GPT2_UP.search(name) and len(shape) == 2]

@@ -56,7 +56,7 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
 
 
 def longest_input(tokenizer: Any, config: Any) -> int | None:
-    """Most tokens that a model takes at once, as its tokenizer and config say; None: any number.
+    """Maximum number of tokens per input, from tokenizer and config; None: unlimited.
 
     Positions of RoBERTa's family begin after its padding token.
     """

@@ -136,7 +136,7 @@ class Describer:
             raise _no_process(ready["error"])
 
     def _exchange(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
-        """The answer to a request; to an empty one, what the process says by itself."""
+        """The answer to a request. An empty request returns the process's first message."""
         process = self._process
         assert process is not None
         watch = _Watch(process.pid, limits)

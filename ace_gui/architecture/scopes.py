@@ -1,8 +1,8 @@
-"""Scope presets: which tensors a merge touches, as the ACE authors' scripts chose per family.
+"""Scope presets: which tensors a merge changes, as in the ACE authors' scripts for each family.
 
-Their merging step takes every named parameter that no exclusion pattern hits. What is left is
-merged by ACE as it is stored (no transposition, embeddings included) where it has two dimensions
-and is not a text projection, and is averaged otherwise. Excluded tensors keep the base's value.
+Their merging step uses every named parameter that matches no exclusion pattern. Parameters with two
+dimensions that are not text projections are merged by ACE as stored (no transposition, embeddings
+included). The others are averaged. Excluded tensors keep the base's value.
 """
 
 from __future__ import annotations

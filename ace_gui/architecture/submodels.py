@@ -20,10 +20,10 @@ def stack_of(name: str) -> str:
 
 
 def match_part(base: Mapping[str, Shape], expert: Mapping[str, Shape]) -> dict[str, str]:
-    """Expert's name → base's, where one of the two models lies within the other under a prefix.
+    """Map the expert's names to the base's if one model lies within the other under a prefix.
 
-    Tensors count whose rows have equal sizes. The prefix under which most of them are is taken,
-    with what stands before it; nothing where two prefixes do as well.
+    Only tensors with rows of equal size count. The prefix with most of them is used, with
+    everything before it. The map is empty if two prefixes fit equally well.
     """
     inner = _pairs(base, expert)
     outer = {own: name for name, own in _pairs(expert, base).items()}

@@ -51,12 +51,12 @@ class Fusion:
 class TensorTraits:
     """Traits of one tensor beyond its header.
 
-    ``matrix``: the weight of a Linear-like module, so that it maps inputs to outputs.
-    ``transposed``: it is stored inputs × outputs (GPT-2's Conv1D). ``stack``: several such
-    matrices along the first axis, one for each expert of a Mixture of Experts. ``fusion``: how a
-    matrix falls into several, where that is known. ``block``: index of the transformer block it
-    belongs to. ``tied_to``: name of the tensor whose storage it shares in the model.
-    ``before_head``: its module's output goes to the task heads of the model alone (BERT's pooler).
+    ``matrix``: the weight of a Linear-like module, which maps inputs to outputs. ``transposed``: it
+    is stored inputs × outputs (GPT-2's Conv1D). ``stack``: several such matrices along the first
+    axis, one for each expert of a Mixture of Experts. ``fusion``: how a matrix splits into several,
+    if known. ``block``: index of its transformer block. ``tied_to``: name of the tensor whose
+    storage it shares in the model. ``before_head``: its module's output goes only to the model's
+    task heads (BERT's pooler).
     """
 
     role: Role
@@ -98,7 +98,7 @@ class Architecture:
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
-    """The architecture of a model of several parts, whose tensors are called ``PART/TENSOR``.
+    """The architecture of a model with several parts, whose tensors are called ``PART/TENSOR``.
 
     Family and class are those of the part in the main folder, or of the only part that has any.
     """

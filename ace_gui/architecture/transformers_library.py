@@ -68,11 +68,11 @@ def quiet() -> Iterator[None]:
 
 
 def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
-    """The model class that a plain ``config.json`` asks for, and its config object.
+    """The model class for a plain ``config.json``, and its config object.
 
-    ``architectures[0]`` where it is a class of the library that fits the config, else the base
-    model of its ``model_type``. Touches neither disk nor network and runs no code but the
-    library's. ArchitectureError where the library has no such model, or refuses the config.
+    ``architectures[0]`` if it is a class of the library that fits the config, else the base model
+    of its ``model_type``. Uses neither disk nor network and runs only the library's code. Raises
+    ArchitectureError if the library has no such model or rejects the config.
     """
     try:
         check_counts(config)
@@ -144,9 +144,9 @@ def _named_class(config: Mapping[str, object]) -> type[Any] | None:
 
 
 def _part_for(model_class: type[Any], config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The config, or the part of it, that is of the class's own kind; None if there is none.
+    """The config, or its part, that is of the class's own kind; None if there is none.
 
-    CLIPVisionModel, say, is also found in the folder of a whole CLIP model.
+    CLIPVisionModel, for example, is also found in the folder of a whole CLIP model.
     """
     wanted = model_class.config_class.model_type
     if "model_type" not in config:  # configs of 2019 name the class only

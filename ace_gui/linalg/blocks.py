@@ -1,8 +1,8 @@
 """Symmetric matrices in blocks of columns: only the upper half is computed. N rows.
 
-A matrix product does not know that its result is symmetric; in blocks, the work below the diagonal
-(nearly half of it) is left out. Everything is in place and on the matrix's own device. Matrices may
-be batches of B of them.
+A matrix product does not exploit that its result is symmetric. With blocks, the work below the
+diagonal (nearly half) is skipped. Everything is in place and on the matrix's own device. Matrices
+may be batches of B matrices.
 """
 
 from __future__ import annotations

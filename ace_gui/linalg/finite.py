@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite; integers never are.
+    """Whether no value is NaN or infinite; always true for integers.
 
     One pass: the smallest and the largest element are NaN if any is, and cannot overflow as a sum
     could. ``torch.isfinite(tensor).all()`` takes twenty times as long.

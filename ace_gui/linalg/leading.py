@@ -16,9 +16,10 @@ from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.products import times
 
 NOTHING: Final = 1e-6
-"""Singular values up to this share of the largest are none: their vectors are those of rounding.
+"""Singular values up to this share of the largest count as zero, because their vectors are
+rounding.
 
-Task vectors are differences of float32 numbers, so what lies below holds no information.
+Task vectors are differences of float32 numbers, so smaller values hold no information.
 """
 
 CLEAR: Final = 1e-9
@@ -116,9 +117,9 @@ def _fewest(s_R: Tensor, share: float) -> int:
 def orthogonalised(columns_NK: Tensor) -> Tensor:
     """The polar factor U Vᵀ of K ≤ N columns, restricted to their span.
 
-    Nearest to the columns among matrices with orthonormal columns where they are independent.
-    Where they are not, directions with a singular value of at most ``NOTHING`` of the largest are
-    left out, so that nothing arbitrary takes their place.
+    For independent columns it is the nearest matrix with orthonormal columns. Directions with a
+    singular value of at most ``NOTHING`` of the largest are left out, so the result has no
+    arbitrary directions.
     """
     return times(columns_NK, inverse_root(columns_NK))
 

@@ -28,18 +28,19 @@ That is the worst case, of the two directions next to the cut; over all of them 
 
 
 Figures = Callable[[Tensor, Sequence[int]], Tensor]
-"""What else is to be known of the factors of some of the matrices (B × O × I), given their places
-in the batch: B × F, float64."""
+"""Further figures of the factors of some of the matrices (B × O × I), given their indices in the
+batch: B × F, float64.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopPolar:
-    """``factor_OI``: U_k V_kᵀ, without the directions that have no singular value above rounding.
+    """``factor_OI``: U_k V_kᵀ, without directions that have no singular value above rounding.
 
-    ``mean``: mean of s_1..s_k. ``rank``: how many of the k directions the factor holds.
-    ``weakest``: the smallest singular value among those, as a share of the largest.
-    ``sensitivity``: by how much a small error of the matrix is multiplied in the factor
-    (``cut_sensitivity``). ``figures``: what else was asked of the factor.
+    ``mean``: mean of s_1..s_k. ``rank``: number of the k directions in the factor. ``weakest``:
+    their smallest singular value, as a share of the largest. ``sensitivity``: by how much a small
+    error of the matrix is amplified in the factor (``cut_sensitivity``). ``figures``: further
+    requested figures of the factor.
     """
 
     factor_OI: Tensor
@@ -56,8 +57,9 @@ def top_polars(
     """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
     1 ≤ k ≤ min(O, I). ``noises``: error of each matrix relative to its largest singular value.
-    Singular vectors whose singular value does not exceed it (or the rounding of the matrix) are
-    arbitrary, and left out. ``figures`` come with the singular values, so that a GPU is asked once.
+    Singular vectors are arbitrary if their singular value does not exceed this error (or the
+    matrix's rounding), and are left out. ``figures`` are computed with the singular values, so a
+    GPU is synchronised only once.
     """
     batch = _Batch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
     squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
@@ -135,12 +137,12 @@ def _factors(
 
 
 def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
-    """‖δ(U_k V_kᵀ)‖_F by ‖δX‖_F of an R × ``columns`` matrix X, for a δX without any preference.
+    """‖δ(U_k V_kᵀ)‖_F / ‖δX‖_F of an R × ``columns`` matrix X, for an isotropic random δX.
 
-    To first order and in the mean over the directions of δX, by the derivatives of singular vectors
+    To first order and as the mean over the directions of δX, by the derivatives of singular vectors
     (for instance Stewart, Perturbation Theory for the Singular Value Decomposition, 1990): pairs
     within the leading k, pairs on both sides of the cut, and the columns outside of all. Infinite
-    where the cut lies between equal values.
+    if the cut lies between equal values.
     """
     if not k:
         return 0.0

@@ -26,14 +26,14 @@ INFINITE_BIN: Final = ZERO_BIN + 0x7F80
 _MAGNITUDE: Final = 0x7FFFFFFF
 
 SAMPLE: Final = 1 << 14
-"""Entries from which the place of an order statistic is guessed."""
+"""Number of sampled entries from which an order statistic is estimated."""
 
 
 def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     """The ``rank``-th smallest of the values, counted from 1; of any shape, but not empty.
 
-    A sample says between which two values it lies, almost surely, and only what is between them is
-    looked through; where the sample misled, everything is. The result is exact either way.
+    A sample gives two values that almost surely enclose it, and only values between them are
+    searched. If the sample was misleading, all values are searched. The result is exact either way.
     """
     flat = magnitudes.reshape(-1)
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
@@ -50,7 +50,7 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
 def _between(flat: Tensor, low: float, high: float) -> tuple[Tensor, int]:
     """The values from ``low`` to ``high``, and how many are smaller.
 
-    By numpy where it can, which takes a fifth of torch's time to choose few of many.
+    Uses numpy where possible, which selects few of many values in a fifth of torch's time.
     """
     if flat.is_cpu and flat.dtype in {torch.float32, torch.float64}:
         numbers = flat.numpy()
@@ -78,8 +78,8 @@ def lower_counts(values: Tensor, upper: int) -> Tensor:
 def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
     """The bin that holds the ``rank``-th smallest, from 1, and its rank within the bin.
 
-    By numpy, as is what else is done with counts: torch would call for all threads, and wait long
-    for those that are busy with the next part.
+    Uses numpy, as does all other work with counts: torch would use all threads, and wait long for
+    those that are busy with the next part.
     """
     numbers = counts.numpy()
     reached = numbers.cumsum()
@@ -95,10 +95,10 @@ def number_of(upper: int, lower: int) -> float:
 
 
 def order_in_rows(magnitudes: Tensor) -> Tensor:
-    """The places of each row's values from the smallest on, int64; of equal ones in their order.
+    """The indices that sort each row in ascending order, int64; stable for equal values.
 
-    No two are equal where a number's place stands behind its bits: such keys, of float32 on the
-    processor, are sorted in a tenth of the time of a stable sort.
+    With the index appended to the bits of each number, no two keys are equal. Such keys, of float32
+    on the processor, are sorted in a tenth of the time of a stable sort.
     """
     if not magnitudes.is_cpu or magnitudes.dtype != torch.float32:
         return magnitudes.argsort(dim=1, stable=True)

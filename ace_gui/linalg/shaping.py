@@ -41,12 +41,12 @@ def directions(share: float, shape: tuple[int, ...]) -> int:
 
 
 def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Shaped:
-    """The matrix with its leading ``directions`` alone, and s^power in place of each s.
+    """The matrix with only its leading ``directions``, and s^power instead of each s.
 
-    The powers are scaled so that the Frobenius norm of what the leading directions hold stays.
-    A power below 1 would raise what is only rounding: a singular value up to ``noise_floor`` then
-    counts as 0. ``noise``: Frobenius norm of the error of the matrix. ``power`` ≥ 0. Overwrites a
-    float64 matrix.
+    The powers are scaled so that the Frobenius norm of the leading directions is unchanged. A power
+    below 1 would amplify rounding, so a singular value up to ``noise_floor`` counts as 0.
+    ``noise``: Frobenius norm of the error of the matrix. ``power`` ≥ 0. Overwrites a float64
+    matrix.
     """
     wide_RC = matrix_OI.to(torch.float64)
     tall = wide_RC.shape[0] > wide_RC.shape[1]

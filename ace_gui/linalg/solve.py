@@ -15,11 +15,11 @@ from ace_gui.linalg.products import add_product_, product, times
 def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     """Turn each numerator into numerator · matrix⁻¹, in place; the matrices are overwritten too.
 
-    The matrices are symmetric positive (semi)definite, float64. By Cholesky, in blocks, so that
-    most of the work is products; where one is numerically singular, by its eigenvectors, leaving
-    out the eigenvalues that rounding cannot tell from zero. Returns how many were left out of each.
-    Needs room for two blocks of columns, and beside the eigenvectors of one for two more matrices.
-    Raises MethodError for a matrix that is not finite.
+    The matrices are symmetric positive (semi)definite, float64. Uses Cholesky in blocks, so that
+    most of the work is products. A numerically singular matrix is solved by its eigenvectors,
+    without the eigenvalues that rounding cannot tell from zero. Returns how many were left out of
+    each. Needs memory for two blocks of columns, and for two more matrices with the eigenvectors of
+    one. Raises MethodError for a matrix that is not finite.
     """
     finite_1 = torch.isfinite(matrix_BII.sum())[None]
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))

@@ -38,7 +38,7 @@ def _usable() -> bool:
 
 
 def _by_intel() -> bool:
-    """Whether the processor is Intel's, as far as the system says."""
+    """Whether the processor is Intel's, according to the system."""
     said = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
         said += info.read(500)  # Linux: the first processor's

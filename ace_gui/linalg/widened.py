@@ -15,9 +15,9 @@ CACHED: Final = 1 << 18
 
 
 def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
-    """Consecutive outputs, and these in float64; what is in float64 already is not copied.
+    """Consecutive outputs, and their float64 copies; float64 input is not copied.
 
-    Few at a time on a processor, all at once elsewhere. ``less``: a row to be taken from all of
+    Few at a time on a processor, all at once elsewhere. ``less``: a row to subtract from all of
     them (B × 1 × I, float64).
     """
     layers, outputs, inputs = matrix_BOI.shape
