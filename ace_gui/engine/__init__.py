@@ -1,4 +1,4 @@
-"""Joins the rooms below: plan, analyse, merge, inspect, export, in a process of their own.
+"""The engine: plan, analyse, merge, inspect and export, in a process of its own.
 
 ``plan``, ``events``, ``jobs``, ``process`` and what computes with their values alone (``checks``,
 ``fit``, ``health``, ``similarity``, ``spectral_figures``) import neither torch nor transformers, so

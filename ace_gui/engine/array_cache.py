@@ -1,4 +1,4 @@
-"""Arrays that were computed, kept on disk for the next time: plain ones, without pickles."""
+"""Cache of computed arrays on disk: plain arrays, without pickles."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ace_gui.engine.kept_files import is_there, say_anew
 Arrays = Mapping[str, NDArray[Any]]
 
 LIMIT_BYTES: Final = 128_000_000
-"""About 1500 layers of eight experts in 768 dimensions."""
+"""Enough for about 1500 layers of eight experts in 768 dimensions."""
 
 ROUND: Final = 50
-"""Entries written between two looks at the size of the folder."""
+"""Entries written between two measurements of the folder's size."""
 
 _log = logging.getLogger(__name__)
 _DIGEST: Final = "sha256"
@@ -33,10 +33,10 @@ _UNFINISHED: Final = ".new"
 class ArrayCache:
     """Entries in one folder, each an ``.npz`` of named arrays.
 
-    An entry is named by everything that its content depends on, so none is ever out of date; those
-    not used for longest are removed where there are too many. One that is not as it was written
-    counts as absent. A folder that cannot be written costs time, not results, and is mentioned in
-    the log.
+    An entry is named by a digest of everything its content depends on, so none is ever out of date.
+    The least recently used entries are removed if there are too many. A damaged entry counts as
+    missing. If the folder cannot be written, results are computed each time, and the log mentions
+    it.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -45,7 +45,7 @@ class ArrayCache:
         self._written = 0
 
     def get(self, key: str) -> Arrays | None:
-        """The arrays of an entry, None where there is none, or not the one that was put there."""
+        """The arrays of an entry, None if it is missing or damaged."""
         path = self._path(key)
         if not is_there(path):
             return None
@@ -66,7 +66,7 @@ class ArrayCache:
         return arrays
 
     def put(self, key: str, arrays: Arrays) -> None:
-        """Keep the arrays; the entry appears whole or not at all."""
+        """Store the arrays, completely or not at all."""
         path, written = self._path(key), None
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -101,12 +101,12 @@ class ArrayCache:
 
 
 def text_array(text: str) -> NDArray[np.uint8]:
-    """Text as an array, to be kept in an entry."""
+    """Text as an array, to be stored in an entry."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
 def text_of(array: NDArray[np.uint8]) -> str:
-    """The text of an array that ``text_array`` made."""
+    """The text of an array made by ``text_array``."""
     return array.tobytes().decode()
 
 

@@ -1,4 +1,4 @@
-"""What the engine offers, as plain values: methods, scopes, devices, models it can find."""
+"""The engine's offers as plain values: methods, scopes, devices, models it can find."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _needed(method: MergeMethod[Any]) -> str:
 
 
 def engine_ready() -> EngineReady:
-    """The first thing an engine process says."""
+    """The first event of an engine process."""
     return EngineReady(
         methods=tuple(method_info(name) for name in METHODS),
         devices=available_devices(),
@@ -81,7 +81,7 @@ def cached_models_found() -> CachedModelsFound:
 
 
 def method_info(name: str) -> MethodInfo:
-    """A registered method, as a chooser or a help text shows it."""
+    """A registered method, for a list of methods or a help text."""
     method = METHODS[name]
     return MethodInfo(
         name=method.name,

@@ -1,4 +1,4 @@
-"""The devices of this machine, by the names that torch gives them."""
+"""The devices of this machine, under torch's names."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _STARTED: Final[set[str]] = set()
 _STARTING: Final = threading.Lock()
 
 _LARGEST_KEPT: Final = (32 << 20) - (1 << 16)
-"""Bytes; glibc's limits follow blocks of up to 32 MiB, its own header included."""
+"""Bytes; glibc adapts its thresholds to blocks of up to 32 MiB, including its own header."""
 
 
 def use_threads(wanted: int | None) -> None:
-    """Compute with so many threads; None: as torch chooses, within a container's share."""
+    """Compute with this number of threads; None: torch's default, within a container's limit."""
     torch.set_num_threads(wanted or min(torch.get_num_threads(), processors()))
     choose_library()
     _keep_freed_memory()
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep up to 64 MB that was freed instead of giving it back at once.
+    """Make glibc keep up to 64 MB of freed memory instead of returning it at once.
 
-    Its limits follow the largest block that was ever freed. A merge frees and takes blocks of a few
-    megabytes all the time, and a quarter of its time went into the system's clearing new pages.
+    Its thresholds adapt to the largest block ever freed. A merge allocates and frees blocks of a
+    few megabytes all the time, and spent a quarter of its time while the system cleared new pages.
     """
     torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
 
 
 def available_devices() -> tuple[DeviceInfo, ...]:
-    """Every device a merge can run on, the processor first, then the GPUs in torch's order."""
+    """Every device a merge can run on, the CPU first, then the GPUs in torch's order."""
     usable = [gpu for gpu in gpus() if not why_unfit(gpu, kernels())]
     found = [
         DeviceInfo(name=gpu.name, title=gpu.title, memory_bytes=gpu.memory_bytes) for gpu in usable
@@ -46,7 +46,7 @@ def available_devices() -> tuple[DeviceInfo, ...]:
 
 
 def devices_not_used() -> tuple[str, ...]:
-    """Why there is no GPU to use, or why one of several cannot be used, a sentence each."""
+    """Why there is no GPU to use, or why one of several cannot be used, one sentence each."""
     found = gpus()
     return (
         tuple(filter(None, (why_unfit(gpu, kernels()) for gpu in found)))
@@ -56,9 +56,9 @@ def devices_not_used() -> tuple[str, ...]:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name, ready to compute on; ``auto``: the fastest GPU, or the processor.
+    """The device of that name, ready to compute on; ``auto``: the fastest GPU, or the CPU.
 
-    Raises ResourceError for a device that this machine does not have, or that does not start.
+    Raises ResourceError for a device that this machine lacks, or that does not start.
     """
     if name == "cpu":
         return torch.device("cpu")
@@ -84,18 +84,18 @@ def _chosen(gpu: Gpu) -> torch.device:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes of a GPU's memory that are free; 0 for the processor."""
+    """Free memory of a GPU in bytes; 0 for the CPU."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
 def forget_peak(device: torch.device) -> None:
-    """Begin to measure a GPU's peak anew."""
+    """Reset the peak memory of a GPU."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_on(device: torch.device) -> GpuPeak | None:
-    """The most of a GPU's memory that was in use since ``forget_peak``."""
+    """The peak memory of a GPU in bytes since ``forget_peak``."""
     if device.type != "cuda":
         return None
     return GpuPeak(
@@ -105,10 +105,10 @@ def peak_on(device: torch.device) -> GpuPeak | None:
 
 
 def work_on(device: torch.device, *, own_stream: bool = False) -> None:
-    """Let this thread's work for a GPU, and the memory it pins, go to that one.
+    """Set the GPU for this thread's operations and pinned memory.
 
-    ``own_stream``: work of different threads does not wait for each other's. A thread keeps its
-    stream: torch keeps the freed memory of each apart.
+    ``own_stream``: operations of different threads do not wait for each other. A thread keeps its
+    stream, as torch keeps the freed memory of each stream separate.
     """
     if device.type != "cuda":
         return
@@ -128,8 +128,8 @@ def _starts(gpu: Gpu) -> bool:
 def _start(gpu: Gpu) -> None:
     """Compute a little on the GPU, once.
 
-    The first decomposition loads the library that has them, and it must not be two threads that do
-    so at once. Raises ResourceError where even that does not go.
+    The first decomposition loads its library, which two threads must not do at the same time.
+    Raises ResourceError if this fails.
     """
     device = torch.device(gpu.name)
     with _STARTING:

@@ -1,4 +1,4 @@
-"""Other processes, perhaps of other machines, that run functions of this package."""
+"""Other processes, perhaps on other machines, that run functions of this package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Executor(Protocol):
-    """Processes that run functions at the same time. ``device``: on what each computes."""
+    """Processes that run functions at the same time. ``device``: on which each computes."""
 
     device: str
 
@@ -17,9 +17,11 @@ class Executor(Protocol):
         arguments: Sequence[tuple[Any, ...]],
         about: Sequence[str],
     ) -> Iterator[tuple[int, Any] | None]:
-        """What a function gives for each of several arguments, with their places, as it gets done;
-        None: nothing yet. ``about``: a word on each.
+        """Yield a function's result for each of several arguments, with its index.
 
-        To stop asking is to stop the processes. Raises what the function raises, and ClusterError.
+        They come in order of completion; None: no result yet. ``about``: a name for each argument.
+
+        Closing the iterator stops the processes. Raises the errors of the function, and
+        ClusterError.
         """
         ...

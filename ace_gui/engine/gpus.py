@@ -1,6 +1,6 @@
-"""The GPUs of this machine: which of them can be used, which is the fastest, and why there is none.
+"""The GPUs of this machine: which can be used, which is the fastest, and why there is none.
 
-CUDA and ROCm come through the same functions of torch; under ROCm nothing of this has been tried.
+CUDA and ROCm use the same functions of torch; nothing here was tried with ROCm.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ import torch
 GET_TORCH: Final = "see https://pytorch.org/get-started/locally"
 
 _DOUBLES: Final = {"6.0": 32, "6.1": 4, "7.0": 32, "8.0": 32, "9.0": 64, "10.0": 64, "10.3": 2}
-"""Float64 multiplications a multiprocessor makes in a cycle, by compute capability (CUDA C++
-Programming Guide, arithmetic instructions). Those of other cards are made for graphics: 2."""
+"""Float64 multiplications per cycle of a multiprocessor, by compute capability.
+
+Source: CUDA C++ Programming Guide, arithmetic instructions. Other cards are made for graphics: 2.
+"""
 
 _AMD_DOUBLES: Final = {"gfx906": 32, "gfx908": 64, "gfx90a": 128, "gfx942": 128, "gfx950": 64}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU. ``architecture``: as torch's builds name it ("sm_86", "gfx90a"); empty if unknown.
+    """One GPU.
 
-    ``processors``: multiprocessors; ``memory_bytes``: all of its memory; both 0 if unknown.
+    ``architecture``: as in the names of torch's builds ("sm_86", "gfx90a"); empty if unknown.
+
+    ``processors``: multiprocessors; ``memory_bytes``: total memory; both 0 if unknown.
     """
 
     name: str
@@ -69,7 +73,7 @@ def _gpu(index: int) -> Gpu:
 
 
 def kernels() -> list[str]:
-    """The architectures that this build of torch has code for; none where it does not say."""
+    """The architectures that this build of torch supports; empty if unknown."""
     try:
         return list(torch.cuda.get_arch_list())
     except Exception:
@@ -77,7 +81,7 @@ def kernels() -> list[str]:
 
 
 def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
-    """Why this build of torch has no code for a GPU, a sentence; empty where it has."""
+    """Why this build of torch does not support a GPU, a sentence; empty if it does."""
     if not gpu.architecture or not built_for or gpu.architecture in built_for:
         return ""
     if any(_runs(gpu.architecture, each) for each in built_for):
@@ -90,7 +94,7 @@ def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
 
 
 def _runs(architecture: str, built: str) -> bool:
-    """Code runs on later GPUs of the same generation; in its general form on all later ones."""
+    """Whether the code runs: binaries on later GPUs of a generation, PTX on all later ones."""
     own, code = _capability(architecture, "sm"), _capability(built, "sm")
     if own and code:
         return own[0] == code[0] and own[1] >= code[1]
@@ -105,7 +109,7 @@ def _capability(text: str, kind: str) -> tuple[int, int] | None:
 
 
 def fastest_first(found: Sequence[Gpu]) -> list[Gpu]:
-    """By float64 multiplications a cycle, then by memory, then in torch's order."""
+    """GPUs sorted by float64 multiplications per cycle, then by memory, then in torch's order."""
     return sorted(found, key=lambda gpu: (-_doubles(gpu), -gpu.memory_bytes))
 
 
@@ -138,7 +142,7 @@ def why_none() -> str:
 
 
 def _told(error: str) -> str:
-    """The sentence for what torch says where CUDA does not start."""
+    """The sentence for torch's error when CUDA does not start."""
     if "no NVIDIA driver" in error:
         return "There is no NVIDIA driver, or no NVIDIA GPU; install the driver to use one."
     if "too old" in error:

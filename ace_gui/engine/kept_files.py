@@ -1,7 +1,7 @@
-"""Tensors and JSON that this program keeps for its next run, each file with a SHA-256 of itself.
+"""Tensors and JSON that this program keeps for later runs, each file with its own SHA-256.
 
-They are read as untrusted files are. One that does not match its checksum raises CheckpointError;
-whoever kept it computes it anew and says so by ``say_anew``.
+They are read like untrusted files. A file that does not match its checksum raises CheckpointError;
+the caller computes it again and reports this with ``say_anew``.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTensors:
-    """A file whose tensors are those that were written. ``about``: the text kept with them."""
+    """A file of tensors, verified by its checksum. ``about``: the text stored with them."""
 
     checkpoint: Checkpoint
     about: str
     digest: str
 
     def read(self, name: str) -> Tensor:
-        """One tensor. Raises as ``TensorReader.read``."""
+        """One tensor. Raises the errors of ``TensorReader.read``."""
         return TensorReader(self.checkpoint).read(name)
 
 
 def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> str:
-    """Write a safetensors file whole or not at all, and return its checksum.
+    """Write a safetensors file completely or not at all, and return its checksum.
 
     Raises OutputError and ResourceError.
     """
@@ -67,7 +67,7 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
 
 
 def open_tensors(path: Path) -> KeptTensors:
-    """A file of ``keep_tensors``, all of which is read to check it. Raises CheckpointError."""
+    """A file of ``keep_tensors``, read completely to verify it. Raises CheckpointError."""
     checkpoint, metadata = _opened(path)
     stamp = checkpoint.files[0]
     try:
@@ -81,7 +81,7 @@ def open_tensors(path: Path) -> KeptTensors:
 
 
 def keep_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object whole or not at all. Raises OutputError and ResourceError."""
+    """Write a JSON object completely or not at all. Raises OutputError and ResourceError."""
     fresh = path.with_name(f"{path.name}.new")
     text = json.dumps({**content, _DIGEST: _json_digest(content)}, indent=1)
     with writing(path.parent):
@@ -98,12 +98,12 @@ def open_json(path: Path) -> dict[str, Any]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything, also what cannot be read; no where nobody may look."""
+    """Whether the path exists, even if it is unreadable; False if the folder is not accessible."""
     return os.path.exists(path)  # noqa: PTH110 - Path.exists fails where it may not look
 
 
 def say_anew(path: Path, error: Exception) -> None:
-    """Say that what was kept cannot be used, and that it is computed anew."""
+    """Warn that a kept file cannot be used and is computed again."""
     reason = "unknown content"
     if isinstance(error, WorkbenchError):
         told, _, _ = error.sentence.partition(". ")  # without what to do about a download
@@ -120,7 +120,7 @@ def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
 
 @lru_cache(maxsize=1 << 16)
 def _content(stamp: FileStamp, _ctime_ns: int) -> str:
-    """The digest of a file's tensors; its stamp and time of change are there for the cache."""
+    """The digest of a file's tensors; its stamp and modification time are part of the cache key."""
     checkpoint, _ = _opened(stamp.path)
     with TensorReader(checkpoint) as reader:
         try:

@@ -1,4 +1,4 @@
-"""Large tensors part by part, so that memory does not grow with them."""
+"""Processes large tensors in parts, so that memory does not grow with their size."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 Part = tuple[int, int]
-"""From and to which element of a flattened tensor."""
+"""First and last element (exclusive) of a range of a flattened tensor."""
 
 PART_ELEMENTS: Final = 1 << 19
 """Elements of a tensor that are averaged at a time: 2 MB in float32, which a cache holds."""
 
 PASS_ELEMENTS: Final = 1 << 20
-"""Elements of a tensor that are looked at at a time; a multiple of 8, for masks."""
+"""Elements of a tensor that are surveyed at a time; a multiple of 8, for masks."""
 
 
 def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
-    """Parts of a flattened tensor, in order; an empty tensor has one empty part.
+    """Consecutive parts of a flattened tensor; an empty tensor has one empty part.
 
-    ``width``: so many entries stay together, as those of a row.
+    ``width``: number of elements that stay together, as those of a row.
     """
     together = width or 1
     step = max(1, PART_ELEMENTS // together) * together
@@ -36,10 +36,10 @@ def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
 
 
 def single_threads(count: int | None = None) -> ThreadPoolExecutor:
-    """Threads, as many as torch has unless ``count`` says so, with one of torch's own in each.
+    """A pool of ``count`` threads (None: as many as torch has), each with a single torch thread.
 
-    Teams of threads within threads only wait for another, and a team that is called for something
-    short spins until it is called again.
+    Nested thread teams only wait for each other, and a team that gets a short task spins until the
+    next one.
     """
     one = partial(torch.set_num_threads, 1)
     return ThreadPoolExecutor(count or torch.get_num_threads(), initializer=one)
@@ -56,7 +56,7 @@ def ordered(
     *,
     ahead: int = 2,
 ) -> Iterator[Result]:
-    """``work`` on every item by the pool's threads, results in order, ``ahead`` of them waiting."""
+    """Run ``work`` on every item in the pool, results in order, with ``ahead`` of them waiting."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -71,7 +71,7 @@ def ordered(
 
 
 def checksum(piece: Tensor, before: int = 0) -> int:
-    """CRC-32 of a CPU tensor's bytes, continuing that of the pieces before it."""
+    """CRC-32 of a CPU tensor's bytes, continuing that of the previous pieces."""
     return zlib.crc32(piece.contiguous().reshape(-1).view(torch.uint8).numpy().data, before)
 
 

@@ -1,1 +1,1 @@
-"""Learning a method's values on the merged model, with data of the tasks."""
+"""Learns a method's values on the merged model, with data of the tasks."""

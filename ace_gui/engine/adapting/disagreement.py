@@ -1,7 +1,7 @@
-"""How often the model that is learned answers otherwise than the experts themselves; no labels.
+"""How often the model in training disagrees with the experts; needs no labels.
 
-The entropy of answers falls on and on, also where they become sure and wrong. Where the merged
-model's answers stop coming nearer to those of the experts, it has fallen far enough.
+The entropy of answers keeps falling even when they become certain and wrong. Training has gone far
+enough when the merged model's answers no longer approach those of the experts.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ace_gui.engine.adapting.objectives import answers, has_entropy, places
 from ace_gui.engine.evaluating.askers import Asker, Piece
 
 INPUTS: Final = 128
-"""Of each task at most."""
+"""Most inputs of each task."""
 
 TOGETHER: Final = 16
-"""Inputs that are asked at a time."""
+"""Inputs per batch."""
 
 _Inputs = Sequence[Sequence[Piece]]
 
 
 class Disagreement:
-    """The share of answers that are not the expert's: mean over tasks, inputs, answers of one."""
+    """Share of answers that differ from the expert's; mean over tasks, inputs and their answers."""
 
     def __init__(self, *seed: int) -> None:
         self._seed = seed
         self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
 
     def hear(self, expert: Asker) -> None:
-        """Keep what an expert answers to some inputs of its task, if that is one of several."""
+        """Store an expert's answers to some inputs of its task, if answers are choices."""
         if has_entropy(expert.data.kind):
             examples = expert.data.examples
             chosen = places(len(examples), INPUTS, 0, self._seed)
@@ -40,11 +40,11 @@ class Disagreement:
             self._tasks[expert.data.name] = pieces, list(_said(expert, pieces))
 
     def knows(self, task: str) -> bool:
-        """Whether its expert was heard."""
+        """Whether the answers of the expert are stored."""
         return task in self._tasks
 
     def __call__(self, merged: Sequence[Asker]) -> float:
-        """Of the merged model, by who asks it about each task."""
+        """The disagreement of the merged model, given an asker for each task."""
         shares = []
         for asker in merged:
             pieces, wanted = self._tasks[asker.data.name]
@@ -55,7 +55,7 @@ class Disagreement:
 
 
 def _said(asker: Asker, pieces: _Inputs) -> Iterator[Tensor]:
-    """The places of the answers to each input, R."""
+    """The indices of the answers to each input, R."""
     with torch.no_grad():
         for first in range(0, len(pieces), TOGETHER):
             for said_RC in answers(asker, pieces[first : first + TOGETHER]):

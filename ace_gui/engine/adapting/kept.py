@@ -1,4 +1,4 @@
-"""What is asked for again and again, in memory as far as there is room for it."""
+"""Keeps values that are needed repeatedly in memory, up to a limit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Found = TypeVar("Found")
 
 
 class Kept:
-    """Keeps what comes first, up to ``most`` bytes; the rest is made anew each time.
+    """Keeps the first values up to ``most`` bytes; the others are computed each time.
 
-    What was kept is never let go, so that each step takes as long as the one before.
+    Values are never dropped, so that each step takes as long as the one before.
     """
 
     def __init__(self, most: int) -> None:
@@ -22,7 +22,7 @@ class Kept:
         self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Found]) -> Found:
-        """What ``make`` gives. Not to be overwritten."""
+        """The cached result of ``make``. It must not be overwritten."""
         if key in self._held:
             found: Found = self._held[key]
             return found

@@ -1,4 +1,4 @@
-"""A loop in the making, on disk, so that it can be stopped and gone on with.
+"""Saves the state of unfinished training on disk, so that it can be resumed.
 
 ::
 
@@ -44,15 +44,15 @@ CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "curves.json"
 
 _SECONDS: Final = 20.0
-"""Between two checkpoints."""
+"""Seconds between two checkpoints."""
 
 _REPORT_SECONDS: Final = 0.1
-"""Seconds between two events, so that a window can follow."""
+"""Seconds between two events for the window."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What was seen on the way. ``losses``: by task, one a step; ``figures``: by expert."""
+    """Training curves. ``losses``: by task, one per step; ``figures``: by expert."""
 
     losses: Mapping[str, tuple[float, ...]]
     figures: Mapping[str, tuple[float, ...]]
@@ -77,10 +77,12 @@ _SAVED: Final = TypeAdapter(_About)
 def trained(
     loop: Loop, folder: Path, stage: int, *, title: str, experts: Sequence[str], curve: str
 ) -> Iterator[LearningProgress]:
-    """Run a loop to its end, from where it was stopped before; its values are moved in place.
+    """Run a training loop to its end, from its checkpoint if there is one.
 
-    ``stage``: which of several in the folder. ``experts``: whose the figures are, and ``curve``
-    what they are. Raises what the objective raises.
+    Its values change in place.
+
+    ``stage``: number of the stage in the folder. ``experts``: owners of the figures, and ``curve``
+    the figures' name. Raises the errors of the objective.
     """
     loop.go_on_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state
@@ -111,7 +113,7 @@ def trained(
 
 
 def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
-    """Keep where the loop is; where that cannot be written, say so and learn on."""
+    """Save a checkpoint; if that fails, warn and continue."""
     try:
         with writing(folder):
             folder.mkdir(exist_ok=True)
@@ -123,7 +125,7 @@ def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
 
 
 def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str, Tensor]) -> None:
-    """Keep where the loop is: all of it or, if that fails, what was kept before."""
+    """Save the state of the loop, completely or not at all; an older checkpoint then remains."""
     about = _About(
         stage=stage,
         step=state.step,
@@ -139,9 +141,9 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
 
 
 def load_checkpoint(folder: Path, stage: int, state: State) -> State:
-    """Where the loop was in a stage; ``state``, its beginning, where nothing of it is kept.
+    """The saved state of a stage, or ``state``, its beginning, if there is none.
 
-    What is damaged or does not belong to the loop is not used, which is said.
+    A damaged or foreign checkpoint is ignored with a warning.
     """
     path = folder / CHECKPOINT
     if not is_there(path):
@@ -185,7 +187,7 @@ def _require_fitting(
     best: Mapping[str, Tensor],
     moments: Mapping[str, Tensor],
 ) -> None:
-    """Raise CheckpointError unless these are values, moments and figures of the loop."""
+    """Raise CheckpointError unless values, moments and figures fit the loop."""
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in state.values.items()}
     kept = [{n: (t.shape, t.dtype) for n, t in each.items()} for each in (values, best)]
     of_moments = [(name.split("\0"), tensor) for name, tensor in moments.items()]
@@ -205,12 +207,12 @@ def _require_fitting(
 
 
 def save_curves(folder: Path, curves: Curves) -> None:
-    """Keep what was seen on the way. Raises OutputError and ResourceError."""
+    """Save the training curves. Raises OutputError and ResourceError."""
     keep_json(folder / CURVES, _CURVES.dump_python(curves, mode="json"))
 
 
 def found_curves(folder: Path) -> Curves:
-    """What was seen on the way; nothing where that cannot be read."""
+    """The saved training curves; empty if they cannot be read."""
     path = folder / CURVES
     if is_there(path):
         try:
@@ -223,7 +225,7 @@ def found_curves(folder: Path) -> Curves:
 def factors_on_disk(
     folder: Path, name: str, experts: int, make: Callable[[], Sequence[Values]]
 ) -> Callable[[int], Values]:
-    """What the experts' parts of a tensor are made of, written once and read when asked for."""
+    """The factors of the experts' parts of a tensor. Computed once, then read from disk."""
     index = folder / FACTORS
     paths = [index / f"{name}-{t:04d}.safetensors" for t in range(experts)]
     if not all(map(_is_sound, paths)):

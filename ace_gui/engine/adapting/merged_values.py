@@ -1,7 +1,7 @@
-"""Values of every tensor that a merged model is made of, and their gradients.
+"""Coefficients of every tensor of a merged model, and their gradients.
 
-∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩: they take the gradient of one model, and then one expert's task vector
-of one tensor at a time.
+∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩: this needs the gradient of one model and one task vector of one tensor
+at a time.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class Row(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the row in the plan."""
+        """Name of the row in the plan."""
         ...
 
     @property
     def experts(self) -> Sequence[int]:
-        """Their numbers."""
+        """Indices of its experts."""
         ...
 
     @property
     def weights(self) -> Sequence[float]:
-        """One each."""
+        """One weight for each expert."""
         ...
 
     def factors(self, t: int) -> Values:
-        """What the part of its t-th expert is made of."""
+        """The factors of the contribution of its t-th expert."""
         ...
 
     def put(self, change: Tensor) -> None:
@@ -44,14 +44,14 @@ class Row(Protocol):
         ...
 
     def pulled(self) -> Tensor:
-        """∂L/∂Δ, once the loss has been differentiated."""
+        """∂L/∂Δ, after the backward pass."""
         ...
 
 
 class MergedValues:
-    """The values of ``rows``: ``own`` by row, and ``shared`` of the whole model.
+    """The coefficients of ``rows``: ``own`` by row, and ``shared`` for the whole model.
 
-    ``seed``: of what the gates draw.
+    ``seed``: of the random numbers of the gates.
     """
 
     def __init__(
@@ -68,16 +68,19 @@ class MergedValues:
         self.rows, self.own, self.shared, self.seed = rows, own, shared, seed
 
     def all(self) -> dict[str, Tensor]:
-        """Each under one name: its row's, or nothing, before a slash."""
+        """All coefficients by name.
+
+        The row's name precedes a slash; it is empty for shared ones.
+        """
         found = {f"/{name}": value for name, value in self.shared.items()}
         for row, values in self.own.items():
             found |= {f"{row}/{name}": value for name, value in values.items()}
         return found
 
     def write(self, step: int | None) -> list[float]:
-        """Set the merged model's tensors; ``step`` None: as they are exported.
+        """Set the merged model's tensors; ``step`` None: the final values for the export.
 
-        Gives the figures, one an expert: the mean over the tensors that it has.
+        Returns one figure per expert: the mean over the tensors that it has.
         """
         totals: dict[int, list[float]] = {}
         for row in self.rows:
@@ -89,7 +92,7 @@ class MergedValues:
         return [math.fsum(own) / len(own) for _, own in sorted(totals.items())]
 
     def pull(self, step: int) -> None:
-        """Give each value its gradient, from those of the merged model's tensors."""
+        """Compute the gradients of all coefficients from those of the merged model's tensors."""
         for value in self.all().values():
             value.grad = torch.zeros_like(value)
         penalty = self.learning.penalty
@@ -112,7 +115,7 @@ class MergedValues:
                     self.own[row.name][name].grad = gradient
 
     def gates(self, row: Row, step: int | None) -> Callable[[Values], Values]:
-        """From values to gates, with the random numbers of the step."""
+        """Compute the gates from coefficients and the random numbers of the step."""
 
         def made(values: Values) -> Values:
             draw = None if step is None else _generator(self.seed, row.name, step)
@@ -127,7 +130,7 @@ class MergedValues:
 
 
 def _generator(seed: int, tensor: str, step: int) -> torch.Generator:
-    """Random numbers that depend on the seed, the tensor and the step alone."""
+    """Random numbers that depend only on the seed, the tensor and the step."""
     key = f"{seed}\0{tensor}\0{step}".encode()
     digest = hashlib.blake2b(key, digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)

@@ -1,6 +1,6 @@
-"""What is made small: how unsure a model is of its answers, or how wrong.
+"""Objectives of training: the entropy of a model's answers, or their error.
 
-N examples, R answers of one (words, tokens; mostly one), C things that can be answered.
+N examples, R answers of one (words, tokens; mostly one), C possible answers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RIGHT: Final = frozenset(set(TaskKind) - {TaskKind.TEXT_TO_TEXT})
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Of one task in one step. ``loss``: mean over the examples, with its graph.
+    """The result of one task in one step. ``loss``: mean over the examples, with its graph.
 
-    ``spread``: entropy of the mean answer, in nats; near 0 where all inputs get one answer; None
-    where answers have no probabilities.
+    ``spread``: entropy of the mean answer, in nats; near 0 if all inputs get one answer; None if
+    answers have no probabilities.
     """
 
     loss: Tensor
@@ -41,14 +41,14 @@ class Found:
 
 
 def has_entropy(kind: TaskKind) -> bool:
-    """Whether answers of this kind have probabilities over which an entropy is taken."""
+    """Whether answers of this kind have probabilities, and so an entropy."""
     return kind in _SURE
 
 
 class TaskObjective:
-    """One task: its model, its examples, and for each step a batch of them.
+    """One task: its model, its examples, and a batch of them for each step.
 
-    ``targets``: right answers, None: the entropy is what is made small.
+    ``targets``: right answers; None: the entropy is minimised.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TaskObjective:
         self._size, self._seed = size, seed
 
     def __call__(self, step: int, kept: Kept) -> Found:
-        """The loss on the step's batch; ``kept`` remembers inputs as the model gets them."""
+        """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
         chosen = places(len(self.asker.data.examples), self._size, step, self._seed)
         examples = self.asker.data.examples
         pieces = [
@@ -106,9 +106,9 @@ class TaskObjective:
 
 
 def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
-    """Differentiate the losses of all tasks, one after the other.
+    """Run the backward pass for the losses of all tasks, one after the other.
 
-    Raises MethodError for a loss that is no number.
+    Raises MethodError for a loss that is not finite.
     """
     losses, spreads = dict[str, float](), dict[str, float]()
     for task in tasks:
@@ -127,15 +127,15 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
 
 
 def entropy(said_RC: Tensor) -> Tensor:
-    """Mean over the answers of −Σ_c p_c ln p_c, of logits."""
+    """−Σ_c p_c ln p_c of logits, averaged over the answers."""
     log_RC = said_RC.log_softmax(dim=1)
     return -(log_RC.exp() * log_RC).sum(dim=1).mean()
 
 
 def places(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
-    """Which examples are in a step's batch: all of them, in a new order each time round.
+    """The indices of a step's batch. Each pass over the examples has a new random order.
 
-    Depends on nothing but the arguments, so that what is resumed goes on as it would have.
+    It depends only on the arguments, so that resumed training gives the same result.
     """
     size = min(size, count)
     first = step * size
@@ -150,7 +150,10 @@ def places(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]
 
 
 def _spread(said: Sequence[Tensor]) -> float:
-    """Entropy of the mean answer. Of answers that are choices of their own each: over places."""
+    """Entropy of the mean answer.
+
+    If each example has choices of its own, it is taken over their positions.
+    """
     width = max(own.shape[1] for own in said)
     padded = [
         functional.pad(own.detach().softmax(dim=1).mean(dim=0), (0, width - own.shape[1]))
@@ -177,7 +180,7 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
 
 
 def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
-    """What the model says to every piece, R × C, or a number for a choice."""
+    """The model's output for every piece, R × C, or a number for a choice."""
     kind = asker.data.kind
     if isinstance(asker, Chooser):
         return list(asker.scores(batch).unbind())
@@ -196,7 +199,7 @@ def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
 
 
 def _joined(asker: Asker, said: list[Tensor]) -> Tensor:
-    """Of the pieces of an example: choices beside each other, answers under each other."""
+    """Join the pieces of an example: choices as columns, answers as rows."""
     if asker.data.kind is TaskKind.MULTIPLE_CHOICE:
         return torch.stack(said)[None].float()
     return torch.cat(said).float()

@@ -1,4 +1,4 @@
-"""The merged model's parameters, which the models of all tasks share; only heads are their own."""
+"""The merged model's parameters, shared by the models of all tasks. Only heads are separate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ace_gui.errors import MismatchError
 
 @dataclass(frozen=True)
 class _Cover:
-    """Rows ``first`` to ``last`` of a parameter are those of a base's tensor from ``at`` on."""
+    """Rows ``first`` to ``last`` of a parameter are rows of a base tensor, starting at ``at``."""
 
     tensor: str
     at: int
@@ -31,7 +31,10 @@ _Key = tuple[tuple[int, ...], tuple[_Cover, ...]]
 
 
 class SharedParameters:
-    """Parameters by what they are made of. ``learned``: the base's tensors that take gradients."""
+    """Parameters and the base tensors they consist of.
+
+    ``learned``: the base tensors with gradients.
+    """
 
     def __init__(self, learned: Collection[str]) -> None:
         self._learned = frozenset(learned)
@@ -40,11 +43,11 @@ class SharedParameters:
         self._buffers: dict[str, list[Tensor]] = defaultdict(list)
 
     def adopt(self, model: Any, expert: OpenedModel, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Give a task's model these parameters instead of its own.
+        """Replace the parameters of a task's model by these.
 
-        ``shapes``: the base's tensors that are to be shared, with their shapes. The model's own
-        parameters take no gradients. Raises MismatchError where a tensor has another shape, or no
-        plain place in the model.
+        ``shapes``: the base tensors to share, with their shapes. The model's own parameters take no
+        gradients. Raises MismatchError if a tensor has another shape, or cannot be located in the
+        model.
         """
         model.requires_grad_(False)
         own = dict(model.named_parameters(remove_duplicate=False))
@@ -99,7 +102,7 @@ class SharedParameters:
         return self._parameters[key]
 
     def write(self, name: str, tensor: Tensor) -> None:
-        """Set a tensor of the base, as it is stored."""
+        """Set a base tensor in its stored layout."""
         for buffer in self._buffers.get(name, ()):
             buffer.copy_(tensor)
         for parameter, cover in self._by_tensor.get(name, ()):
@@ -110,11 +113,11 @@ class SharedParameters:
                 parameter.data.copy_(tensor)
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of the base, as it is stored; zeros where no task's model has it."""
+        """A base tensor in its stored layout; zeros if no task's model has it."""
         return self._gathered(name, shape, lambda parameter: parameter.data, add=False)
 
     def gradient(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """∂L/∂ of a tensor of the base, as it is stored."""
+        """The gradient of the loss for a base tensor, in its stored layout."""
         return self._gathered(name, shape, lambda parameter: parameter.grad, add=True)
 
     def _gathered(
@@ -139,13 +142,13 @@ class SharedParameters:
         return total
 
     def forget_gradients(self) -> None:
-        """Before the next step."""
+        """Clear the gradients before the next step."""
         for parameter in self._parameters.values():
             parameter.grad = None
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Size of all parameters."""
         return sum(parameter.nbytes for parameter in self._parameters.values())
 
 

@@ -1,7 +1,6 @@
-"""The loop of all that is trained: values, moved against the gradient of a loss, step after step.
+"""The training loop: gradient descent on any values and objective.
 
-Who trains gives the values and an objective; what one of them is made small, and how its gradient
-is found, the loop does not know.
+The caller supplies the values, and an objective that computes the gradient.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from torch import Tensor
 from ace_gui.formatting import plain
 
 _COLLAPSED: Final = 0.5
-"""Of the spread of answers at the beginning."""
+"""Fraction of the initial spread of answers."""
 
 WINDOW: Final = 20
-"""Steps between two looks at the distance, and over which spreads are averaged."""
+"""Steps between two measurements of the distance, and over which spreads are averaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one step saw. ``losses``, ``spreads``: by task; ``figures``: one an expert."""
+    """Results of one step. ``losses``, ``spreads``: by task; ``figures``: one per expert."""
 
     losses: Mapping[str, float]
     spreads: Mapping[str, float] = field(default_factory=dict)
@@ -33,16 +32,16 @@ class Seen:
 
 
 Objective = Callable[[int], Seen]
-"""From a step to what it saw, leaving the gradient of the losses' sum in the values' ``grad``."""
+"""Maps a step to its results, and stores the gradient of the summed losses in ``grad``."""
 
 
 @dataclass(kw_only=True)
 class State:
-    """Where the loop is: all that going on takes.
+    """The state of the loop: everything needed to resume.
 
-    ``values``: moved in place. ``losses``, ``spreads``: by task, of every step so far; ``figures``:
-    one an expert, of every step. ``nearest``: the least distance so far and its step, and ``best``
-    the values then. ``moments``: of the optimizer, when it was kept.
+    ``values``: changed in place. ``losses``, ``spreads``: by task, of every step so far;
+    ``figures``: one per expert, of every step. ``nearest``: the least distance so far and its step,
+    and ``best`` the values then. ``moments``: of the optimiser, when the state was saved.
     """
 
     values: Mapping[str, Tensor]
@@ -56,11 +55,11 @@ class State:
 
     @property
     def taken(self) -> int:
-        """After how many steps the values were as they are kept in the end."""
+        """The number of steps after which the final values were reached."""
         return self.nearest[1] if self.best else self.step
 
     def add(self, seen: Seen) -> None:
-        """One step more."""
+        """Record one more step."""
         for known, news in ((self.losses, seen.losses), (self.spreads, seen.spreads)):
             for task, value in news.items():
                 known.setdefault(task, []).append(value)
@@ -69,11 +68,11 @@ class State:
 
 
 class Loop:
-    """Moves ``values`` by Adam, or without moments (``plain``), against an objective's gradient.
+    """Changes ``values`` by Adam, or without moments (``plain``), along an objective's gradient.
 
-    ``parameters``: with ``steps`` and ``learning_rate``. ``distance``: what shall not grow
-    meanwhile; it is looked at now and then, and in the end the values are those with which it was
-    least. With it they have ``patience``: in so many steps it has to fall.
+    ``parameters``: with ``steps`` and ``learning_rate``. ``distance``: a measure that must not
+    grow. It is measured at intervals, and the final values are those with the least distance. The
+    parameters then have a ``patience``: the number of steps within which it has to fall.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Loop:
         self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate)
 
     def go_on_from(self, state: State) -> None:
-        """Take up a later state of the same values."""
+        """Continue from a saved state of the same values."""
         self.state = state
         if state.moments:
             indices = {name: index for index, name in enumerate(state.values)}
@@ -103,7 +102,7 @@ class Loop:
             self._optimizer.load_state_dict({**whole, "state": found})
 
     def steps(self) -> Iterator[State]:
-        """Step after step, until all are done or the patience ends; what is yielded may be kept."""
+        """Run until all steps are done or patience runs out. Each yielded state may be saved."""
         state = self.state
         while not self._has_settled() and state.step < self.total:
             seen = self._objective(state.step)
@@ -117,7 +116,7 @@ class Loop:
                     value.copy_(state.best[name])
 
     def moments(self) -> dict[str, Tensor]:
-        """What the optimizer remembers, to be kept."""
+        """The optimiser's state, for saving."""
         names = list(self.state.values)
         return {
             f"{names[index]}\0{name}": torch.as_tensor(value)
@@ -127,7 +126,7 @@ class Loop:
         }
 
     def _has_settled(self) -> bool:
-        """Look at the distance, where it is time to."""
+        """Measure the distance, if it is due; whether training has converged."""
         state = self.state
         if self._distance is None or (state.step % WINDOW and state.step < self.total):
             return False
@@ -139,7 +138,7 @@ class Loop:
 
 
 def collapse(state: State) -> list[str]:
-    """A sentence for each task whose answers lost half of their variety, as values are kept."""
+    """A sentence for each task whose answers lost half of their variety in the final values."""
     spreads = {task: own[: state.taken] for task, own in state.spreads.items()}
     return [
         f"The merged model came to give nearly one answer to all inputs of {plain(task)}; take "

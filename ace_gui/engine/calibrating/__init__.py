@@ -1,1 +1,1 @@
-"""Measuring the experts with their own data, for methods that want data."""
+"""Measures the experts on their own data, for methods that need data."""

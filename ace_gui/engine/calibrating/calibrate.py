@@ -1,4 +1,4 @@
-"""Measuring what a merge's methods need of the experts' data, once; kept for the next time."""
+"""Measures what a merge's methods need from the experts' data, and keeps it for later merges."""
 
 from __future__ import annotations
 
@@ -56,12 +56,11 @@ _CODE: Final = ("engine/calibrating", "engine/evaluating", "architecture", "chec
 def calibrated(
     prepared: Prepared, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
-    """Measure what the methods of the plan need of the experts' data, and is not known yet.
+    """Measure what the methods of the plan need from the experts' data, unless it is known already.
 
-    Adds to ``prepared.measurements``. What is begun and stopped goes on where it was. ``workers``:
-    each of whom takes an expert, then another one; None: this process takes all.
-    Raises TaskError where an expert has no calibration inputs, and what reading data, loading
-    models and writing raise.
+    Adds to ``prepared.measurements``. An interrupted run is continued. ``workers``: each takes one
+    expert after another; None: this process measures all. Raises TaskError if an expert has no
+    calibration inputs, and the errors of reading data, loading models and writing.
     """
     for need in prepared.needs:
         if not need.learned and need not in prepared.measurements:
@@ -71,7 +70,7 @@ def calibrated(
 def measure(
     prepared: Prepared, need: Need, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
-    """Measure every expert; as ``calibrated``."""
+    """Measure every expert; arguments as for ``calibrated``."""
     lacking = prepared.plan.recipe.without_calibration
     if lacking:
         title = prepared.needs.get(need, "This")
@@ -104,8 +103,10 @@ def _measured_by(
     folders: Mapping[int, Path],
     names: Sequence[str],
 ) -> Generator[PassProgress | None, None, dict[int, Statistics]]:
-    """Have others measure the experts, each into its folder. Raises as ``calibrated``, and
-    ClusterError."""
+    """Let workers measure the experts, each into its own folder.
+
+    Raises the errors of ``calibrated``, and ClusterError.
+    """
     folders = {t: folder_to_write(folder, prepared) for t, folder in folders.items()}
     recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in folders]
     given = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
@@ -129,7 +130,7 @@ def _measured_by(
 
 
 def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: str) -> None:
-    """One expert, here."""
+    """Measure one expert in this process."""
     prepared = prepare(recipe)
     source = calibration(prepared, t)
     for _ in _kept(prepared, t, need, source, folder, torch.device(device)):
@@ -149,9 +150,9 @@ def _kept(
 
 
 def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
-    """Take what was measured before of every expert; whether it is there. Measures nothing.
+    """Load earlier measurements of every expert; whether they exist. Measures nothing.
 
-    Data that cannot be read count as not measured; ``measure`` says what is wrong with them.
+    Unreadable data count as not measured; ``measure`` raises the error.
     """
     if need in prepared.measurements:
         return True
@@ -173,7 +174,7 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
 
 
 def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: torch.device) -> str:
-    """Names everything on which what is measured of an expert depends."""
+    """Digest of everything that the measurements of an expert depend on."""
     expert = prepared.experts[t]
     names = _names(prepared, t, need)
     terms = (
@@ -236,7 +237,7 @@ def _measured(
 def _groups(
     prepared: Prepared, t: int, need: Need, asker: Asker
 ) -> tuple[dict[str, str], Sequence[GramGroup | FisherGroup]]:
-    """The stored names by the base's, and what is measured together of an expert."""
+    """The stored names by the base's, and the groups of tensors measured together."""
     expert, names = prepared.experts[t], _names(prepared, t, need)
     if need is Need.GRADIENTS:
         return fisher_groups(asker, expert, names)

@@ -1,4 +1,4 @@
-"""What an expert is measured with: its model, and the calibration inputs of its tasks."""
+"""The calibration data of an expert: its model, and the calibration inputs of its tasks."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ace_gui.engine.evaluating.subjects import Loading, experts_of, require_kind
 from ace_gui.engine.planning.prepare import Prepared
 
 EXAMPLES: Final = 256
-"""Inputs of each task at most, as in the papers."""
+"""Most inputs of each task, as in the papers."""
 
 SEED: Final = 0
-"""Of the inputs that are drawn where there are more: always the same ones."""
+"""Seed for drawing inputs if there are more: always the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Of one expert: its tasks' inputs, and what its model is loaded from for each."""
+    """For one expert: its tasks' inputs, and the source of its model for each."""
 
     name: str
     tasks: tuple[tuple[TaskData, Loading], ...]
 
     @property
     def examples(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return sum(len(data.examples) for data, _ in self.tasks)
 
     def terms(self) -> list[Any]:
-        """Everything on which what is measured depends."""
+        """Everything that the measurements depend on."""
         return [
             (
                 repr(data.task),
@@ -52,7 +52,7 @@ class Calibration:
 def calibration(
     prepared: Prepared, t: int, *, labelled: bool = False, limit: int = EXAMPLES
 ) -> Calibration:
-    """The calibration data of expert t, read and checked; ``limit``: so many of each task at most.
+    """The calibration data of expert t, read and checked. ``limit``: most inputs of each task.
 
     Raises TaskError and CheckpointError.
     """
@@ -71,7 +71,7 @@ def calibration(
 
 
 def digest(texts: Iterable[str]) -> str:
-    """SHA-256 of texts, one after the other."""
+    """SHA-256 of several texts in order."""
     found = hashlib.sha256()
     for text in texts:
         found.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -79,7 +79,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def file_digest(paths: Sequence[Path]) -> str:
-    """SHA-256 of the content of files, one after the other. Raises OSError."""
+    """SHA-256 of the contents of several files in order. Raises OSError."""
     found = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """Squares of each example's own gradient, from one backward pass over many examples.
 
-Where a parameter is used is seen while the model runs. What the gradient of the sum over a batch
-brings to that place is still apart by example, and so are the place's inputs: for a linear layer
-the gradient of example n is G_nᵀ X_n, and is squared before the examples are added up.
+Uses of a parameter are recorded while the model runs. At each use, the inputs and the gradient of
+the batch's sum are still separate by example. For a linear layer the gradient of example n is G_nᵀ
+X_n, which is squared before summing over examples.
 
 N examples, M rows of each (tokens), I inputs, O outputs, V rows of an embedding.
 """
@@ -21,16 +21,16 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 _ENTRIES: Final = 1 << 19
-"""Of gradients that are held at a time, so that they stay in a processor's cache."""
+"""Bytes of gradients held at a time, so that they stay in the CPU cache."""
 
 Square = Callable[[Tensor], Tensor]
-"""From the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
+"""Maps the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
 
 
 def gradients_of(
     values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
 ) -> Iterator[Sequence[Tensor | None]]:
-    """The gradients of the sum of one value after the other (N each); None: it does not depend."""
+    """The gradients of the sum of each value (N each); None if there is no dependence."""
     for index, value in enumerate(values, 1):
         yield torch.autograd.grad(
             value.sum(), wanted, retain_graph=index < len(values), allow_unused=True
@@ -38,9 +38,9 @@ def gradients_of(
 
 
 class ExampleGradients(TorchFunctionMode):
-    """Within it, a model of ``count`` examples notes where ``parameters`` (by name) are used.
+    """Context in which a model records its uses of ``parameters`` (by name) for ``count`` examples.
 
-    ``left``: names of those that were used more than once, or in ways that are not known here.
+    ``left``: names of parameters used more than once, or in unsupported ways.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], count: int) -> None:
@@ -71,7 +71,7 @@ class ExampleGradients(TorchFunctionMode):
         return found
 
     def squares(self, values: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Σ_n (∂ value_n / ∂ parameter)² by name, of one value after the other (N)."""
+        """Σ_n (∂ value_n / ∂ parameter)² by name, for each value (N)."""
         names = [name for name in self._uses if name not in self.left]
         edges = [self._uses[name][0] for name in names]
         for found in gradients_of(values, edges):
@@ -82,7 +82,7 @@ class ExampleGradients(TorchFunctionMode):
 
 @dataclass(frozen=True, eq=False)
 class _Use:
-    """Where a parameter is used by ``count`` examples, and what comes out there."""
+    """One use of a parameter by ``count`` examples, and its output."""
 
     own: Tensor
     out: Tensor
@@ -90,16 +90,16 @@ class _Use:
 
     @property
     def is_spread(self) -> bool:
-        """Whether each example has the same of it."""
+        """Whether all examples share the tensor by broadcasting."""
         shared = self.out.ndim > self.own.ndim or len(self.own) == 1 or self.count == 1
         return shared and len(self.out) == self.count
 
     def of_rows(self, gradient: Tensor) -> Tensor:
-        """Where it is the same in all rows."""
+        """The squares for a tensor shared by all rows."""
         return _rows(gradient, self.count).sum(dim=1).square().sum(dim=0)
 
     def of_spread(self, gradient: Tensor) -> Tensor:
-        """Where it is the same for all examples, and perhaps more often."""
+        """The squares for a tensor shared by all examples, possibly with further broadcasting."""
         own = self.own.shape
         whole = (self.count, *[1] * (gradient.ndim - len(own) - 1), *own)[-gradient.ndim :]
         each = gradient.sum_to_size(self.count, *whole[1:])
@@ -199,7 +199,7 @@ def _convolution(
 
 
 def _spread(use: _Use, *_: Any, **more: Any) -> Square | None:
-    """Added to all examples, as what stands for a position is, or once for each of them."""
+    """Added to all examples, such as position embeddings, or once to each of them."""
     return use.of_spread if use.is_spread and not more else None
 
 

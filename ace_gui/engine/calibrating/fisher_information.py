@@ -1,10 +1,10 @@
-"""The diagonal Fisher information: E_x E_{y ~ p(y|x)} (∂ ln p(y|x) / ∂θ)², entry by entry.
+"""The diagonal Fisher information: E_x E_{y ~ p(y|x)} (∂ ln p(y|x) / ∂θ)², elementwise.
 
-Each example's gradient is squared by itself, as the definition has it (M. Matena, C. Raffel,
+Each example's gradient is squared separately, following the definition (M. Matena, C. Raffel,
 Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, arXiv:2111.09832, Eq. 3). The answers y
-are the model's own, so that the data need no labels: all of them, each by its probability, where a
-head has few; else one is drawn, by a fixed seed. A number that is answered counts as the mean of a
-Gaussian.
+come from the model, so that the data need no labels. A head with few labels uses all of them,
+weighted by probability; otherwise one answer is drawn with a fixed seed. A numerical answer counts
+as the mean of a Gaussian.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import TaskKind
 
 FEW: Final = 16
-"""Labels that are all taken, each by its probability."""
+"""Largest number of labels that are all used, weighted by probability."""
 
 _LEAST_BYTES: Final = 256_000_000
 _SHARE: Final = 0.5
-"""Of the model's own bytes, that squared gradients may take at a time, if that is more."""
+"""Multiple of the model's bytes that squared gradients may take at a time, if that is more."""
 
 _KINDS: Final = frozenset(
     {
@@ -43,7 +43,7 @@ _KINDS: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class FisherGroup:
-    """Tensors that are measured together, by the base's name: ``pieces`` that make up each."""
+    """Tensors that are measured together, by the base's name: the ``pieces`` of each."""
 
     pieces: Mapping[str, Pieces]
     shapes: Mapping[str, tuple[int, ...]]
@@ -54,14 +54,14 @@ class FisherGroup:
         return tuple(self.pieces)
 
     def begun(self) -> FisherSums:
-        """Sums of nothing so far."""
+        """Sums before the first example."""
         return FisherSums(self)
 
 
 def fisher_groups(
     asker: Asker, expert: OpenedModel, names: Sequence[str]
 ) -> tuple[dict[str, str], list[FisherGroup]]:
-    """The stored names by the base's, which are the same, and what is measured together."""
+    """The stored names by the base's, which are the same, and the groups measured together."""
     found = pieces(asker.model, expert, names)
     budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in asker.model.parameters())))
     chosen: list[list[str]] = [[]]
@@ -95,7 +95,7 @@ def require_probabilities(kind: TaskKind, name: str) -> None:
 
 
 class FisherSums:
-    """The squared gradients of a group of tensors, in the making."""
+    """The running sums of squared gradients of a group of tensors."""
 
     def __init__(self, group: FisherGroup) -> None:
         self._pieces, self._shapes = group.pieces, group.shapes
@@ -103,7 +103,7 @@ class FisherSums:
         self._examples = 0
 
     def add(self, asker: Asker) -> Iterator[int]:
-        """Count the asker's examples in; gives how many more there are."""
+        """Add the asker's examples; yields the number of added examples."""
         require_probabilities(asker.data.kind, asker.data.name)
         named = dict(asker.model.named_parameters(remove_duplicate=False))
         wanted = sorted({piece[0] for own in self._pieces.values() for piece in own})
@@ -122,7 +122,7 @@ class FisherSums:
                 each.requires_grad_(was)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """The means by the base's names, in its shapes, and of how many examples."""
+        """The means by the base's names, in its shapes, and the number of examples."""
         found, rows = {}, {}
         for name, own in self._pieces.items():
             rows[name] = self._examples
@@ -142,9 +142,9 @@ class FisherSums:
 
 
 def _answers(asker: Asker, inputs: Inputs, first: int) -> list[Tensor]:
-    """What is differentiated (N each), so that the squares add up to the information.
+    """The values to differentiate (N each); their squared gradients add up to the information.
 
-    ``first``: the number of the first example, from which answers are drawn.
+    ``first``: index of the first example, from which answers are drawn.
     """
     logits = asker.model(**inputs).logits.float()
     if asker.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
@@ -165,7 +165,7 @@ def _answers(asker: Asker, inputs: Inputs, first: int) -> list[Tensor]:
 
 
 def _of_all_labels(logits_NC: Tensor) -> list[Tensor]:
-    """R ᵀ z of each example, with R Rᵀ = diag(p) − p pᵀ: C − 1 of them, as 1 is in its kernel.
+    """R ᵀ z of each example, with R Rᵀ = diag(p) − p pᵀ: C − 1 values, as 1 is in its kernel.
 
     Σ_c p_c (∂ ln p_c)² = Jᵀ (diag(p) − p pᵀ) J on the diagonal, J = ∂z / ∂θ.
     """
@@ -180,7 +180,7 @@ def _of_all_labels(logits_NC: Tensor) -> list[Tensor]:
 
 
 def _drawn(log_p: Tensor, number: int) -> Tensor:
-    """Answers to one example, drawn by its number; of log_p without the last dimension."""
+    """Answers to one example, drawn by its index; from log_p without the last dimension."""
     generator = torch.Generator().manual_seed(number)
     chances = log_p.exp().cpu()
     found = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)

@@ -1,11 +1,11 @@
-"""The mean of x xᵀ over the inputs x of every matrix of an expert: some layers at a time.
+"""The mean of x xᵀ over the inputs x of every matrix of an expert, for a few layers at a time.
 
-A Gram matrix is often larger than its layer, so that those of all layers would take more memory
-than the model. The data pass through the model once for each group of layers, and no further than
-the group's last one.
+A Gram matrix is often larger than its layer, so that all of them together would take more memory
+than the model. The data pass through the model once for each group of layers, and only up to the
+last layer of the group.
 
-Nothing is padded: only inputs of one shape are asked together, so every row is one of the data's.
-N inputs, I wide.
+Nothing is padded: only inputs of one shape form a batch, so every row comes from the data. N
+inputs, I wide.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ace_gui.linalg.precision import full_float32
 from ace_gui.recipe.tasks import TaskKind
 
 CENTRE: Final = ".centre"
-"""Added to a name: the mean input."""
+"""Suffix of the name of the mean input."""
 
 _LEAST_BYTES: Final = 96_000_000
 _SHARE: Final = 0.2
-"""Of the model's own bytes, that Gram matrices may take at a time, if that is more."""
+"""Multiple of the model's bytes that Gram matrices may take at a time, if that is more."""
 
 _ROWS: Final = 512
-"""Inputs that are multiplied at a time, so that no copy of all of them is made."""
+"""Inputs that are multiplied at a time, so that they are never all copied."""
 
 
 class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
@@ -44,22 +44,25 @@ class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
 
 @dataclass(frozen=True, kw_only=True)
 class GramGroup:
-    """``names``: stored names. ``until``: the matrix at which a pass can end, None: at no one."""
+    """``names``: stored names.
+
+    ``until``: the matrix after which a pass can stop; None: it runs to the end.
+    """
 
     names: tuple[str, ...]
     until: ModuleInput | None
 
     def begun(self) -> GramSums:
-        """Sums of nothing so far."""
+        """Sums before the first input."""
         return GramSums(self)
 
 
 def gram_groups(
     asker: Asker, expert: OpenedModel, widths: Mapping[str, int]
 ) -> tuple[dict[str, str], list[GramGroup]]:
-    """The stored names by the base's ("…[3]" of a stack), and what is measured together.
+    """The stored names by the base's ("…[3]" of a stack), and the groups measured together.
 
-    ``widths``: inputs, by the base's name of a tensor.
+    ``widths``: number of inputs, by the base's name of a tensor.
     """
     found = places(asker.model, expert, widths)
     tensors = {
@@ -111,7 +114,7 @@ def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Ite
 
 
 def _calls(asker: Asker, parameters: Sequence[str]) -> list[ModuleInput]:
-    """The matrices in the order in which one input goes through them."""
+    """The matrices in the order in which one input passes through them."""
     batch = next(stacked_batches(asker))
     one = Batch(inputs={n: t[:1] for n, t in batch.inputs.items()}, notes=batch.notes[:1])
     calls: list[ModuleInput] = []
@@ -134,7 +137,7 @@ def _ask(asker: Asker, batch: Batch, parameters: Sequence[str], seen: Seen) -> N
 
 
 class GramSums:
-    """The Gram matrices of a group, in the making."""
+    """The running Gram matrices of a group."""
 
     def __init__(self, group: GramGroup) -> None:
         self._group = group
@@ -143,7 +146,7 @@ class GramSums:
         self._rows: dict[str, int] = dict.fromkeys(group.names, 0)
 
     def add(self, asker: Asker) -> Iterator[int]:
-        """Count the asker's inputs in, batch by batch; gives how many each batch had."""
+        """Add the asker's inputs, batch by batch; yields the size of each batch."""
         wanted = {name.partition("[")[0] for name in self._rows}
         if self._group.until is not None:
             wanted.add(self._group.until.parameter)
@@ -169,7 +172,10 @@ class GramSums:
         self._rows[name] += len(input_NI)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """The means by stored name, with the mean inputs, and of how many inputs; uses them up."""
+        """The means by stored name, with the mean inputs and the number of inputs.
+
+        Consumes the sums.
+        """
         tensors = {}
         for name, gram_II in self._grams.items():
             tensors[name] = mirror_(gram_II).div_(self._rows[name])

@@ -1,8 +1,8 @@
-"""The inputs of every matrix of a linear layer, seen while a model runs.
+"""Records the inputs of every matrix of a linear layer while a model runs.
 
-A matrix is recognised by its storage wherever a product is taken with it, so that torch's Linear,
-GPT-2's Conv1D, fused projections, parts of a module that are called as functions, and the stacks of
-a Mixture of Experts are all the same here. N inputs, I wide; E matrices of a stack.
+A matrix is recognised by its storage in any matrix product. This covers torch's Linear, GPT-2's
+Conv1D, fused projections, functional calls, and the stacks of a Mixture of Experts. N inputs, I
+wide; E matrices of a stack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ATEN: Final = torch.ops.aten
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleInput:
-    """A matrix of the loaded model: the parameter, and which one of its stack; None: no stack."""
+    """A matrix of the loaded model: the parameter, and its index in a stack; None: no stack."""
 
     parameter: str
     index: int | None = None
@@ -32,11 +32,11 @@ class ModuleInput:
 
 
 Seen = Callable[[ModuleInput, Tensor], None]
-"""Called with a matrix and inputs of it (N × I), which are the model's: only to be read."""
+"""Called with a matrix and its inputs (N × I). They belong to the model and are read-only."""
 
 
 class LinearInputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within it, every product with one of the parameters is shown to ``seen`` before it is taken.
+    """Context in which ``seen`` is called before every product with one of the parameters.
 
     ``parameters``: matrices, and stacks of them, by name.
     """
@@ -81,7 +81,7 @@ class LinearInputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _products(func: Any, args: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs, as rows, and what they are multiplied with; the other way round too."""
+    """Inputs as rows, and the matrix they are multiplied with, for either order of the product."""
     packet = getattr(func, "overloadpacket", None)
     if packet in (_ATEN.addmm, _ATEN.baddbmm, _ATEN.addmm_, _ATEN.baddbmm_):
         yield args[1], args[2]
@@ -95,7 +95,7 @@ def _products(func: Any, args: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]
 
 
 def _groups(given: Tensor, weight: Tensor, stops: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The rows that a grouped product gives to each matrix of a stack."""
+    """The rows that a grouped product passes to each matrix of a stack."""
     start = 0
     for matrix, stop in zip(weight, stops, strict=True):
         if stop > start:

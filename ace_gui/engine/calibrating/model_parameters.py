@@ -1,4 +1,4 @@
-"""Where the base's tensors are in an expert's model as transformers loads it."""
+"""Locates the base's tensors in an expert's model as loaded by transformers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def linear_tensors(prepared: Prepared, t: int) -> list[str]:
 
 
 def float_tensors(prepared: Prepared, t: int) -> list[str]:
-    """The base's names of all that can be merged with an expert, in the base's layout."""
+    """The base's names of all tensors that can be merged with an expert, in the base's layout."""
     expert = prepared.experts[t]
     return [
         row.tensor
@@ -49,7 +49,7 @@ def places(
 ) -> dict[str, tuple[ModuleInput, ...]]:
     """By the base's name, its matrix in the model, or all those of its stack.
 
-    A name for which the model has no place is left out.
+    Names that cannot be located in the model are left out.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
@@ -76,13 +76,13 @@ def _places(
 
 
 Pieces = tuple[tuple[str, int, int], ...]
-"""Parameters of the model, each with from and to which row."""
+"""Parameters of the model, each with its first and last row."""
 
 
 def pieces(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, Pieces]:
-    """By the base's name, what makes up its tensor in the model, one under another.
+    """By the base's name, the parts of its tensor in the model, concatenated by rows.
 
-    A name is left out where that is more than rows put together.
+    A name is left out if its tensor is not a concatenation of rows.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)

@@ -1,4 +1,4 @@
-"""Sums of examples' squared gradients: many examples in one pass, where that is right."""
+"""Sums of examples' squared gradients, with many examples per pass if that is correct."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _TRIED: Final = 2
 """Examples with which both ways are compared."""
 
 _MOST: Final = 32
-"""Examples that go through the model together."""
+"""Examples that pass through the model together."""
 
 _SHARE: Final = 0.25
-"""Of the free memory, that what a pass remembers for its way back may take."""
+"""Fraction of the free memory for the activations of a pass."""
 
 Values = Callable[[Inputs, int], Sequence[Tensor]]
-"""From inputs, and how many examples were before them, to what is differentiated: one each (N)."""
+"""Maps inputs, and the number of examples before them, to the values to differentiate (N)."""
 
 Sums = dict[str, Tensor]
 
@@ -31,8 +31,8 @@ Sums = dict[str, Tensor]
 class SquaredGradients:
     """Σ_n (∂ value_n / ∂ parameter)² of a model's ``parameters``, by name, over all ``values``.
 
-    Whether the examples of a pass can be told apart no list of architectures could say. So two of
-    them are also taken by themselves, and unless both ways agree all are.
+    No list of architectures could tell whether the examples of a batch stay independent. So two of
+    them are also computed alone. Unless both ways agree, all examples are computed alone.
     """
 
     def __init__(self, values: Values, parameters: Mapping[str, Tensor]) -> None:
@@ -40,7 +40,7 @@ class SquaredGradients:
         self._together: int | None = None
 
     def add(self, inputs: Inputs, first: int, sums: Sums) -> Iterator[int]:
-        """Add the squares of a batch to ``sums``; gives how many examples more are in them."""
+        """Add the squares of a batch to ``sums``; yields the number of added examples."""
         count, start = _examples(inputs), 0
         while start < count:
             some = _cut(inputs, start, start + (self._together or _TRIED))
@@ -56,7 +56,7 @@ class SquaredGradients:
             yield own
 
     def _at_once(self, inputs: Inputs, first: int, sums: Sums) -> bool:
-        """Whether all parameters' squares were added."""
+        """Whether all parameters' squares were added in one pass."""
         with ExampleGradients(self._parameters, _examples(inputs)) as gradients:
             values = self._values(inputs, first)
         for name, squares in gradients.squares(values):
@@ -72,7 +72,7 @@ class SquaredGradients:
                         _add(sums, name, gradient.float().square())
 
     def _tried(self, inputs: Inputs, first: int) -> int:
-        """How many examples may go together: 1 where that is not right."""
+        """How many examples may share a pass: 1 if sharing is incorrect."""
         held = 0
 
         def kept(tensor: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class SquaredGradients:
 
 
 def _agree(found: Sums, known: Sums) -> bool:
-    """But for rounding, which is all there is where a gradient should be 0."""
+    """Whether both ways agree except for rounding, which is all that remains of a zero gradient."""
     largest = max((float(torch.linalg.vector_norm(each)) for each in known.values()), default=0.0)
     return found.keys() == known.keys() and all(
         float(torch.linalg.vector_norm(found[name] - each))

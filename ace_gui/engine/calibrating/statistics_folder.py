@@ -1,4 +1,4 @@
-"""What was measured of one expert, on disk.
+"""The measurements of one expert, on disk.
 
 ::
 
@@ -6,8 +6,8 @@
       part-00000.safetensors   some layers, as soon as they are measured; what it is in its metadata
       manifest.json            written last: model, inputs, counts, and where every tensor is
 
-A folder without its manifest is one in the making: what is there is not measured again. Every file
-carries a checksum, and the manifest those of the parts: what does not match is measured anew.
+A folder without a manifest is unfinished; its parts are not measured again. Every part has a
+checksum, which is repeated in the manifest. A part that does not match is measured again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ace_gui.versions import library_versions
 
 MANIFEST: Final = "manifest.json"
 FACTORS: Final = "factors"
-"""The only folder in one of statistics: what experts' parts are made of while they are learned."""
+"""Subfolder with the factors of experts' parts while they are learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ class CalibratedWith:
 
 @dataclass(frozen=True, kw_only=True)
 class PartSums:
-    """Of the tensors of one part: ``rows``, of how many inputs or examples each is the mean.
+    """Sums over the tensors of one part. ``rows``: number of inputs or examples behind each mean.
 
-    ``total``, ``squares``, ``count``: the sum of the numbers, of their squares, and how many.
+    ``total``, ``squares``, ``count``: sum of the elements, sum of their squares, and their number.
     """
 
     rows: Mapping[str, int]
@@ -72,11 +72,11 @@ class PartSums:
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticsManifest:
-    """What was measured, of which model, with which inputs.
+    """What was measured, on which model, with which inputs.
 
-    ``tensors``: the stored name of what belongs to a tensor of the base ("…[3]" to a matrix of a
-    stack). ``rows``: by stored name, of how many inputs it is the mean. ``norm``, ``mean``: of all
-    numbers. ``parts``: the checksum of each file of tensors. ``key``: the name of the folder.
+    ``tensors``: the stored name for each tensor of the base ("…[3]" for a matrix of a stack).
+    ``rows``: by stored name, the number of inputs behind the mean. ``norm``, ``mean``: of all
+    elements. ``parts``: the checksum of each file of tensors. ``key``: the name of the folder.
     """
 
     need: Need
@@ -100,10 +100,10 @@ _SUMS: Final = TypeAdapter(PartSums)
 
 
 class Statistics:
-    """What was measured of one expert. Reads a tensor at a time; safe for several threads."""
+    """The measurements of one expert. Reads one tensor at a time; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises CheckpointError where any file is not as it was written."""
+        """Raises CheckpointError if any file has changed since it was written."""
         path = folder / MANIFEST
         try:
             self.manifest = _MANIFEST.validate_python(open_json(path))
@@ -122,12 +122,12 @@ class Statistics:
             self._readers |= dict.fromkeys(part.checkpoint.tensors, reader)
 
     def stored(self, name: str) -> str | None:
-        """The stored name of what belongs to a tensor of the base; None where nothing was seen."""
+        """The stored name for a tensor of the base; None if nothing was measured."""
         found = self.manifest.tensors.get(name)
         return found if found is not None and self.manifest.rows.get(found) else None
 
     def read(self, stored: str) -> Tensor:
-        """A tensor, float32. Raises as ``TensorReader.read``."""
+        """A tensor, float32. Raises the errors of ``TensorReader.read``."""
         return self._readers[stored].read(stored)
 
     def read_part(self, stored: str, start: int, stop: int) -> Tensor:
@@ -136,7 +136,7 @@ class Statistics:
 
 
 def found_statistics(folder: Path) -> Statistics | None:
-    """What is in a folder; None where it is not there, not whole, or not as it was written."""
+    """The measurements in a folder; None if they are missing, incomplete or damaged."""
     if not is_there(folder / MANIFEST):
         return None
     try:
@@ -147,8 +147,10 @@ def found_statistics(folder: Path) -> Statistics | None:
 
 
 def folder_to_write(folder: Path, owner: object) -> Path:
-    """``folder`` where statistics can be written to it; else a temporary one, which lasts as long
-    as ``owner``. Raises OutputError where there is not even that."""
+    """``folder`` if it is writable, else a temporary folder.
+
+    A temporary one exists as long as ``owner``. Raises OutputError if neither is possible.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for index in (folder, folder.parent):  # its lock lies beside it
@@ -173,7 +175,7 @@ def _can_be_replaced(item: Path) -> bool:
 
 
 class StatisticsWriter:
-    """Writes a folder part by part. Errors of writing are those of ``writing``."""
+    """Writes a folder part by part. Raises the errors of ``writing``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -183,7 +185,7 @@ class StatisticsWriter:
             folder.mkdir(parents=True, exist_ok=True)
 
     def has(self, number: int, names: Sequence[str]) -> bool:
-        """Whether a part of these tensors is there, which is then counted in."""
+        """Whether a part with these tensors exists; it is then included in the sums."""
         path = self._path(number)
         if not is_there(path):
             return False
@@ -199,7 +201,7 @@ class StatisticsWriter:
         return True
 
     def write(self, number: int, tensors: Mapping[str, Tensor], rows: Mapping[str, int]) -> None:
-        """Write a part: it appears whole or not at all. ``rows``: by tensor, of how many."""
+        """Write a part completely or not at all. ``rows``: by tensor, the number of inputs."""
         counted = [tensors[name] for name in rows if tensors[name].is_floating_point()]
         sums = PartSums(
             rows=rows,
@@ -213,7 +215,7 @@ class StatisticsWriter:
         self._add(path, keep_tensors(path, tensors, json.dumps(asdict(sums))), sums)
 
     def finish(self, **more: Any) -> Statistics:
-        """Write the manifest; ``more``: what the writer does not know of it."""
+        """Write the manifest; ``more``: the fields that the writer does not know."""
         rows = {name: count for sums in self._sums for name, count in sums.rows.items()}
         count = sum(sums.count for sums in self._sums)
         manifest = StatisticsManifest(

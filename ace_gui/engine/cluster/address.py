@@ -1,4 +1,4 @@
-"""Where the workers of a merge are, as the command line says it."""
+"""The workers of a merge, as given on the command line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _REMOTE: Final = re.compile(r"ray://[A-Za-z0-9.\-\[\]:_]+:[0-9]{1,5}")
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """``workers``: so many on this machine, in a cluster of their own that ends with the merge;
-    None: as many as the cluster at ``url`` has room for. ``url`` "auto": the one that this machine
-    belongs to."""
+    """The workers' location.
+
+    ``workers``: number of workers on this machine, in a temporary cluster for the merge; None: as
+    many as the cluster at ``url`` can run. ``url`` "auto": the cluster that this machine belongs
+    to.
+    """
 
     workers: int | None = None
     url: str = ""
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """From ``local:N``, ``auto`` or ``ray://HOST:PORT``. Raises ClusterError."""
+        """Parse ``local:N``, ``auto`` or ``ray://HOST:PORT``. Raises ClusterError."""
         local = _LOCAL.fullmatch(text)
         if local and 1 <= int(local[1]) <= MOST_WORKERS:
             return cls(workers=int(local[1]))

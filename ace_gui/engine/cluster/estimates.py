@@ -1,4 +1,4 @@
-"""How much work a merge is, estimated from the plan alone: arithmetic, bytes and memory.
+"""Estimates the work of a merge from the plan alone: arithmetic, bytes and memory.
 
 A matrix is O outputs × I inputs; T experts.
 """
@@ -19,14 +19,14 @@ from ace_gui.stored_formats import FORMATS
 
 SOME_FLOPS: Final = 2e10
 SOME_BYTES: Final = 5e8
-"""A second, of a worker of which nothing is known."""
+"""FLOPs per second assumed for an unknown worker."""
 
 ENTRY_FLOPS: Final = 4.0
-"""For each entry of each expert: widened, subtracted, weighted, added."""
+"""Operations per element of each expert: widen, subtract, weight, add."""
 
 
 def row_flops(row: PlanRow, prepared: Prepared) -> float:
-    """Arithmetic operations of merging a row, about."""
+    """Estimated arithmetic operations for merging a row."""
     if row.disposition not in COMBINED:
         return 0.0
     experts, entries = len(row.experts), prod(row.shape)
@@ -41,7 +41,7 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
 
 
 def row_bytes(row: PlanRow, output: str) -> int:
-    """Bytes that merging a row reads and writes; ``output``: the dtype tag in which it is kept."""
+    """Bytes that merging a row reads and writes; ``output``: dtype tag of the stored result."""
     entries, models = prod(row.shape), 1
     if row.disposition in COMBINED:
         models += len(row.experts)
@@ -49,12 +49,12 @@ def row_bytes(row: PlanRow, output: str) -> int:
 
 
 def some_seconds(row: PlanRow, prepared: Prepared) -> float:
-    """Of merging a row by a worker of which nothing is known."""
+    """Estimated seconds for merging a row on an unknown worker."""
     return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
 
 
 def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
-    """The units in the order in which they are given to workers: those with most work first."""
+    """The units in the order in which workers get them: most work first."""
 
     def seconds(unit: Unit) -> float:
         return sum(some_seconds(row, prepared) for row in unit)
@@ -63,7 +63,7 @@ def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
-    """Memory that merging rows in one place takes: the largest one's, and what comes of all."""
+    """Memory for merging the rows of a unit: that of the largest one, and all results."""
     found = list(rows)
     results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
     return with_freed(max(working_set(row, prepared.method) for row in found) + results)

@@ -1,8 +1,8 @@
-"""Ends every process of a cluster on this machine as soon as whoever started it is gone.
+"""Ends every process of a cluster on this machine as soon as the process that started it is gone.
 
-A process of its own, run as a script: what starts a cluster may be killed, and Ray's agents would
-stay. Its input is the cluster's token, a line, and its folder, another one; the end of the input is
-the end of the cluster.
+It runs as a script in its own process, because the starting process may be killed and Ray's agents
+would remain. Its input is one line with the cluster's token and one with its folder. The end of the
+input ends the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 TOKEN: Final = "RAY_AUTH_TOKEN"
-"""In the environment of every process of a cluster, and of no other process: its token."""
+"""Environment variable with the token, set in every process of a cluster and nowhere else."""
 
 _SECONDS: Final = 10.0
 _PAUSE: Final = 0.1

@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: who gets which call, and what happens when one of them is lost."""
+"""The workers of a Ray cluster: assigns calls, and replaces lost workers."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.formatting import human_bytes
 
 ATTEMPTS: Final = 3
-"""Workers that may be lost over one call, the last one included, before there is an end to it."""
+"""Workers that may be lost over one call, the last one included, before giving up."""
 
 AHEAD: Final = 2
-"""Calls that a worker has: one under way, and one that it need not wait for."""
+"""Calls assigned to a worker: one running, and one in reserve so that it need not wait."""
 
 LONGEST_SECONDS: Final = 3600.0
-"""After which a worker that works on one call is taken to hang."""
+"""Seconds after which a worker with one running call counts as hanging."""
 
 STARTING_SECONDS: Final = 300.0
-"""For which a worker may start and open the models."""
+"""Seconds in which a worker may start and open the models."""
 
 WATCH_SECONDS: Final = 2.0
-"""After which the cluster's servers are looked for again."""
+"""Seconds between two checks that the cluster's servers still run."""
 
 ENDED: Final = "The cluster's server has ended; see that the cluster is up, then resume."
 
 TICK: Final = 0.1
-"""Seconds after which whoever waits for results is asked whether to go on."""
+"""Seconds between pauses in which the caller may stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What a worker is asked to do: a method of ``Worker``.
+    """A call to a worker: a method of ``Worker``.
 
-    ``about``: a tensor or model, for sentences; ``memory``: bytes that it takes, about.
+    ``about``: a tensor or model, for messages; ``memory``: estimated bytes.
     """
 
     name: str
@@ -49,7 +49,10 @@ class Call:
 
 @dataclass(eq=False)
 class _Task:
-    """A call on its way; without one, the start of a worker. ``losses``: workers lost over it."""
+    """A running call, or the start of a worker if it has no call.
+
+    ``losses``: workers lost over it.
+    """
 
     index: int = -1
     call: Call | None = None
@@ -58,8 +61,11 @@ class _Task:
 
 @dataclass(eq=False)
 class _Member:
-    """A worker. ``given``: by the handles of what it was given, in order; ``since``: when it could
-    begin with the first of them; ``kind``: None while it starts."""
+    """A worker.
+
+    ``given``: its calls by handle, in order; ``since``: when it could begin the first of them;
+    ``kind``: None while it starts.
+    """
 
     handle: Any
     kind: Kind | None = None
@@ -68,26 +74,28 @@ class _Member:
 
 
 class Cluster(Protocol):
-    """Where the workers are. ``ray``: its module; ``count``: how many it has room for, once it
-    ``is_ready``."""
+    """The cluster of the workers.
+
+    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``.
+    """
 
     ray: Any
     count: int
 
     def is_ready(self) -> bool:
-        """Whether it has started; asking begins that. Raises ClusterError."""
+        """Whether it has started; the first call starts it. Raises ClusterError."""
         ...
 
     def is_there(self) -> bool:
-        """Whether its servers have not ended since."""
+        """Whether its servers still run."""
         ...
 
 
 class Pool:
-    """Workers of a cluster, started when there is something to do, gone after ``close``.
+    """Workers of a cluster, started when there is work and removed by ``close``.
 
-    ``lost``: how many were replaced. ``longest``: seconds that a call may take. ``mixed``: whether
-    their processors or GPUs are of several kinds.
+    ``lost``: number of replaced workers. ``longest``: most seconds for a call. ``mixed``: whether
+    their processors or GPUs differ.
     """
 
     def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
@@ -104,7 +112,7 @@ class Pool:
 
     @property
     def count(self) -> int:
-        """How many workers there are at most; 0 before the cluster is ``ready``."""
+        """The largest number of workers; 0 before the cluster is ``ready``."""
         return self._cluster.count
 
     @property
@@ -119,14 +127,13 @@ class Pool:
 
     @property
     def mixed(self) -> bool:
-        """Whether the last digits may depend on which worker does what."""
+        """Whether rounding may depend on which worker computes what."""
         return len(self._kinds) > 1
 
     def tell(self, name: str, *arguments: Any) -> None:
-        """Have every worker do this before what it is asked later, those that come later, too.
+        """Have every worker, present and future, run this before any later call.
 
-        It replaces what was told under the same name. What goes wrong is raised with the next
-        results.
+        It replaces an earlier one of the same name. Its errors are raised with the next results.
         """
         self._told[name] = arguments
         for member in self._members:
@@ -135,10 +142,11 @@ class Pool:
     def results(
         self, calls: Sequence[Call], *, ahead: int = AHEAD
     ) -> Iterator[tuple[int, Any] | None]:
-        """The results as they come, each with the place of its call; the first calls are given out
-        first. None: still waiting. Stopping the iteration stops the workers.
+        """Yield results with the index of their call as they arrive; calls are assigned in order.
 
-        Raises what the calls raise, and ClusterError.
+        None: still waiting. Stopping the iteration stops the workers.
+
+        Raises the errors of the calls, and ClusterError.
         """
         left = deque(_Task(index, call) for index, call in enumerate(calls))
         unfinished = len(left)
@@ -161,7 +169,10 @@ class Pool:
                 self._dismiss(member)
 
     def _require_cluster(self) -> None:
-        """Raise ClusterError where it has ended: Ray itself would wait for it, then end us."""
+        """Raise ClusterError if the cluster has ended.
+
+        Ray itself would wait for it, then kill this process.
+        """
         if time.monotonic() - self._seen > WATCH_SECONDS:
             if not self._cluster.is_there():
                 raise ClusterError(ENDED)
@@ -182,7 +193,7 @@ class Pool:
         self._members.append(member)
 
     def _give_out(self, left: deque[_Task], ahead: int) -> None:
-        """To everybody one call, then to everybody another."""
+        """Assign one call to every worker, then a second one."""
         for most in range(1, ahead + 1):
             for member in self._members:
                 if not left or sum(task.call is not None for task in member.given.values()) >= most:
@@ -195,7 +206,7 @@ class Pool:
                 member.given[asked] = task
 
     def _arrived(self, left: deque[_Task]) -> Iterator[tuple[_Task, Any]]:
-        """What is there within a moment; calls of workers that are lost go back to ``left``."""
+        """Results that arrive within a moment; calls of lost workers go back to ``left``."""
         busy = [member for member in self._members if member.given]
         waited = [next(iter(member.given)) for member in busy]
         ready, _ = self._ray.wait(waited, timeout=TICK)
@@ -220,7 +231,7 @@ class Pool:
                 yield task, found
 
     def _found(self, asked: Any) -> Any:
-        """What came of a call; of a worker that is gone the same as of one without memory."""
+        """The result of a call; a lost worker and one out of memory are handled alike."""
         try:
             return self._ray.get(asked)
         except self._losses:
@@ -235,7 +246,7 @@ class Pool:
 
     @property
     def _losses(self) -> tuple[type[Exception], ...]:
-        """How Ray says that a worker, its machine, or what it has sent is gone."""
+        """Ray's exceptions for a lost worker, machine or result."""
         errors = self._ray.exceptions
         return (
             errors.RayActorError,
@@ -246,9 +257,9 @@ class Pool:
         )
 
     def _without(self, member: _Member) -> list[_Task]:
-        """A worker is lost: the calls that it had, for others.
+        """Remove a lost worker; returns its calls for others.
 
-        Raises ClusterError where that with which it was busy has cost too many workers.
+        Raises ClusterError if its running call has cost too many workers.
         """
         self.lost += 1
         self._dismiss(member)
@@ -266,7 +277,7 @@ class Pool:
         self._members.remove(member)
 
     def _welcome(self, kind: Kind) -> None:
-        """Refuse workers of other versions; remember that a cluster is mixed."""
+        """Refuse workers of other versions; note whether a cluster is mixed."""
         self._start.losses = 0
         here = Kind.here("cpu")
         if (kind.code, kind.libraries) != (here.code, here.libraries):

@@ -1,4 +1,4 @@
-"""A Ray cluster: begun on this machine for what is to be done, or reached at an address."""
+"""A Ray cluster: started on this machine for one task, or reached at an address."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from ace_gui.errors import ClusterError
 from ace_gui.machine import processors
 
 STARTS: Final = 3
-"""Of a cluster on this machine, before it is said not to start."""
+"""Seconds in which a cluster on this machine must start."""
 
 STORE_BYTES: Final = 200_000_000
-"""Of shared memory, for what workers on this machine send; what exceeds it goes to disk."""
+"""Shared memory for results of workers on this machine; the rest goes to disk."""
 
 SERVERS: Final = ("gcs_server", "raylet")
-"""Processes of a cluster on this machine without which it is none."""
+"""Processes without which a cluster on this machine does not work."""
 
 REACH_SECONDS: Final = 20.0
-"""In which a cluster at an address has to answer; Ray itself may wait for minutes."""
+"""Seconds in which a cluster at an address must answer; Ray itself may wait for minutes."""
 
 IMPORT_SECONDS: Final = 120.0
-"""In which Ray can be imported, also on a busy machine."""
+"""Seconds in which Ray can be imported, also on a busy machine."""
 
 END_SECONDS: Final = 5.0
-"""In which Ray may end its cluster on this machine by itself; then its processes are killed."""
+"""Seconds in which Ray may end its cluster on this machine. Then its processes are killed."""
 
 LONGEST_FOLDER: Final = 16
-"""Characters of the path in which a cluster has its folder: sockets in it allow for few more."""
+"""Longest path of a cluster's folder in characters, because paths of sockets are limited."""
 
 _one_at_a_time: Final = Lock()
-"""Ray can be started once in a process: after a start that was given up has ended."""
+"""Ray can be started once in a process, and again only after an abandoned start has ended."""
 
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
@@ -64,15 +64,17 @@ _HERE: Final = {
     "RAY_AUTH_MODE": "token",
     "SPT_NOENV": "1",  # titles of processes leave their environment readable
 }
-"""For a cluster of our own on this machine."""
+"""Settings of a cluster of our own on this machine."""
 
 
 @contextmanager
 def workers_at(
     cluster: str, device: str, threads: int | None = None
 ) -> Iterator[RayWorkers | None]:
-    """Those of a cluster (``Address.of``), one a GPU where the ``device`` is one; None where the
-    cluster is empty. Raises ClusterError."""
+    """The workers of a cluster (``Address.of``); None if the address is empty.
+
+    There is one per GPU if the ``device`` is one. Raises ClusterError.
+    """
     if not cluster:
         yield None
         return
@@ -83,12 +85,11 @@ def workers_at(
 
 @contextmanager
 def ray_workers(address: Address, *, threads: int | None, gpus: bool) -> Iterator[RayWorkers]:
-    """Workers at an address; Ray and they start when there is something to do, and are gone
-    afterwards.
+    """Workers at an address. Ray and they start when there is work, and end afterwards.
 
-    ``threads``: of each, None: this machine's processors shared out among them. ``gpus``: one
-    worker a GPU, instead of the processor. Raises ClusterError where there is no Ray; what is asked
-    of the workers raises it where there is no cluster.
+    ``threads``: of each worker, None: this machine's processors divided by their number. ``gpus``:
+    one worker per GPU, instead of the CPU. Raises ClusterError if Ray is missing; calls raise it if
+    there is no cluster.
     """
     if find_spec("ray") is None:
         raise ClusterError(
@@ -103,9 +104,10 @@ def ray_workers(address: Address, *, threads: int | None, gpus: bool) -> Iterato
 
 
 class RayCluster:
-    """``pool.Cluster``: Ray, in the hands of a thread, as starting it takes seconds.
+    """``pool.Cluster`` with Ray, controlled by a thread, as starting takes seconds.
 
-    The thread stays as long as Ray does: the system ends Ray's servers with who has started them.
+    The thread lives as long as Ray, because the system ends Ray's servers with the thread that
+    started them.
     """
 
     def __init__(self, address: Address, threads: int, *, gpus: bool) -> None:
@@ -122,7 +124,7 @@ class RayCluster:
         self._folder = ""
 
     def is_ready(self) -> bool:
-        """Whether Ray is there; begins to start it. Raises ClusterError where that has failed."""
+        """Whether Ray runs; the first call starts it. Raises ClusterError if starting failed."""
         if self._thread is None:
             self._thread = Thread(target=self._keep, name="Ray", daemon=True)
             self._thread.start()
@@ -131,7 +133,7 @@ class RayCluster:
         return self._begun.is_set()
 
     def is_there(self) -> bool:
-        """Whether Ray's servers on this machine are; those of another say so themselves."""
+        """Whether Ray's servers on this machine run; those elsewhere report errors themselves."""
         if self._servers:
             return all(map(_runs, self._servers))
         if not self._head:
@@ -143,7 +145,7 @@ class RayCluster:
             return False
 
     def close(self) -> None:
-        """End it where it was started here, at once also where it is only starting."""
+        """End the cluster if it was started here, also while it is starting."""
         self._over.set()
         if self._thread is None:
             return
@@ -184,7 +186,7 @@ class RayCluster:
                     self._failed = error
 
     def _begin_guard(self) -> None:
-        """Give the cluster a folder that nobody else may enter, and have it end with us."""
+        """Create a private folder for the cluster, and a process that ends it with this one."""
         index = tempfile.gettempdir()
         if len(index) > LONGEST_FOLDER and os.name == "posix":
             index = "/tmp"
@@ -202,13 +204,13 @@ class RayCluster:
         self._guard.stdin.flush()
 
     def _end_leftovers(self) -> None:
-        """Kill what is still there of the cluster, and remove its folder."""
+        """Kill remaining processes of the cluster, and remove its folder."""
         if self._guard is not None:
             self._guard.communicate()
             self._guard = None
 
     def _end(self, ray: Any) -> None:
-        """Also what stays of it where its servers have ended before."""
+        """End Ray, including what remains of it if its servers have ended before."""
         started = list[psutil.Process]()
         with suppress(psutil.Error):
             for process in self._started_here() if self._address.is_local else ():
@@ -219,7 +221,10 @@ class RayCluster:
                 process.kill()
 
     def _connect(self, ray: Any) -> None:
-        """Start or reach it. A busy machine may take longer than Ray waits: try again then."""
+        """Start or reach the cluster.
+
+        A busy machine may exceed Ray's own time limit; it then tries again.
+        """
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._address.workers:
             options["num_cpus"] = self._address.workers * self._threads
@@ -242,7 +247,10 @@ class RayCluster:
             self._head = (host.strip("[]"), int(port))
 
     def _started_here(self) -> list[psutil.Process]:
-        """Processes since it began; none while another one's start comes to its end."""
+        """Ray processes that this cluster started.
+
+        None while another cluster's start is still ending.
+        """
         before = self._others
         if before is None:
             return []
@@ -251,12 +259,15 @@ class RayCluster:
 
 @cache
 def _token() -> str:
-    """Without which nobody can reach this process's clusters; in no file."""
+    """The secret needed to reach this process's clusters; it is written to no file."""
     return secrets.token_hex(32)
 
 
 def _read_settings_again() -> None:
-    """Ray reads how clusters are protected once a process, and they are not all protected alike."""
+    """Have Ray read its settings again.
+
+    Ray reads how clusters are protected once per process, and they differ.
+    """
     inside: Any = import_module("ray._raylet")
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -265,7 +276,7 @@ def _read_settings_again() -> None:
 def _require_answer(url: str, over: Event) -> None:
     """Raise ClusterError unless the cluster at an address answers.
 
-    Another process asks first: it can be ended, which a call of Ray cannot.
+    Another process asks first, because it can be ended, unlike a call of Ray.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -285,7 +296,7 @@ def _require_answer(url: str, over: Event) -> None:
 
 
 def _heard(connection: Connection, seconds: float, over: Event) -> str:
-    """What the other process says, "" being all is well."""
+    """The reply of the other process; "" means success."""
     started = time.monotonic()
     while not connection.poll(TICK):
         if over.is_set() or time.monotonic() - started > seconds:
@@ -297,7 +308,7 @@ def _heard(connection: Connection, seconds: float, over: Event) -> str:
 
 
 def _ask(url: str, connection: Connection) -> None:
-    """In another process: say that Ray is imported, and then whether the cluster answers."""
+    """Run in another process: report that Ray is imported, and then whether the cluster answers."""
     import ray
 
     connection.send("")
@@ -324,8 +335,10 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
-    """How many workers a cluster has room for, or is to have. Raises ClusterError where it lacks
-    the room."""
+    """How many workers a cluster can run, or is to have.
+
+    Raises ClusterError if it cannot run any.
+    """
     if address.workers and not gpus:
         return address.workers
     found = ray.cluster_resources()
@@ -341,7 +354,7 @@ def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
 
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the environment that Ray reads when it is imported and started."""
+    """Environment variables that Ray reads when it is imported and started."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:

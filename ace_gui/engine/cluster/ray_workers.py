@@ -1,4 +1,4 @@
-"""What a merge asks of the workers of a Ray cluster: units, and looks at the whole model."""
+"""The operations of a merge on the workers of a Ray cluster: units, and surveys of the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, Unit
 from ace_gui.engine.planning.prepare import Prepared
 
 LOOKED: Final = 1 << 24
-"""Entries of the tensors of which a worker says at a time what it finds in them."""
+"""Elements of the tensors whose findings a worker reports at a time."""
 
 WRITTEN: Final = "The workers reach the output folder: they have written it themselves."
 SENT: Final = "The workers do not reach the output folder: they have sent what it got."
@@ -26,8 +26,10 @@ MIXED: Final = (
 
 
 class RayWorkers:
-    """``Workers`` of a cluster that is there. ``looking``: seconds for which all of them together
-    have looked at models so far."""
+    """``Workers`` of a running cluster.
+
+    ``looking``: total seconds that they have spent on surveys.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -38,7 +40,7 @@ class RayWorkers:
 
     @property
     def count(self) -> int:
-        """How many there are at most; 0 before the cluster is ``ready``."""
+        """The largest number of workers; 0 before the cluster is ``ready``."""
         return self.pool.count
 
     def ready(self) -> Iterator[None]:
@@ -47,7 +49,7 @@ class RayWorkers:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Who has written, how many workers were lost, and that not all are of one kind."""
+        """Which workers have written, how many were lost, and whether they differ."""
         found = [WRITTEN if True in self._written else SENT]
         if self.pool.lost:
             found.append(f"Lost workers that were replaced: {self.pool.lost}.")
@@ -73,7 +75,7 @@ class RayWorkers:
         arguments: Sequence[tuple[Any, ...]],
         about: Sequence[str],
     ) -> Iterator[tuple[int, Any] | None]:
-        """What a function gives for each of several arguments, with their places, as it comes."""
+        """Yield a function's result for each of several arguments, with its index, as it comes."""
         calls = [
             Call(name="run", arguments=(function, given), about=word)
             for given, word in zip(arguments, about, strict=True)
@@ -81,7 +83,7 @@ class RayWorkers:
         return self.pool.results(calls, ahead=1)
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
-        """What ``scan`` finds in each row, in their order."""
+        """The results of ``scan`` for each row, in order."""
         self.pool.tell("seek", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
@@ -106,7 +108,7 @@ class RayWorkers:
         dtypes: Mapping[str, str],
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
-        """The units as they get done, those with most work first. Raises as ``Workers`` says."""
+        """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
         found = [(*key, findings) for key, findings in prepared.findings.items()]
         self.pool.tell("know", found, dict(dtypes), shared)
         calls = [
@@ -125,7 +127,7 @@ class RayWorkers:
 
 
 def _packs(rows: Sequence[PlanRow]) -> list[list[PlanRow]]:
-    """Rows that are looked at in one call, in order."""
+    """Rows that are surveyed in one call, in order."""
     packs: list[list[PlanRow]] = []
     entries = LOOKED
     for row in rows:

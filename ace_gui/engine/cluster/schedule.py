@@ -1,7 +1,7 @@
-"""How long a merge by N workers will take: from the plan, and from how fast a worker is.
+"""Predicts the time of a merge with N workers, from the plan and the speed of a worker.
 
-Units go to the worker that is free first, those with most work first, as ``ray_workers`` does it;
-one process writes what they send.
+Each unit goes to the worker that is free first, most work first, as in ``ray_workers``; one process
+writes the results.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.machine import total_memory
 
 UNIT_SECONDS: Final = 0.005
-"""What giving a unit to a worker and taking what it sends costs beside its bytes."""
+"""Seconds for sending a unit to a worker and receiving its result, apart from its bytes."""
 
 LATE: Final = 0.1
-"""Of the memory: as much of the output the system keeps there, and writes at the end."""
+"""Fraction of memory for output that the system has not written to disk yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How fast one worker is, and the one that writes.
+    """The speed of one worker, and of the process that writes.
 
-    ``flops``, ``read``: operations and bytes a second; ``write``: bytes a second of the writer.
-    ``tried``: seconds of a row of a kind (``kind_of``), by trial; ``ratios``: where kinds differ in
-    their shapes alone, those of the largest that was tried, by ``some_seconds``. ``scan``: seconds
-    in which one worker looks at the whole model; ``start``: until workers are there.
+    ``flops``, ``read``: operations and bytes per second; ``write``: bytes per second of the writer.
+    ``tried``: measured seconds for a row of a kind (``kind_of``); ``ratios``: measured divided by
+    estimated seconds (``some_seconds``) of the largest trial, for kinds that differ only in their
+    shapes. ``scan``: seconds in which one worker surveys the whole model; ``start``: seconds until
+    workers are ready.
     """
 
     flops: float
@@ -51,7 +52,7 @@ class Speed:
     start: float = 0.0
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
-        """Of merging a row, its reading included."""
+        """Seconds for merging a row, including reading."""
         _, alike = kind = kind_of(row, prepared)
         if kind in self.tried:
             return self.tried[kind]
@@ -75,9 +76,9 @@ class PlannedUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A merge by ``workers``: ``seconds`` from when they are asked for to the last byte.
+    """A merge by ``workers``: ``seconds`` from starting them to the last byte.
 
-    ``bottleneck``: what decides that: "work", "largest unit" or "writing".
+    ``bottleneck``: what limits it: "work", "largest unit" or "writing".
     """
 
     workers: int
@@ -87,7 +88,7 @@ class Schedule:
 
 
 def planned_units(prepared: Prepared, speed: Speed, *, gpu: bool = False) -> list[PlannedUnit]:
-    """Every unit of a merge, in the order in which they are given."""
+    """Every unit of a merge, in the order of assignment."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     found = units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
     return [_planned(unit, prepared, speed) for unit in largest_first(found, prepared)]
@@ -107,7 +108,7 @@ def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
 def schedule(
     planned: Sequence[PlannedUnit], workers: int, bytes_to_write: int, speed: Speed
 ) -> Schedule:
-    """When the last unit is done and written; ``planned``: in the order in which they are given."""
+    """When the last unit is done and written; ``planned``: in the order of assignment."""
     free = [0.0] * workers
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
@@ -126,8 +127,10 @@ def schedule(
 
 
 def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
-    """Equal for rows that take the same time to merge; the second part of it for those that
-    differ in their shape alone."""
+    """A key that is equal for rows with the same duration.
+
+    Its second part differs for rows that differ only in shape.
+    """
     method = prepared.method_of(row).name if row.disposition in COMBINED else ""
     alike = (row.dtype, row.disposition, len(row.experts), method)
     return (row.shape, row.transposed), alike

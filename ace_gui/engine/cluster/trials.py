@@ -1,7 +1,7 @@
-"""How fast workers are: some of a merge is done by them, as the merge would do it.
+"""Measures the speed of workers on some units of the merge itself.
 
-Nothing here knows what a method costs. What is tried is timed where it is done, from reading to
-writing, on all workers at once, as these share a machine's memory and disk.
+No cost model of a method is needed. Trials are timed from reading to writing, on all workers at
+once, because these share a machine's memory and disk.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 
 TELLING: Final = 1 << 20
-"""Bytes of a row that say how fast a worker reads: of fewer, all else takes longer."""
+"""Bytes of a row that suffice to measure reading; with fewer, other costs dominate."""
 
 ROUNDS: Final = 3
 """Rows of a kind that each worker merges, as far as there are different ones and time."""
 
 TRIAL_SECONDS: Final = 20.0
-"""For which rows are tried."""
+"""Seconds for trials of rows."""
 
 TRIAL: Final = "a trial"
 
 Merging = Callable[
     [Sequence[Unit], Prepared, Mapping[str, str], SharedOutput | None], Iterator[UnitMerged | None]
 ]
-"""As ``Workers.merged``."""
+"""The same type as ``Workers.merged``."""
 
 
 def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
-    """The speed of each of the workers, None: of this process, by merging rows of every kind, the
-    smallest kinds first, into a temporary folder.
+    """The speed of each worker, None: of this process.
 
-    What does not fit into ``TRIAL_SECONDS`` is told from the largest like it that did. Rows whose
-    method needs data are not tried.
+    Merges rows of every kind, the smallest kinds first, into a temporary folder.
+
+    Rows beyond ``TRIAL_SECONDS`` are estimated from the largest similar trial. Rows whose method
+    needs data are not tried.
 
     Raises CheckpointError, FileChangedError, OutputError, ResourceError and ClusterError.
     """
@@ -89,8 +90,11 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Timed:
-    """``seconds`` of one row; ``synced``: bytes that were brought to the disk after some, in
-    ``syncing`` seconds."""
+    """Durations of trials.
+
+    ``seconds``: of one row; ``synced``: bytes flushed to disk after some of them, in ``syncing``
+    seconds.
+    """
 
     seconds: float
     synced: int
@@ -98,7 +102,7 @@ class _Timed:
 
 
 def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
-    """What follows from some trials, the smallest first."""
+    """The speed computed from some trials, the smallest first."""
     telling = [each for each in found if row_bytes(each[0], each[0].store_dtype) > TELLING]
     flops, read = SOME_FLOPS, SOME_BYTES
     for row, timed in telling:
@@ -153,7 +157,7 @@ def _tried(
     syncing = time.monotonic() - started
     for file in files:
         file.unlink()
-    # Of several rounds, the first warms the workers.
+    # Of several rounds, the first warms the workers up.
     found = fmean(seconds[count:] or seconds) / len(chosen[0])
     return _Timed(seconds=found, synced=synced, syncing=syncing)
 
@@ -161,8 +165,10 @@ def _tried(
 def _units_to_try(
     rows: Sequence[PlanRow], prepared: Prepared, count: int, rounds: int
 ) -> list[Unit]:
-    """Spread over the model, packed as units are, and enough of them for all workers; the same
-    ones again only where that takes no time."""
+    """Units from all over the model, packed as usual, and enough of them for all workers.
+
+    They repeat only if they take no time.
+    """
     entries, size = prod(rows[0].shape), 1
     if not prepared.is_whole(rows[0]):
         size = max(1, min(len(rows), PACKED // entries))
@@ -186,9 +192,9 @@ def _merged_here(
 
 
 def _looking(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
-    """Seconds in which one worker looks at all rows of a group, from looking at some of them.
+    """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
-    ``prepared`` gets what is found in these, so that rows can be tried.
+    Adds the findings of these to ``prepared``, so that rows can be tried.
     """
     rows = [row for row in group.rows if need_of(row, prepared) is None and 0 not in row.shape]
     if not rows:
@@ -204,8 +210,10 @@ def _looking(group: Group, prepared: Prepared, workers: RayWorkers | None) -> fl
 
 
 def _to_look_at(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
-    """Rows of one size, as many as fill a call for each of ``count`` workers: that in which the
-    middle entry lies, of those that are not too large."""
+    """Rows of one size that fill a call for each of ``count`` workers.
+
+    The size is that of the row with the median element, among those that are not too large.
+    """
     small = [row for row in rows if prod(row.shape) <= LOOKED]
     by_size = sorted(small or rows, key=lambda row: prod(row.shape))
     if not small:

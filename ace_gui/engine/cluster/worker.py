@@ -1,4 +1,4 @@
-"""What runs in a worker's process: it opens the models itself, and does what it is asked."""
+"""Code in a worker's process: it opens the models itself, and runs the calls it gets."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """On what a worker's last digits depend. ``processor``: of its machine; ``node``: its name;
-    ``process``: the worker's number there."""
+    """What a worker's rounding depends on.
+
+    ``processor``: of its machine; ``node``: its name; ``process``: process id of the worker.
+    """
 
     node: str
     process: int
@@ -51,7 +53,7 @@ class Kind:
 
     @classmethod
     def here(cls, device: str) -> Kind:
-        """Of this process; ``device``: on what it computes."""
+        """The kind of this process; ``device``: on which it computes."""
         where = resolve_device(device)
         gpu = torch.cuda.get_device_name(where) if where.type == "cuda" else ""
         vectors = torch.backends.cpu.get_cpu_capability()
@@ -65,8 +67,10 @@ class Kind:
         )
 
     def kill(self) -> None:
-        """End it if it is on this machine: one that was stopped would not hear Ray, and keep its
-        place."""
+        """Kill the worker if it is on this machine.
+
+        A stopped one would not react to Ray, and keep its resources.
+        """
         if self.node == platform.node() and self.process != os.getpid():
             with suppress(psutil.Error):
                 process = psutil.Process(self.process)
@@ -76,10 +80,10 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a worker must know to open the models of a merge.
+    """What a worker needs to open the models of a merge.
 
-    ``headers``: what ``layout_digest`` must find on its machine; ``measured``: folders of what was
-    measured with data.
+    ``headers``: the ``layout_digest`` expected on its machine; ``measured``: folders of
+    measurements.
     """
 
     recipe: Recipe
@@ -88,15 +92,15 @@ class Order:
 
 
 TITLE: Final = "ray::Worker"
-"""How the process of a ``Worker`` is called."""
+"""Title of the process of a ``Worker``."""
 
 
 class NoMemory:
-    """What a worker gives that had too little memory for what it was asked."""
+    """The result of a call that ran out of memory."""
 
 
 class Worker:
-    """Does what it is asked, one thing after another. Keeps the models of a merge open."""
+    """Runs one call after another. Keeps the models of a merge open."""
 
     def __init__(self, threads: int, device: str) -> None:
         go_offline()
@@ -105,8 +109,10 @@ class Worker:
         self._failed: WorkbenchError | NoMemory | None = None
 
     def do(self, name: str, *arguments: Any) -> Any:
-        """What the method of this name gives; of our errors, or of what had too little memory, the
-        first, and ever after."""
+        """Run the method of this name and return its result.
+
+        After one of our errors, or out of memory, every later call returns that first failure.
+        """
         if self._failed is None:
             try:
                 return getattr(self, name)(*arguments)
@@ -119,11 +125,11 @@ class Worker:
         return self._failed
 
     def kind(self) -> Kind:
-        """On what its results depend."""
+        """What its results' rounding depends on."""
         return Kind.here(self._device)
 
     def prepare(self, order: Order) -> None:
-        """Open the models. Raises ClusterError where they are not the same ones here."""
+        """Open the models. Raises ClusterError if they differ on this machine."""
         self._prepared = prepare(order.recipe)
         if layout_digest(self._prepared) != order.headers:
             raise ClusterError(
@@ -137,11 +143,11 @@ class Worker:
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
     def seek(self, scan: Scan) -> None:
-        """What to look for in what follows."""
+        """Set the survey pass for the following scans."""
         self._scan = scan
 
     def scan(self, names: Sequence[str]) -> Scanned:
-        """What is found in the rows of these names."""
+        """Survey the rows of these names."""
         return scan_rows(self._scan, self._rows_of(names), self._prepared, self._readers)
 
     def know(
@@ -150,8 +156,11 @@ class Worker:
         dtypes: Mapping[str, str],
         output: SharedOutput | None,
     ) -> None:
-        """What merging needs beside the models: what is known of the whole model, by the name of a
-        method and its parameters; the formats of the output's tensors; where it is written."""
+        """Set what merging needs besides the models.
+
+        These are the findings on the whole model, by method and parameters; the dtypes of the
+        output; and its location.
+        """
         for method, parameters, found in findings:
             self._prepared.findings[method, parameters] = found
         self._dtypes = dtypes

@@ -1,4 +1,4 @@
-"""Pieces of one shape asked together, as many as memory lets."""
+"""Runs pieces of one shape in batches, as large as memory allows."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ace_gui.errors import ResourceError, is_out_of_memory
 from ace_gui.machine import free_memory
 
 MOST: Final = 64
-"""Pieces in a batch: more bring no speed on a processor, and little on a GPU."""
+"""Pieces in a batch: more are no faster on a CPU, and little on a GPU."""
 
 READ_TOGETHER: Final = 16
-"""Examples that are read and prepared at a time: as many pictures are in memory, decoded."""
+"""Examples that are read and prepared at a time; this many decoded pictures are in memory."""
 
 _SHARE: Final = 0.4
-"""Of the free memory, that a batch may take."""
+"""Fraction of the free memory for a batch."""
 
 _TIMES_LARGEST: Final = 8
-"""Bytes that a forward pass holds at once, as a multiple of the largest output in it."""
+"""Bytes held at once in a forward pass, as a multiple of the largest output in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Slot:
-    """Which piece of which example."""
+    """The index of an example and of a piece in it."""
 
     example: int
     piece: int
@@ -38,9 +38,9 @@ class _Slot:
 
 
 def answered(asker: Asker) -> Iterator[int | list[Any]]:
-    """How many examples have been begun, batch by batch; at last the answers, in order.
+    """Yield the number of started examples, batch by batch; return the answers in order.
 
-    Raises ResourceError where memory does not do for one piece, TaskError for data gone bad.
+    Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
     """
     said: list[dict[int, Any]] = [{} for _ in asker.data.examples]
     for batch in _batches(asker):
@@ -57,7 +57,7 @@ def stacked_batches(asker: Asker) -> Iterator[Batch]:
 
 
 def _batches(asker: Asker) -> Iterator[list[_Slot]]:
-    """Pieces as they come, held back until enough of one shape are there."""
+    """Group pieces by shape until a batch is full."""
     room, waiting = _Room(asker), defaultdict[Any, list[_Slot]](list)
     for index in _slots(asker):
         shape = tuple((name, tuple(t.shape)) for name, t in index.content.inputs.items())
@@ -78,7 +78,7 @@ def _slots(asker: Asker) -> Iterator[_Slot]:
 
 
 def _asked(asker: Asker, batch: list[_Slot]) -> list[Any]:
-    """What the model says; where memory runs out, to one half of the batch after the other."""
+    """The model's output; if memory runs out, the batch is split into halves."""
     try:
         with torch.inference_mode():
             return asker.ask(stacked(asker, [index.content for index in batch]))
@@ -104,7 +104,7 @@ def stacked(asker: Asker, pieces: Sequence[Piece]) -> Batch:
 
 
 class _Room:
-    """How many pieces go into a batch, from what one of them takes."""
+    """The number of pieces per batch, from the memory of one."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -112,8 +112,10 @@ class _Room:
         self._measured, self._taken = 0, 0
 
     def pieces(self, piece: Piece) -> int:
-        """Measured again where a piece is larger than any before and there may not be room for as
-        many: what a piece takes grows no faster than the square of its size."""
+        """Measured again for a larger piece if a batch may no longer fit.
+
+        Memory grows at most with the square of the size.
+        """
         size = max(tensor.numel() for tensor in piece.inputs.values())
         if size > self._largest:
             self._largest = size
@@ -131,7 +133,7 @@ class _Room:
 
 
 def _largest_output(asker: Asker, piece: Piece) -> int:
-    """Bytes of the largest output of a module when one piece is asked."""
+    """Bytes of the largest output of a module for one piece."""
     sizes = [sum(tensor.nbytes for tensor in piece.inputs.values()), 1]
 
     def note(_module: Any, _inputs: Any, output: Any) -> None:

@@ -1,6 +1,6 @@
-"""The answers of a model as arrays, to be kept, and back.
+"""Converts the answers of a model to arrays for the cache, and back.
 
-N examples, M values of all of them: answers of several values each stand end to end.
+N examples, M values of all of them; answers of several values each are concatenated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ace_gui.recipe.tasks import TaskKind
 
 VALUES: Final = "answers"
 ENDS: Final = "answer_ends"
-"""Where each answer ends among the values, where answers are of several values."""
+"""Name of the array with the end of each answer, for answers of several values."""
 
 _WHOLE: Final = (
     TaskKind.IMAGE_CLASSIFICATION,
@@ -27,8 +27,11 @@ _WHOLE: Final = (
 
 
 def packed(answers: Sequence[Any], kind: TaskKind) -> dict[str, NDArray[Any]]:
-    """Places as int32, numbers as float64, (loss, tokens) as two columns; the places of words and
-    the bytes of texts (UTF-8) end to end, with where each ends."""
+    """Answers as arrays.
+
+    Indices are int32, numbers float64, (loss, tokens) two columns. Indices of words and texts
+    (UTF-8) are concatenated, with the end of each.
+    """
     if kind in _WHOLE:
         return {VALUES: np.array(answers, dtype=np.int32)}
     if kind is TaskKind.TEXT_TO_TEXT:
@@ -41,7 +44,7 @@ def packed(answers: Sequence[Any], kind: TaskKind) -> dict[str, NDArray[Any]]:
 
 
 def unpacked(arrays: Mapping[str, NDArray[Any]], kind: TaskKind, count: int) -> list[Any] | None:
-    """So many answers of a kind of task; None where the arrays are not such."""
+    """This many answers for a kind of task; None if the arrays are invalid."""
     values, ends = arrays.get(VALUES), arrays.get(ENDS)
     if values is None:
         return None

@@ -1,8 +1,8 @@
-"""How a model of each kind is asked: examples as pieces of input, and outputs as answers.
+"""How each kind of model is run: examples become input pieces, and outputs become answers.
 
-A piece is one row of inputs without the dimension of a batch: a text, a window of a long one, one
-choice of several, a picture. Only pieces of one shape go together, so nothing is padded and no
-answer depends on its neighbours. L tokens, V vocabulary, N pieces, C labels.
+A piece is one input without the batch dimension: a text, a window of a long one, one choice of
+several, a picture. Batches contain pieces of one shape, so nothing is padded and no answer depends
+on its neighbours. L tokens, V vocabulary, N pieces, C labels.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ace_gui.recipe.tasks import TaskKind
 
 Inputs = Mapping[str, Tensor]
 MORE_TOKENS: Final = 8
-"""How many more than the longest right answer a generated one may have."""
+"""Additional tokens of a generated answer compared with the longest right answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """``inputs``: of the model. ``note``: what else its answer takes."""
+    """``inputs``: of the model. ``note``: further information for its answer."""
 
     inputs: Inputs
     note: Any = None
@@ -46,7 +46,7 @@ class Batch:
 
 
 class Asker:
-    """Asks one model about the examples of one task; a kind is a subclass."""
+    """Runs one model on the examples of one task; each kind is a subclass."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         self.data, self.loading, self.model = data, loading, model
@@ -56,29 +56,29 @@ class Asker:
         raise NotImplementedError
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
-        """The inputs of each of some examples."""
+        """The inputs of several examples."""
         return [self.pieces(example) for example in examples]
 
     def ask(self, batch: Batch) -> list[Any]:
-        """What the model says to each piece of a batch."""
+        """The model's output for each piece of a batch."""
         raise NotImplementedError
 
     def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
-        """N × C, for the labels at ``label_indices``; None where answers are no labels."""
+        """N × C, for the labels at ``label_indices``; None if answers are not labels."""
         return None
 
     @property
     def label_indices(self) -> list[int]:
-        """The places in the head of the labels that can be answers."""
+        """The head's indices of the labels that can be answers."""
         return []
 
     def answer(self, said: list[Any]) -> Any:
-        """The answer to an example from what was said to its pieces."""
+        """The answer to an example from the outputs for its pieces."""
         return said[0]
 
 
 class _Labelled(Asker):
-    """The answer is the label of the highest logit, among those that can be answers."""
+    """The answer is the label with the highest logit, among those that can be answers."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
@@ -108,22 +108,22 @@ class _OfText(Asker):
         )
 
     def most_new(self, given: int, wanted: int) -> int:
-        """How many tokens may be written after so many, at least one."""
+        """The most new tokens after a prompt of this length, at least one."""
         if self.longest is None or self.model.config.is_encoder_decoder:
             return wanted
         return max(1, min(wanted, self.longest - given))
 
     def encoded(self, *texts: str) -> dict[str, Tensor]:
-        """Tokens of a text, or of a pair, cut to what the model takes."""
+        """Tokens of a text, or of a pair, truncated to the model's maximum length."""
         found = self.tokenizer(*texts, **self.cut)
         return {name: torch.tensor(found[name]) for name in self.tokenizer.model_input_names}
 
 
 class _OfWholeText(_OfText):
-    """One piece an example: its text, or its pair."""
+    """One piece per example: its text, or its pair."""
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
-        """Together, as a tokenizer takes long to begin."""
+        """All texts together, as each call of a tokenizer has overhead."""
         roles = [role for role in (TEXT, PAIR) if role in examples[0].given]
         found = self.tokenizer(*([e.given[role] for e in examples] for role in roles), **self.cut)
         names = self.tokenizer.model_input_names
@@ -156,7 +156,7 @@ class _WordClassifier(_OfText):
         return found
 
     def pieces(self, example: Example) -> list[Piece]:
-        """A word's answer is that of its first token; one that was cut off has none."""
+        """A word gets the answer of its first token; a truncated word has none."""
         words = list(example.given[TOKENS])
         found = self.tokenizer(words, is_split_into_words=True, **self.cut)
         owners = found.word_ids()
@@ -174,7 +174,7 @@ class _WordClassifier(_OfText):
 
 
 def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
-    """ln p of every token but the first, given those before it: N × (L − 1), float64."""
+    """ln p of every token except the first, given those before it: N × (L − 1), float64."""
     logits_NLV = model(**inputs).logits[:, :-1].float()
     next_NL1 = inputs["input_ids"][:, 1:, None]
     chosen_NL = logits_NLV.gather(2, next_NL1).squeeze(2) - logits_NLV.logsumexp(dim=2)
@@ -183,7 +183,10 @@ def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
 
 
 class _Predictor(_OfText):
-    """Perplexity. A long text goes in windows that share one token, so that each is predicted."""
+    """Perplexity.
+
+    A long text is split into windows that share one token, so that each token is predicted.
+    """
 
     def pieces(self, example: Example) -> list[Piece]:
         token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
@@ -208,7 +211,7 @@ class _Predictor(_OfText):
 
 
 class Chooser(_OfText):
-    """A model with a head for choices: each of them is scored alone."""
+    """A model with a head for choices: each choice is scored on its own."""
 
     def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
         text = example.given[TEXT]
@@ -216,7 +219,7 @@ class Chooser(_OfText):
         return [Piece(inputs={n: t[None] for n, t in each.items()}) for each in encoded]
 
     def scores(self, batch: Batch) -> Tensor:
-        """How good each choice of a batch is (N)."""
+        """The score of each choice of a batch (N)."""
         found: Tensor = self.model(**batch.inputs).logits[:, 0]
         return found
 
@@ -229,7 +232,7 @@ class Chooser(_OfText):
 
 
 class _LanguageChooser(Chooser):
-    """A language model: the choice that is most likely to follow the text, after a space."""
+    """A language model: the choice most likely to follow the text and a space."""
 
     def pieces(self, example: Example) -> list[Piece]:
         text, found = example.given[TEXT], []
@@ -282,7 +285,7 @@ class _OfPictures(Asker):
         self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
-        """Together: a processor takes as long to begin as for a small picture."""
+        """All pictures together, as each call of a processor has overhead."""
         found = self.processor(images=[self._picture(example) for example in examples])
         rows = zip(*found.values(), strict=True)
         return [
@@ -300,7 +303,7 @@ class _PictureClassifier(_Labelled, _OfPictures):
 
 
 class _ZeroShot(_OfPictures):
-    """The label whose prompt lies nearest to the picture."""
+    """The label whose prompt is most similar to the picture."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
@@ -317,7 +320,7 @@ class _ZeroShot(_OfPictures):
         return list(range(len(self.text_CD)))
 
     def logits(self, batch: Batch) -> Tensor:
-        """Cosines by the model's own temperature."""
+        """Cosines multiplied by the model's own temperature."""
         seen_ND = functional.normalize(
             _pooled(self.model.get_image_features(**batch.inputs)), dim=1
         )
@@ -347,7 +350,7 @@ _ASKERS: Final[Mapping[TaskKind, type[Asker]]] = {
 
 
 def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
-    """What asks a model about a task's examples. Raises CheckpointError and TaskError."""
+    """The asker for a task on a model. Raises CheckpointError and TaskError."""
     chosen = _ASKERS[data.kind]
     if chosen is Chooser and not type(model).__name__.endswith("ForMultipleChoice"):
         chosen = _LanguageChooser

@@ -1,4 +1,4 @@
-"""The examples that a model lost and gained by another one, from the answers of both."""
+"""The examples that a model lost and gained compared with another one, from the answers of both."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ace_gui.engine.evaluating.subjects import Subject, models_of
 from ace_gui.engine.planning.prepare import Prepared
 
 MOST: Final = 60
-"""Examples that are shown of each verdict and task."""
+"""Most examples shown for each verdict and task."""
 
 
 def compared_examples(
     prepared: Prepared, folder: Path, *, with_base: bool, device: str
 ) -> Iterator[Event | None]:
-    """A merged model in a folder by each task's own expert, or by the base.
+    """Compare a merged model in a folder with each task's own expert, or with the base.
 
-    A task that belongs to no expert is left out where experts are compared with. Answers that are
-    remembered are not asked again. Raises TaskError and CheckpointError.
+    A task without an expert is left out when comparing with experts. Cached answers are reused.
+    Raises TaskError and CheckpointError.
     """
     where = resolve_device(device)
     models = replace(models_of(prepared, (folder,)), names=(MERGED,))
@@ -101,7 +101,7 @@ def _compared(
 
 
 def _places(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
-    """The first, those that changed most first of all."""
+    """Indices of the first examples, or of those that changed most."""
     indices = np.flatnonzero(chosen_N)
     order = np.argsort(-change_N[indices], kind="stable")
     return [int(index) for index in indices[order][:MOST]]

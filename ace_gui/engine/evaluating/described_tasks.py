@@ -1,4 +1,4 @@
-"""Tasks before they are scored: what is guessed for each, its first examples, and what is wrong."""
+"""Describes tasks before scoring: the inferred settings, first examples, and errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ace_gui.recipe.tasks import Task
 from ace_gui.steps import Steps
 
 SHOWN: Final = 3
-"""Examples that are shown of a task."""
+"""Number of examples shown for a task."""
 
 
 def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
-    """Each task as it would be scored. Nothing is raised for what is wrong with a task."""
+    """Each task as it would be scored. Errors are part of the description, not raised."""
     titles = Counter(task.title for task in prepared.plan.recipe.tasks)
     models = models_of(prepared, ())
     for task in tasks:
@@ -37,7 +37,7 @@ def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescrib
 
 
 def _describe(found: dict[str, Any], models: Models, task: Task) -> Steps[None]:
-    """Note what is known as soon as it is: what is wrong may come later. Raises TaskError."""
+    """Fill in the description step by step, as an error may come later. Raises TaskError."""
     name = task.title
     table = open_table(task.data)
     found["table_columns"] = table.columns

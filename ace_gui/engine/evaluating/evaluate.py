@@ -45,15 +45,15 @@ from ace_gui.steps import Steps, result_of
 from ace_gui.versions import code_digest, library_versions
 
 MERGED: Final = "merged"
-"""What a merge is called among the models of its recipe."""
+"""Name of a merge among the models of its recipe."""
 
 SEED: Final = 0
-"""Of the examples that are drawn where there is a limit: always the same ones."""
+"""Seed for drawing examples if there is a limit: always the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One model on one task. ``owner``: the expert whose task it is; ``targets``: right answers."""
+    """One model on one task. ``owner``: the expert of the task; ``targets``: right answers."""
 
     subject: Subject
     data: TaskData
@@ -64,7 +64,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a trial. ``answers``: the model's, an example each."""
+    """The result of a trial. ``answers``: the model's, one per example."""
 
     measured: MetricResult
     answers: Sequence[Any]
@@ -81,9 +81,9 @@ def evaluate(
 ) -> Iterator[Event | None]:
     """Score the base and the folders on every task, and each expert on its own.
 
-    A task that belongs to no expert is one for all of them. All data are read and checked first.
-    What is known of the same files is not computed again. ``half``: on one half of the examples.
-    ``workers``: who has the models answer, several side by side; None: this process. Closing the
+    A task without an expert is scored for all experts. All data are read and checked first. Results
+    for unchanged files are not computed again. ``half``: use one half of the examples. ``workers``:
+    the processes that run the models, several at the same time; None: this process. Closing the
     generator cancels.
 
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
@@ -131,8 +131,10 @@ def known_scores(
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Some trials of an evaluation, by their ``indices`` among all, for a process that begins with
-    nothing. For the rest see ``Models`` and ``evaluate``."""
+    """Some trials of an evaluation, by their ``indices`` among all, for a new process.
+
+    For the other fields see ``Models`` and ``evaluate``.
+    """
 
     recipe: Recipe | None
     with_base: bool
@@ -146,7 +148,7 @@ class Share:
 
     @classmethod
     def of(cls, models: Models, tasks: Sequence[Task], **how: Any) -> Self:
-        """One without trials; ``how``: limit, half and device."""
+        """A share without trials; ``how``: limit, half and device."""
         return cls(
             recipe=None if models.prepared is None else models.prepared.plan.recipe.absolute(),
             with_base=models.with_base,
@@ -157,7 +159,7 @@ class Share:
         )
 
     def outcomes(self) -> list[Outcome]:
-        """Have the models answer here."""
+        """Run the trials in this process."""
         models = Models(
             prepared=None if self.recipe is None else prepare(self.recipe),
             with_base=self.with_base,
@@ -173,7 +175,7 @@ class Share:
 def _answered_by(
     workers: Executor, share: Share, trials: Sequence[Trial], device: torch.device
 ) -> Iterator[EvaluationProgress | None]:
-    """Remember what is not known of the trials yet, each model asked by one worker."""
+    """Cache the unknown results of the trials, with each model on one worker."""
     cache = ArrayCache(scores_folder())
     unknown = [
         index
@@ -207,7 +209,7 @@ def require_tasks(
     half: Half | None = None,
     workers: Executor | None = None,
 ) -> Steps[None]:
-    """Score the experts, which is remembered: what is wrong with tasks is said before a merge."""
+    """Score the experts and cache the results, so that errors in tasks show before a merge."""
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
     for _ in evaluate(models, tasks, limit=limit, device=device, half=half, workers=workers):
         yield None
@@ -222,9 +224,10 @@ def merged_scores(
     limit: int | None = None,
     half: Half | None = None,
 ) -> Steps[tuple[TaskScore, ...]]:
-    """The scores of a merged model in a folder, under the name ``merged``, on the recipe's tasks.
+    """The scores of a merged model in a folder, named ``merged``, on the recipe's tasks.
 
-    With those of base and experts; ``alone``: without them, though measured by the experts.
+    Includes those of base and experts; ``alone``: leaves them out, but still compares with the
+    experts.
     """
     models = experts_of(prepared, (folder,)) if alone else models_of(prepared, (folder,))
     models, tasks = replace(models, names=(MERGED,)), known_tasks(prepared)
@@ -237,13 +240,13 @@ def merged_scores(
 
 
 def known_tasks(prepared: Prepared) -> tuple[Task, ...]:
-    """The recipe's tasks, but those of experts that it has no longer."""
+    """The recipe's tasks, except those of experts that were removed."""
     recipe = prepared.plan.recipe
     return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 
 
 def task_names(tasks: Sequence[Task]) -> list[str]:
-    """A name for each. Raises TaskError where two have the same."""
+    """The names of tasks. Raises TaskError if two are equal."""
     names = [task.title for task in tasks]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -258,7 +261,7 @@ def trials_of(
     limit: int | None = None,
     half: Half | None = None,
 ) -> Steps[list[Trial]]:
-    """Each model that does a task, with data that are read and checked. Raises TaskError."""
+    """The trials of all models and tasks, with data that are read and checked. Raises TaskError."""
     owner = models.owner(task, name)
     reference = models.reference(task, name)
     data = yield from read_task(task, name, reference, limit=limit, seed=SEED, half=half)
@@ -278,7 +281,7 @@ def trials_of(
 def all_trials(
     models: Models, tasks: Sequence[Task], limit: int | None, half: Half | None = None
 ) -> Steps[list[Trial]]:
-    """Each model on each of its tasks, all data read and checked; experts stand first.
+    """Each model on each of its tasks, all data read and checked; experts come first.
 
     Raises TaskError.
     """
@@ -290,7 +293,7 @@ def all_trials(
 
 
 def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
-    """The others are measured by the experts; and what has one model stands together."""
+    """Experts first, as other models are compared with them; then grouped by model."""
     order = list(dict.fromkeys(trial.subject.name for trial in trials))
     return sorted(trials, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
 
@@ -298,9 +301,9 @@ def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
 def outcomes_of(
     trials: Sequence[Trial], device: torch.device
 ) -> Iterator[tuple[Trial, Outcome | int]]:
-    """Each trial with how many examples are answered, and at last with what came of it.
+    """Yield each trial with the number of answered examples, and finally with its result.
 
-    What is remembered of the same files is not asked again.
+    Cached results for unchanged files are reused.
     """
     cache = ArrayCache(scores_folder())
     loaded = Loaded(device)
@@ -351,7 +354,7 @@ def _score(
 
 
 def _key(trial: Trial, device: torch.device) -> str:
-    """Names everything on which answers and their score depend."""
+    """Digest of everything that answers and their score depend on."""
     data, loading = trial.data, trial.loading
     own = None if loading.own is None else sorted(loading.own.names.items())
     terms = (
@@ -377,7 +380,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
-    """None also for an entry that is not what it should be."""
+    """The cached answers; None also for an invalid entry."""
     entry, count = cache.get(key), len(trial.data.examples)
     if entry is None or {"figures", "each"} - entry.keys():
         return None

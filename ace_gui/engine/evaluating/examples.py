@@ -1,4 +1,4 @@
-"""The examples of a task: read, drawn by chance where there are many, and checked one by one."""
+"""The examples of a task: read, sampled if there are many, and checked one by one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ from ace_gui.recipe.tasks import Metric, Task, TaskKind
 from ace_gui.steps import Steps, result_of
 
 CHECKED_TOGETHER: Final = 32
-"""Examples from one pause to the next: a picture is decoded to be checked."""
+"""Examples between two pauses, as checking a picture decodes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """``row``: where it stands. ``given``: by role, what the model gets: texts, tokens, a picture.
+    """``row``: its row in the data.
 
-    ``label``: what the answer should be, as the data say it.
+    ``given``: the model's inputs by role: texts, tokens, a picture.
+
+    ``label``: the right answer, as in the data.
     """
 
     row: str
@@ -47,8 +49,7 @@ class Example:
 
 
 class Half(Enum):
-    """Which examples of a task: those that values are searched with, or those that tell how good
-    they are. Together they are all, and none is in both."""
+    """Disjoint halves of a task's examples: one for searching values, one for the final score."""
 
     SEARCHED = 0
     REPORTED = 1
@@ -56,7 +57,7 @@ class Half(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
-    """A task with its examples, and what was guessed for it."""
+    """A task with its examples and inferred settings."""
 
     task: Task
     name: str
@@ -68,12 +69,15 @@ class TaskData:
 
     @property
     def label_names(self) -> Sequence[str]:
-        """What the numbers in the column of labels are called, where that is known."""
+        """The names of the numbers in the label column, if known."""
         return self.table.names.get(self.columns.get(LABEL, ("",))[0], ())
 
     def content(self) -> str:
-        """SHA-256 of the examples themselves, pictures included: a file's time may not show that
-        it was changed. Raises TaskError where a picture cannot be read any more."""
+        """SHA-256 of the examples, pictures included.
+
+        A file's modification time may not show a change. Raises TaskError if a picture can no
+        longer be read.
+        """
         digest = hashlib.sha256(repr(tuple(self.label_names)).encode("utf-8", "surrogatepass"))
         for example in self.examples:
             given = {
@@ -94,9 +98,9 @@ def read_task(
     seed: int,
     half: Half | None = None,
 ) -> Steps[TaskData]:
-    """The task with its examples. ``config``: of the model whose task it is.
+    """The task with its examples. ``config``: of the task's own model.
 
-    ``limit``: so many examples at most, besides the task's own limit. The same seed draws the same.
+    ``limit``: most examples, besides the task's own limit. The same seed draws the same ones.
     ``half``: only one half of these. Raises TaskError, naming file and row.
     """
     table = open_table(task.data)
@@ -130,10 +134,10 @@ def read_calibration(
     seed: int,
     labelled: bool = False,
 ) -> TaskData:
-    """The task with its calibration inputs for examples; ``labelled``: with their labels.
+    """The task with its calibration inputs as examples; ``labelled``: with their labels.
 
-    ``limit``: so many at most; the same seed draws the same. Raises TaskError, naming file and row,
-    and where the task has none.
+    ``limit``: most inputs; the same seed draws the same ones. Raises TaskError, naming file and
+    row, and if the task has none.
     """
     if task.calibration is None:
         raise TaskError(f"The task {name} has no `calibration` data.", key="calibration")
@@ -155,7 +159,7 @@ def read_calibration(
 
 
 def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> list[Row]:
-    """So many rows, each with the same chance, in the file's order; one pass, little memory.
+    """A uniform sample of rows, in the file's order; it needs one pass and little memory.
 
     J. S. Vitter, Random Sampling with a Reservoir, ACM TOMS 11 (1985), Algorithm R.
     """
@@ -176,7 +180,7 @@ def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> li
 
 
 def _half(rows: Sequence[Row], half: Half, seed: int) -> list[Row]:
-    """Every second one of a fixed shuffle, in the file's order."""
+    """Every second example of a fixed shuffle, in the file's order."""
     shuffled = np.random.default_rng([seed, 1]).permutation(len(rows))
     return [rows[index] for index in sorted(shuffled[half.value :: 2])]
 
@@ -204,7 +208,7 @@ def _examples(
 def _example(
     table: Table, kind: TaskKind, columns: Mapping[str, tuple[str, ...]], row: Row
 ) -> Example:
-    """An example whose values are of the right kinds. Raises TaskError."""
+    """An example whose values have the right types. Raises TaskError."""
     where, values = row
     given: dict[str, Any] = {}
     start = 0

@@ -1,7 +1,8 @@
 """Scores by the Language Model Evaluation Harness, the Python package lm-eval.
 
-An optional extra: L. Gao et al., The Language Model Evaluation Harness, 2024,
-doi:10.5281/zenodo.12608602. Its tasks' data must be on this machine: nothing is downloaded.
+It is an optional extra: L. Gao et al., The Language Model Evaluation Harness, 2024,
+doi:10.5281/zenodo.12608602. The data of its tasks must be on this machine, as nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Harness:
     """The harness with some of its tasks, ready to run on folders of language models."""
 
     def __init__(self, tasks: Sequence[str], own: Path | None = None) -> None:
-        """``own``: a folder with tasks, instead of the harness's.
+        """``own``: a folder with tasks, used instead of the harness's.
 
-        Raises ResourceError where lm-eval is not installed, TaskError where there is no such task.
+        Raises ResourceError if lm-eval is not installed, TaskError for an unknown task.
         """
         go_offline()
         try:
@@ -51,11 +52,11 @@ class Harness:
     def scores(
         self, folder: Path, name: str, *, limit: int | None, device: str
     ) -> Iterator[TaskScore]:
-        """A score for each task and metric. Raises TaskError where the harness fails.
+        """A score for each task and metric. Raises TaskError if the harness fails.
 
-        No code of the folder is run; a task of one's own may hold code, and that is run.
+        No code of the model folder is run. A task of one's own may contain code, which is run.
         """
-        # A task, its data and the model each fail in their own way, with errors of any type.
+        # A task, its data and the model may fail with errors of any type.
         try:
             found = self._library.simple_evaluate(
                 model="hf",
@@ -82,7 +83,7 @@ class Harness:
 
 
 def _scores(figures: Mapping[str, Any], name: str, task: str, count: int) -> Iterator[TaskScore]:
-    """Of keys such as ``acc,none`` and ``acc_stderr,none``: a metric, and how answers are read."""
+    """The scores under keys such as ``acc,none`` and ``acc_stderr,none``: metric and filter."""
     for key, value in figures.items():
         metric, comma, answers = key.partition(",")
         if not comma or metric.endswith(_ERROR) or not isinstance(value, int | float):

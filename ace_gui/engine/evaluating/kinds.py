@@ -1,4 +1,4 @@
-"""What kinds of tasks a model does, and what each kind wants of the data."""
+"""The kinds of tasks, the model classes for each, and the data each needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ TEXT, PAIR, LABEL, IMAGE, CHOICES, TOKENS = "text", "pair", "label", "image", "c
 
 @dataclass(frozen=True, kw_only=True)
 class KindTraits:
-    """``classes``: what the names of model classes that do it end in. ``metrics``: the first is the
-    default. ``roles``: what it needs of the data; ``optional``: what it can use besides."""
+    """``classes``: endings of the names of suitable model classes.
+
+    ``metrics``: the first is the default. ``roles``: required columns; ``optional``: columns it can
+    use besides.
+    """
 
     classes: re.Pattern[str]
     metrics: tuple[Metric, ...]
@@ -98,15 +101,15 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     CHOICES: ("choices", "endings", "options", "answers"),
     TOKENS: ("tokens", "words"),
 }
-"""What columns are often called, by what they are for; the first that is there is taken."""
+"""Common column names by role; the first that exists is used."""
 
 _NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "source_id"))
 
 
 def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
-    """The kind that the task says, else what the model's class does with such data.
+    """The kind given by the task, or else the one that suits the model's class and the data.
 
-    Raises TaskError where the model cannot do it, or it is not plain what to do.
+    Raises TaskError if the model cannot do it, or the kind is ambiguous.
     """
     name = class_of(config)
     if task.kind is not None:
@@ -137,13 +140,13 @@ def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
 
 
 def class_of(config: Mapping[str, Any]) -> str:
-    """The name of the model class of a config.json; empty where it does not say."""
+    """The name of the model class in a config.json; empty if it has none."""
     named = config.get("architectures")
     return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
 
 
 def metric_of(task: Task, kind: TaskKind) -> Metric:
-    """The task's metric, else its kind's. Raises TaskError for one of another kind."""
+    """The task's metric, or else its kind's default. Raises TaskError for one of another kind."""
     known = KINDS[kind].metrics
     if task.metric is not None and task.metric not in known:
         offered = ", ".join(each.value for each in known)
@@ -157,10 +160,10 @@ def metric_of(task: Task, kind: TaskKind) -> Metric:
 def columns_of(
     task: Task, kind: TaskKind, table: Table, *, labelled: bool = True
 ) -> dict[str, tuple[str, ...]]:
-    """The columns for each role of the kind: as the task says, else by what they are called.
+    """The columns for each role of the kind: given by the task, or else recognised by name.
 
-    ``labelled``: whether the right answers are wanted as well. Raises TaskError where a column is
-    missing, or it is not plain which one is meant.
+    ``labelled``: whether the right answers are needed as well. Raises TaskError if a column is
+    missing or ambiguous.
     """
     traits, chosen = KINDS[kind], _said(task, kind, table, labelled=labelled)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
@@ -188,7 +191,7 @@ def columns_of(
 def _said(
     task: Task, kind: TaskKind, table: Table, *, labelled: bool
 ) -> dict[str, tuple[str, ...]]:
-    """What the task says of columns. Raises TaskError."""
+    """The columns given by the task. Raises TaskError."""
     known = (*KINDS[kind].roles, *KINDS[kind].optional)
     chosen = {}
     for role, given in task.columns.items():

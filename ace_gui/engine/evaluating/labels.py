@@ -1,4 +1,4 @@
-"""The labels of a head, and which of them an example's answer is."""
+"""The labels of a head, and the label of an example's answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from ace_gui.recipe.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """``ids``: by what the data may call a label, its place in the head. ``allowed``: places that
-    can be answers, in order."""
+    """``ids``: index in the head by each name that data may use for a label.
+
+    ``allowed``: indices that can be answers, in order.
+    """
 
     ids: Mapping[str, int]
     allowed: tuple[int, ...]
 
     def index_of(self, value: object, names: Sequence[str] = ()) -> int | None:
-        """The place of an example's label in the head; None for one that the head does not know.
+        """The head's index of an example's label; None for a label that the head lacks.
 
-        ``names``: what the numbers of its column are called.
+        ``names``: the names of the numbers in its column.
         """
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -43,7 +45,7 @@ def _is_number(text: str) -> bool:
 
 
 def head_labels(config: Mapping[str, Any]) -> list[str]:
-    """The labels of a config's head, by place. Two where the config does not say."""
+    """The labels of a config's head, by index. Two if the config does not define them."""
     label_names = config.get("id2label")
     if isinstance(label_names, Mapping):
         try:
@@ -57,7 +59,7 @@ def head_labels(config: Mapping[str, Any]) -> list[str]:
 
 
 def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:
-    """The labels of a head as far as the task has to do with them. Raises TaskError."""
+    """The labels of a head that belong to the task. Raises TaskError."""
     names = head_labels(config)
     ids = {name.casefold(): index for index, name in enumerate(names)}
     everything = tuple(range(len(names)))

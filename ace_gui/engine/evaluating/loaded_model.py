@@ -15,7 +15,7 @@ from ace_gui.formatting import listing, plain, short_path
 
 
 def loaded_model(folder: Path, task: str | None, device: str) -> Any:
-    """The model with its modules. Raises as ``ace_gui.load_model`` says."""
+    """The model with its modules. Raises the errors of ``ace_gui.load_model``."""
     where = resolve_device(device)
     if task is not None:
         known = _tasks(folder)
@@ -28,6 +28,6 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
 
 
 def _tasks(folder: Path) -> set[str]:
-    """Whose tasks a folder can do apart: those with heads or modules."""
+    """Names of the tasks that have heads or modules of their own in a folder."""
     heads = {path.stem for path in (folder / HEADS).glob("*.safetensors")}
     return heads | (set(read_manifest(folder).experts) if has_modules(folder) else set())

@@ -17,16 +17,19 @@ from numpy.typing import NDArray
 from ace_gui.recipe.tasks import Metric, TaskKind
 
 RESAMPLES: Final = 200
-"""Of the bootstrap, where a score has no standard error of closed form: it is good to 5 %."""
+"""Resamples of the bootstrap, for scores without a closed standard error: accurate to 5 %."""
 
 OUTSIDE: Final = "O"
-"""The label of words that are no part of a name; F1 of words leaves it out."""
+"""The label of words outside of names; F1 of words leaves it out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricResult:
-    """``each``: by example, what it adds: 1 or 0 for right or wrong (a share of the words), the
-    negative log-likelihood of a token, the error of a number."""
+    """The score of some answers.
+
+    ``each``: by example, its contribution: 1 or 0 for right or wrong (a fraction of its words), the
+    negative log-likelihood of a token, the error of a number.
+    """
 
     score: float
     standard_error: float
@@ -40,7 +43,7 @@ def measured(
     targets: Sequence[Any],
     label_names: Sequence[str] = (),
 ) -> MetricResult:
-    """Score answers against what they should be. A score that is not defined is NaN.
+    """Score answers by the right ones. An undefined score is NaN.
 
     Accuracy and exact match: the share that is right, with half the width of Wilson's interval of
     one standard deviation (E. B. Wilson, JASA 22, 1927), which is not 0 where all are right.
@@ -91,7 +94,7 @@ def _perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
 def _of_words(
     metric: Metric, answers: Sequence[Any], targets: Sequence[Any], label_names: Sequence[str]
 ) -> MetricResult:
-    """Words of one sentence are no independent examples: sentences are resampled."""
+    """Words of one sentence are not independent, so sentences are resampled."""
     pairs = [(np.asarray(a), np.asarray(t)) for a, t in zip(answers, targets, strict=True)]
     each_N = np.array([float((a == t).mean()) if len(t) else 1.0 for a, t in pairs])
     if metric is Metric.ACCURACY:
@@ -121,7 +124,7 @@ def _named(
 
 
 def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
-    """Of nothing: no accuracy, and no F1 to speak of."""
+    """The ratio; NaN without examples, as accuracy and F1 are undefined."""
     none = math.nan if metric is Metric.ACCURACY else 0.0
     return np.where(whole > 0, part / np.maximum(whole, 1), none)
 
@@ -129,7 +132,7 @@ def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
 def _of_labels(
     metric: Metric, answer_N: NDArray[Any], target_N: NDArray[Any], labels: int
 ) -> MetricResult:
-    """F1 and Matthews' correlation follow from how often each label stands for each."""
+    """F1 and Matthews' correlation, computed from the confusion matrix."""
     from sklearn import metrics
 
     known_K, place_2N = np.unique([target_N, answer_N], return_inverse=True)
@@ -157,7 +160,10 @@ def _of_labels(
 
 
 def f1(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
-    """F1 of each label, R × K, from how often a target (row) got an answer (column); of none: 0."""
+    """F1 of each label, R × K, from confusion matrices (target × answer).
+
+    0 for a label that never occurs.
+    """
     right_RK = np.diagonal(confusion_RKK, axis1=1, axis2=2)
     both_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2)
     found_RK: NDArray[np.float64] = 2 * right_RK / np.maximum(both_RK, 1)
@@ -165,8 +171,10 @@ def f1(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def matthews(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Matthews' correlation for K labels (J. Gorodkin, Computational Biology and Chemistry 28,
-    2004, equation 8), from how often a target (row) got an answer (column); of constants: 0."""
+    """Matthews' correlation for K labels, from confusion matrices (target × answer).
+
+    0 for constants. Source: J. Gorodkin, Computational Biology and Chemistry 28, 2004, equation 8.
+    """
     count_R = confusion_RKK.sum(axis=(1, 2)).astype(float)
     right_R = np.trace(confusion_RKK, axis1=1, axis2=2)
     target_RK, answer_RK = confusion_RKK.sum(axis=2), confusion_RKK.sum(axis=1)
@@ -201,13 +209,13 @@ def _correlation(
 
 
 def _resamples(count: int) -> Iterator[NDArray[np.int64]]:
-    """R times: the places of as many examples as there are, drawn with replacement."""
+    """R bootstrap samples of the indices of examples, drawn with replacement."""
     generator = np.random.default_rng(0)
     for _ in range(RESAMPLES):
         yield generator.integers(count, size=count)
 
 
 def _spread(draws_R: NDArray[np.float64]) -> float:
-    """NaN where all resamples are alike: how sure a score is cannot be seen from them."""
+    """The standard deviation; NaN if all resamples are equal, as precision is then unknown."""
     known = draws_R[np.isfinite(draws_R)]
     return float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan

@@ -15,14 +15,14 @@ from ace_gui.formatting import listing
 from ace_gui.machine import free_memory
 
 _SHARE: Final = 0.7
-"""Of the free memory, that a model in float32 may take."""
+"""Fraction of the free memory that a model in float32 may take."""
 
 
 def load(loading: Loading, device: torch.device) -> Any:
-    """The model in evaluation mode: in float32, or as it is stored where that is too large.
+    """The model in evaluation mode: in float32, or in its stored dtype if that is too large.
 
-    With its modules in place, where it has some. Raises MismatchError where a tensor is missing: it
-    would be filled with chance; and CheckpointError for modules that do not fit.
+    Its modules are attached, if it has any. Raises MismatchError if a tensor is missing, which
+    would be initialised at random, and CheckpointError for modules that do not fit.
     """
     tensors = None if loading.modules is None else loading.modules.tensors()
     model, report = load_pretrained(loading.folder, loading.config, tensors)
@@ -50,7 +50,7 @@ def _free(device: torch.device) -> int:
 
 
 def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
-    """Copy an expert's own tensors into a model; their names."""
+    """Copy an expert's own tensors into a model; returns their names."""
     indices = dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
     )

@@ -1,4 +1,4 @@
-"""Models as one after the other is asked: one in memory at a time."""
+"""Loads models for scoring, one in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ace_gui.engine.evaluating.subjects import Loading
 
 
 class Loaded:
-    """Models that are asked, one in memory at a time; the same one is loaded once."""
+    """Models for scoring, one in memory at a time. A model used twice in a row is loaded once."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -22,7 +22,7 @@ class Loaded:
         self._model: Any = None
 
     def asker(self, data: TaskData, loading: Loading) -> Asker:
-        """What asks the expert about a task's inputs."""
+        """The asker for the expert on a task's inputs."""
         if self._loading != loading:
             if self._model is not None:
                 self._model = None

@@ -1,4 +1,4 @@
-"""Which expert a routed model takes for which examples, layer by layer, and what that costs.
+"""Which expert a routed model chooses for which examples, layer by layer, and the cost of routing.
 
 T experts.
 """
@@ -30,9 +30,9 @@ _UNROUTED = frozenset({ModuleKind.TASK, ModuleKind.SURGERY})
 def routed(
     models: Models, tasks: Sequence[Task], *, limit: int | None = None, device: str = "auto"
 ) -> Iterator[Event | None]:
-    """Have the folders with routers answer every task: EvaluationProgress, then RoutesFound.
+    """Run the folders with routers on every task: EvaluationProgress, then RoutesFound.
 
-    Raises as ``evaluate``.
+    Raises the errors of ``evaluate``.
     """
     where, found = resolve_device(device), list[TaskRoutes]()
     everything = yield from all_trials(models, tasks, limit)
@@ -63,14 +63,14 @@ def routed(
 
 
 def _loading(trial: Trial, *, with_modules: bool) -> Loading:
-    """Routers serve whatever task: whose it is makes no other model."""
+    """The source of a routed model, which is the same model for every task."""
     modules = trial.loading.modules
     assert modules is not None
     return replace(trial.loading, modules=replace(modules, expert=None) if with_modules else None)
 
 
 class _Mean:
-    """The mean of what one router gives, over examples, each the mean over its tokens."""
+    """The mean of one router's weights over examples, each averaged over its tokens."""
 
     def __init__(self, router: Telling) -> None:
         self.location, self.experts = router.location, router.experts
@@ -82,7 +82,7 @@ class _Mean:
         self._count += 1
 
     def of(self, experts: Sequence[str]) -> tuple[float, ...]:
-        """By expert, 0 of those that the layer has nothing of."""
+        """The mean by expert; 0 for experts without a part in the layer."""
         found = (self._total / max(self._count, 1)).tolist()
         own = dict(zip(self.experts, found, strict=True))
         return tuple(own.get(name, 0.0) for name in experts)

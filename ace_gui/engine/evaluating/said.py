@@ -1,4 +1,4 @@
-"""Examples and answers in the words and pictures in which people read them."""
+"""Examples and answers as texts and pictures for display."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from ace_gui.formatting import number_text
 from ace_gui.recipe.tasks import TaskKind
 
 PIXELS: Final = 128
-"""Most that a shown picture is wide and high."""
+"""Largest width and height of a shown picture."""
 
 FONT_SCALES: Final = 2000
-"""Most of a text that is shown."""
+"""Most characters of a shown text."""
 
 
 def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
-    """What each place among a task's answers is called, without what all labels begin with
-    (``digits/7``: 7). ``config``: of the model with its head."""
+    """The name of each possible answer of a task.
+
+    A prefix common to all labels is removed (``digits/7``: 7). ``config``: of the model with its
+    head.
+    """
     if data.kind is TaskKind.CLIP_ZERO_SHOT:
         return zero_shot_labels(data)
     if data.kind is TaskKind.MULTIPLE_CHOICE:
@@ -42,8 +45,11 @@ def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
 
 
 def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[str]) -> str:
-    """An answer, or what it should be: a label, a choice, the labels of words, a number, a text;
-    the perplexity where the text itself is what is predicted."""
+    """An answer as text.
+
+    It is a label, a choice, the labels of words, a number, or a text; the perplexity if the text
+    itself is predicted.
+    """
     if answer is None:
         return ""
     if data.kind is TaskKind.CAUSAL_LM:
@@ -62,7 +68,7 @@ def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[s
 
 
 def shown_example(example: Example, label: str) -> ShownExample:
-    """What a model is given, and the right answer, in words and as a small picture."""
+    """An example's inputs and right answer as texts and a small picture."""
     texts, picture = [], None
     for role, given in example.given.items():
         if isinstance(given, Picture):

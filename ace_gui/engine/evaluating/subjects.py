@@ -1,4 +1,4 @@
-"""The models that are scored, and what each is loaded from for a task."""
+"""The models that are scored, and the source of each for a task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECIPE: Final = "merge_recipe.yaml"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model that is scored. ``expert``: which of the recipe's experts it is, None for others."""
+    """A model that is scored. ``expert``: its index among the recipe's experts, None for others."""
 
     name: str
     path: Path
@@ -38,7 +38,7 @@ class Subject:
 class Own:
     """Tensors that replace some of a model's: by the model's name, the name in ``checkpoint``.
 
-    ``fills``: what the model lacks is taken from it as well.
+    ``fills``: tensors that the model lacks are taken from it as well.
     """
 
     checkpoint: Checkpoint = field(compare=False)
@@ -48,10 +48,10 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """What a model is loaded from; two that are equal are the same model.
+    """The source of a model; equal ones give the same model.
 
-    ``config``: of the model with its head. ``modules``: those that it works with.
-    ``preprocessing``: folders with a tokenizer or image processor, the first that has one counts.
+    ``config``: of the model with its head. ``modules``: modules to attach. ``preprocessing``:
+    folders that may have a tokenizer or image processor; the first that has one is used.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class Loading:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file on which answers may depend."""
+        """Every file that answers may depend on."""
         found = [
             entry
             for folder in (self.folder, *self.preprocessing)
@@ -80,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The recipe's models, where there is a recipe, and folders besides them.
+    """The recipe's models, if there is a recipe, and more folders.
 
     ``with_base``: whether the base is scored too.
     """
@@ -91,7 +91,7 @@ class Models:
     names: tuple[str, ...] = ()
 
     def subjects(self) -> list[Subject]:
-        """All of them: the base, the experts, the folders as they are called."""
+        """All models to score: the base, the experts, the folders by name."""
         found = []
         if self.prepared is not None:
             recipe = self.prepared.plan.recipe
@@ -106,9 +106,9 @@ class Models:
         return found + [Subject(name=name, path=folder) for name, folder in pairs]
 
     def owner(self, task: Task, name: str) -> int | None:
-        """Which expert a task belongs to: the one it names, else the one that is called as it is.
+        """The expert of a task: the one it names, or else the one with the task's name.
 
-        Raises TaskError where the recipe has no such expert.
+        Raises TaskError if the recipe has no such expert.
         """
         if self.prepared is None:
             return None
@@ -131,7 +131,7 @@ class Models:
         return self.prepared.plan.recipe.expert_names[owner]
 
     def reference(self, task: Task, name: str) -> Mapping[str, Any]:
-        """The config of a model whose task it is, from which its kind is guessed."""
+        """The config of the task's own model, from which its kind is inferred."""
         owner = self.owner(task, name)
         if self.prepared is not None and owner is not None:
             return self._expert_config(self.prepared, owner)
@@ -139,7 +139,7 @@ class Models:
         return self.loading(subject, task, name).config
 
     def loading(self, subject: Subject, task: Task, name: str) -> Loading:
-        """What a model is loaded from for a task. Raises CheckpointError and TaskError."""
+        """The source of a model for a task. Raises CheckpointError and TaskError."""
         owner = self.owner(task, name)
         if self.prepared is not None and subject.expert is not None:
             return self._expert(self.prepared, subject.expert)
@@ -157,7 +157,7 @@ class Models:
         )
 
     def _others(self, owner: int | None) -> tuple[Path, ...]:
-        """Folders of the recipe that may have the tokenizer or processor that a model lacks."""
+        """Folders of the recipe that may have a tokenizer or processor missing from the model."""
         if self.prepared is None:
             return ()
         recipe = self.prepared.plan.recipe
@@ -185,7 +185,7 @@ class Models:
         )
 
     def _base_with_head(self, prepared: Prepared, owner: int) -> Loading:
-        """The base, with the expert's head where the base has none of that task."""
+        """The base, with the expert's head if the base has none for the task."""
         base, expert = _folder(prepared.plan.recipe.base_model), prepared.experts[owner]
         config, own_config = read_config(base), self._expert_config(prepared, owner)
         kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
@@ -208,11 +208,11 @@ def loading_of(
     base: Path | None = None,
     others: Sequence[Path] = (),
 ) -> Loading:
-    """What a merged model is loaded from for the task of an expert, with its head and modules.
+    """The source of a merged model for the task of an expert, with its head and modules.
 
-    ``config``: of the expert's model, ``base``: the base's folder, where they are known; else the
-    folder's recipe says where they are. ``others``: further folders for preprocessing.
-    Raises CheckpointError and TaskError.
+    ``config``: of the expert's model, ``base``: the base's folder, if known; otherwise the folder's
+    recipe gives them. ``others``: more folders for preprocessing. Raises CheckpointError and
+    TaskError.
     """
     folder = _folder(path)
     own_config, preprocessing = read_config(folder), (folder, *others)
@@ -237,7 +237,7 @@ def loading_of(
 
 
 def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
-    """The config that goes with a kept head: of the expert's own folder."""
+    """The config for a kept head, from the expert's own folder."""
     try:
         recipe = load_recipe(folder / RECIPE)
         expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
@@ -253,18 +253,18 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
 def models_of(
     prepared: Prepared | None, folders: Sequence[Path], names: Sequence[str] = ()
 ) -> Models:
-    """The models of a recipe, and folders under these names, or as they are written."""
+    """The models of a recipe, and folders with these names, or named by their paths."""
     named = tuple(names) or tuple(map(str, folders))
     return Models(prepared=prepared, folders=tuple(folders), names=named)
 
 
 def experts_of(prepared: Prepared, folders: Sequence[Path]) -> Models:
-    """The experts alone, and folders that are measured by them."""
+    """The experts alone, and folders that are compared with them."""
     return replace(models_of(prepared, folders), with_base=False)
 
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
-    """Raise TaskError where the class of a model cannot do the task."""
+    """Raise TaskError if the class of a model cannot do the task."""
     if not KINDS[data.kind].classes.search(class_of(loading.config)):
         raise TaskError(
             f"{subject.name} is of the class {class_of(loading.config) or 'unknown'}, which does "
@@ -274,7 +274,7 @@ def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
 
 
 def _folder(path: Path) -> Path:
-    """The folder that a model is loaded from: of a converted pickle, the converted one."""
+    """The folder a model is loaded from; for a pickle, the converted model."""
     checkpoint = open_files(path)
     if checkpoint.folder is None:
         sentence = f"{path.name} is a file of weights alone; a model needs its folder to be scored."
@@ -283,6 +283,6 @@ def _folder(path: Path) -> Path:
 
 
 def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config of a head, for a body whose vocabulary may have other tokens."""
+    """The config of a head, adapted to a body whose vocabulary may differ."""
     size = body.get("vocab_size")
     return {**config, "vocab_size": size} if size is not None and "vocab_size" in config else config

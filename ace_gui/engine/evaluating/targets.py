@@ -1,4 +1,4 @@
-"""What the right answers are, as the model that is asked would give them."""
+"""The right answers in the form in which the model gives its answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _CLASSES = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
 
 
 def targets_of(data: TaskData, config: Mapping[str, Any]) -> list[Any]:
-    """The right answer of each example: a place in the head (a tuple of them for words), a place
-    among choices or labels, a number, a text; None where the text itself is what is predicted.
+    """The right answer of each example.
+
+    It is an index in the head (a tuple for words), an index of choices or labels, a number, or a
+    text; None if the text itself is predicted.
 
     ``config``: of the model with its head. Raises TaskError for an unknown label.
     """
@@ -37,7 +39,7 @@ def targets_of(data: TaskData, config: Mapping[str, Any]) -> list[Any]:
 
 
 def zero_shot_labels(data: TaskData) -> list[str]:
-    """What pictures can show: as the task says, else every label that occurs, sorted."""
+    """The possible labels of pictures: given by the task, or all labels in the data, sorted."""
     if data.task.labels:
         return list(data.task.labels)
     return sorted({_zero_shot_label(data, example) for example in data.examples})
@@ -87,7 +89,7 @@ def _places(
 
 
 def _choice(data: TaskData, example: Example) -> int:
-    """A place among the choices: its number from 0, its letter, or the text of the choice."""
+    """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
     value, choices = example.label, example.given[CHOICES]
     text = value.strip() if isinstance(value, str) else ""
     index = value if isinstance(value, int) else -1

@@ -1,4 +1,4 @@
-"""One text or picture, tried on several models: shares of labels, or text as it is written."""
+"""Tries one text or picture on several models: label probabilities, or text as it is written."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from ace_gui.recipe.tasks import Task, TaskKind
 from ace_gui.steps import Steps
 
 PATIENCE: Final = 0.02
-"""Seconds to wait for a word before other jobs have their turn."""
+"""Seconds to wait for a word before other jobs may run."""
 
 WRITING: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 
 
 def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
-    """Each model after the other, one in memory: TriedBegun, TriedText while it writes, Tried.
+    """Run each model in turn, one in memory: TriedBegun, TriedText while it writes, Tried.
 
-    The base, the expert whose task it is, and the folders. Raises TaskError for what is given;
-    what is wrong with one model is said in its Tried.
+    The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
+    input; errors of one model are in its Tried.
     """
     device = resolve_device(job.device)
     task, name = job.task, job.task.title
@@ -68,7 +68,7 @@ def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
 def _asked(
     data: TaskData, loading: Loading, model: str, job: TryJob, device: torch.device
 ) -> Iterator[Event | None]:
-    """Load one model, hear what it says, and let go of it."""
+    """Load one model, yield its answer, and release it."""
     one = asker(data, loading, load(loading, device))
     if data.kind in WRITING:
         yield from _writing(one, model, job)
@@ -77,7 +77,7 @@ def _asked(
 
 
 def _data(models: Models, task: Task, job: TryJob) -> Steps[TaskData]:
-    """The one example: of the task's data, or what the person gives."""
+    """The one example: from the task's data, or given by the user."""
     reference = models.reference(task, task.title)
     if job.row:
         data = yield from read_task(task, task.title, reference, limit=None, seed=SEED)
@@ -111,7 +111,7 @@ def _data(models: Models, task: Task, job: TryJob) -> Steps[TaskData]:
 
 
 def _answered(one: Asker, model: str, loading: Loading) -> Tried:
-    """Shares of the labels, largest first; or the answer in words."""
+    """Label probabilities, largest first; or the answer as text."""
     (example,) = one.data.examples
     names = answer_names(one.data, loading.config)
     with torch.inference_mode():
@@ -132,11 +132,11 @@ def _answered(one: Asker, model: str, loading: Loading) -> Tried:
 
 
 class _Stopped(Exception):  # noqa: N818  (no error)
-    """The person does not want to read on."""
+    """The user has stopped the writing."""
 
 
 class _Words:
-    """What ``generate`` gives tokens to as it finds them; a thread puts, another reads."""
+    """Receives tokens from ``generate``: one thread writes, another reads."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -147,7 +147,7 @@ class _Words:
         self.stop = threading.Event()
 
     def put(self, tokens: Tensor) -> None:
-        """The first call carries what was given."""
+        """The first call contains the prompt."""
         if self.stop.is_set():
             raise _Stopped
         if not self._begun:
@@ -160,11 +160,11 @@ class _Words:
             self._shown = text
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """The end of the text."""
 
 
 def _writing(one: Any, model: str, job: TryJob) -> Iterator[Event | None]:
-    """Written in a thread, so that the engine goes on hearing that it shall stop."""
+    """Write in a thread, so that the engine still notices a cancellation."""
     (example,) = one.data.examples
     inputs = one.encoded(example.given[TEXT])
     given = {n: t[None].to(one.model.device) for n, t in inputs.items() if n != "token_type_ids"}

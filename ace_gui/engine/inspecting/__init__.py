@@ -1,1 +1,1 @@
-"""Close looks at tensors and merges."""
+"""Detailed inspection of tensors and merges."""

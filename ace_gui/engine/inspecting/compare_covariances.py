@@ -1,4 +1,4 @@
-"""ACE's claim on one's own models: its data-free covariances beside the measured ones.
+"""Compares ACE's data-free covariances with measured ones, on one's own models.
 
 O outputs, I inputs, T experts, K leading directions.
 """
@@ -36,7 +36,7 @@ from ace_gui.methods.shared.measured import Measured, Need, covariance
 from ace_gui.recipe import Recipe
 
 SHARE: Final = 8
-"""Of so many directions, one counts as leading."""
+"""One in this many directions counts as leading."""
 
 _MATCHES: Final = TypeAdapter(tuple[CovarianceMatch, ...])
 
@@ -51,8 +51,8 @@ def compare_covariances(
 ) -> Iterator[PassProgress | CovariancesCompared | None]:
     """Measure the experts' inputs, then compare matrix by matrix, beginning with ``first``.
 
-    ``prepared``: of ``as_ace_merges``. What was compared before is remembered. Raises what
-    ``measure`` and ``inspect_row`` raise.
+    ``prepared``: of ``as_ace_merges``. Earlier comparisons are cached. Raises the errors of
+    ``measure`` and ``inspect_row``.
     """
     yield from measure(prepared, Need.INPUTS, device)
     rows = sorted(filter(_compares, prepared.plan.rows), key=lambda row: row.name != first)
@@ -68,7 +68,7 @@ def compare_covariances(
 def layer_covariances(
     prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
 ) -> Iterator[LayerCovariances | None]:
-    """The same of one matrix, where the experts' inputs were measured before; else nothing."""
+    """Compare one matrix, if the experts' inputs were measured before; otherwise yield nothing."""
     if _compares(row) and (yield from recall(prepared, Need.INPUTS, device)):
         yield from inspect_row(prepared, row, device, cache, _compared)
 
@@ -106,7 +106,7 @@ def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """What expert t's Σ̂ and C have in common; the eigenvalues by their sum."""
+    """The agreement of expert t's Σ̂ and C; the eigenvalues are divided by their sum."""
 
     t: int
     cosine: float
@@ -119,7 +119,7 @@ class _Pair:
 
 
 def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | None:
-    """None for an expert that does not change the matrix."""
+    """The agreement; None for an expert that does not change the matrix."""
     delta_OI = context.deltas[t].to(torch.float64)
     centre_(delta_OI)
     proxy_II = gram(delta_OI)  # Eq. 6
@@ -148,7 +148,7 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
 
 
 def _entry(context: InspectionContext, pairs: list[_Pair]) -> Arrays:
-    """What is remembered, of the experts that change the matrix."""
+    """The cache entry for the experts that change the matrix."""
     changing = [pair.t for pair in pairs]
     matches = []
     for pair in pairs:

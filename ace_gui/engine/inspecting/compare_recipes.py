@@ -56,11 +56,10 @@ CPU = torch.device("cpu")
 
 
 def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
-    """The recipe with each of the methods in turn, its own parameters where it is the recipe's.
+    """The recipe with each of the methods in turn; the recipe's own method keeps its parameters.
 
-    A variant of a method is named as ``ace:automatic``; beside it, the name alone is the default
-    variant, whatever the recipe's. Overrides speak of the recipe's method and stay with that alone.
-    Raises RecipeError for an unknown one.
+    A variant is named like ``ace:automatic``; the method's name alone then means the default
+    variant. Overrides apply only to the recipe's own method. Raises RecipeError for an unknown one.
     """
     names = dict.fromkeys(methods)
     beside = {name.partition(":")[0] for name in names if ":" in name}
@@ -88,7 +87,7 @@ def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tup
 
 
 def title_of(recipe: Recipe) -> str:
-    """The method, and its parameters as far as they are set and not the default."""
+    """The method, and those of its parameters that differ from the defaults."""
     method = get_method(recipe.merge_method)
     fields = parameter_fields(method)
     defaults = {field.name: field.default for field in fields}
@@ -101,9 +100,9 @@ def title_of(recipe: Recipe) -> str:
 def compare_all(
     recipes: Iterable[Recipe], device: str, workers: Executor | None = None
 ) -> Iterator[Event]:
-    """Merge and measure each recipe; what was merged is removed again.
+    """Merge and measure each recipe; the merged models are removed again.
 
-    ``workers``: each of whom takes a recipe, then another one; None: this process takes all.
+    ``workers``: each takes one recipe after another; None: this process takes all.
     """
     if workers is not None:
         yield from _side_by_side(tuple(recipes), workers)
@@ -137,16 +136,16 @@ def _side_by_side(recipes: Sequence[Recipe], workers: Executor) -> Iterator[Even
 
 
 def _alone(recipe: Recipe, device: str) -> MethodCompared:
-    """The row of one recipe, made here."""
+    """The row of one recipe, made in this process."""
     *_, row = compare_all((recipe,), device)
     assert isinstance(row, MethodCompared)
     return row
 
 
 def compare(job: CompareJob, workers: Workers | None = None) -> Iterator[Event | None]:
-    """Merge every variant and measure it; one that cannot be merged says why in its row.
+    """Merge and measure every variant. If a merge fails, its row has the error.
 
-    ``workers``: who merge each, None: this process.
+    ``workers``: the processes that carry out each merge, None: this process.
     """
     for index, variant in enumerate(job.variants):
         title = title_of(variant.recipe)
@@ -223,9 +222,9 @@ def _refuse_what_cannot_be_merged(prepared: Prepared, job: CompareJob, store: Pa
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
-    """How far the merged model is from the base and from every expert, over what was combined.
+    """The distances of the merged model from the base and every expert, over all merged tensors.
 
-    Yields what is known so far, so that the caller can stop; the last is complete. ``norm`` is
+    Yields intermediate results, so that the caller can stop; the last one is complete. ``norm`` is
     ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, ``cosines``
     of Δ and ΔW_t, and ``expert_norms``.
     """
@@ -240,7 +239,7 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
             delta = of_row(row, part, partial(_read, merged, row.tensor)).to(deltas.base.dtype)
             delta = delta.reshape(-1) - deltas.base.reshape(-1)
             square += _dot(delta, delta)
-            # The row's own experts only: the others have no such tensor.
+            # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
                 expert = deltas[index].reshape(-1)
                 gap = delta - expert
@@ -278,7 +277,7 @@ def _health(found: Mapping[str, LayerReport]) -> dict[str, Any]:
 
 
 def compared_record(row: MethodCompared) -> dict[str, object]:
-    """A row as ``compare --json`` has it."""
+    """A row for ``compare --json``."""
     recipe = row.variant.recipe
     record = asdict(replace(row, reports=(), scores=()))
     del record["variant"], record["reports"], record["scores"]
@@ -294,7 +293,7 @@ def compared_record(row: MethodCompared) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """JSON has no NaN."""
+    """Replace NaN, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -303,7 +302,7 @@ def _plain(value: object) -> object:
 
 
 def _dot(first: Tensor, second: Tensor) -> float:
-    """Summed in float64: a part has half a million terms."""
+    """The inner product in float64, as a part has half a million terms."""
     return float(torch.dot(first.double(), second.double()))
 
 

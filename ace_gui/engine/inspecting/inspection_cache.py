@@ -1,6 +1,6 @@
-"""What was computed for a close look at a tensor, kept on disk for the next time.
+"""Cache on disk for the results of inspecting a tensor.
 
-An entry is named by everything that its content depends on: files as they are now, tensor, recipe,
+An entry is named by a digest of everything its content depends on: current files, tensor, recipe,
 versions.
 """
 
@@ -18,14 +18,14 @@ from ace_gui.methods.method import Merged
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 FORMAT: Final = 2
-"""To be raised where something is kept in another form, or computed in another way."""
+"""Version of the cache; raise it when the format or a computation changes."""
 
 
 def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: object) -> str:
-    """The name of an entry, from what it is, the tensor, the files and what else matters.
+    """The name of an entry, from its kind, the tensor, the files and other values.
 
-    ``others``: values whose ``str`` says all of them. The row's name in the files and its place in
-    them count, what becomes of it does not.
+    ``others``: values that are fully described by their ``str``. The row's name and position in the
+    files count; its disposition does not.
     """
     files = [(str(stamp.path), stamp.size, stamp.mtime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
@@ -35,7 +35,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
 
 
 class InspectionCache(ArrayCache):
-    """``latest``: the last merge that was computed for a look and its key; in memory only."""
+    """``latest``: the last merge computed for an inspection and its key; only in memory."""
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         super().__init__(folder, limit_bytes)

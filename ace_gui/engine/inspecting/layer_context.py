@@ -1,6 +1,6 @@
-"""What every close look at one tensor shares.
+"""The shared context of all inspections of one tensor.
 
-What takes long is a generator that yields None between its parts, so that whoever drives it can do
+Slow operations are generators that yield None between their parts, so that the caller can do
 something else first, or stop.
 """
 
@@ -41,18 +41,18 @@ Found = TypeVar("Found")
 Answer = TypeVar("Answer")
 
 LARGEST_KEPT: Final = 1 << 24
-"""Most elements of a merge that is kept in memory for another look: 128 MB with W_pre."""
+"""Largest merge kept in memory for another inspection, in elements: 128 MB with W_pre."""
 
 _REPORT: Final = TypeAdapter(LayerReport)
 
 _IN_ROWS: Final = frozenset(
     ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype", "tasks"]
 )
-"""Choices of a recipe that the row and its files say already, or that only the output follows."""
+"""Recipe fields that are covered by the row and its files, or concern only the output."""
 
 
 class InspectionContext:
-    """A tensor under a recipe. Its task vectors are opened when first asked for."""
+    """A tensor under a recipe. Its task vectors are opened on first use."""
 
     def __init__(
         self, prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
@@ -68,17 +68,17 @@ class InspectionContext:
 
     @property
     def deltas(self) -> TaskVectors:
-        """The task vectors of the tensor, on the device. Safe to ask for from several threads."""
+        """The task vectors of the tensor, on the device. Thread-safe."""
         with self._opening:
             if self._deltas is None:
                 self._deltas = TaskVectors(self.row, self.readers, self.device)
             return self._deltas
 
     def merged(self) -> Merged:
-        """The merge of the tensor, with its preliminary solution where there is one.
+        """The merge of the tensor, with its preliminary solution if there is one.
 
-        Of several looks at one tensor, which mostly come one after the other, the first computes
-        it. Not to be overwritten.
+        Several inspections of one tensor usually follow each other, and the first computes the
+        merge. It must not be overwritten.
         """
         key = self.merge_key("merge")
         if self.cache.latest is not None and self.cache.latest[0] == key:
@@ -90,12 +90,12 @@ class InspectionContext:
         return merged
 
     def report(self, merged: Merged) -> LayerReport:
-        """What a merge of the tensor has to say."""
+        """The report of a merge of the tensor."""
         norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
         return report_of(self.row, self.names, merged.diagnostics, norm)
 
     def surveyed(self) -> Iterator[None]:
-        """Look at the whole model first, where the tensor's method asks for it."""
+        """Survey the whole model first, if the tensor's method needs it."""
         require_learned(self.prepared, self.device)
         for _ in calibrated(self.prepared, self.device):
             yield None
@@ -103,7 +103,7 @@ class InspectionContext:
             yield None
 
     def key(self, kind: str, *experts: int) -> str:
-        """Names what depends on these of the tensor's experts alone; none given: on all."""
+        """Cache key for results that depend only on these experts of the tensor (default: all)."""
         chosen = [self.row.experts[index] for index in experts] or self.row.experts
         models = (self.prepared.base, *(self.prepared.experts[t] for t in chosen))
         stamps = tuple(stamp for model in models for stamp in model.checkpoint.files)
@@ -111,7 +111,7 @@ class InspectionContext:
         return cache_key(kind, self.row, stamps, orders)
 
     def merge_key(self, kind: str) -> str:
-        """Names what depends on the recipe as well, and on the device that computes it."""
+        """Cache key for results that also depend on the recipe and the device."""
         prepared, row = self.prepared, self.row
         terms = (
             row.disposition,
@@ -130,7 +130,7 @@ class InspectionContext:
         return self.key(repr((kind, *terms)))
 
     def remembered(self, key: str, compute: Callable[[], Arrays]) -> Arrays:
-        """What was computed before, or now."""
+        """The cached result, or else the computed one."""
         found = self.cache.get(key)
         if found is None:
             found = compute()
@@ -139,12 +139,12 @@ class InspectionContext:
 
 
 def report_array(report: LayerReport) -> NDArray[np.uint8]:
-    """A report, to be remembered."""
+    """A report as an array, for the cache."""
     return text_array(json.dumps(asdict(report)))
 
 
 def report_from(array: NDArray[np.uint8]) -> LayerReport:
-    """The report that an array was made from."""
+    """The report stored in an array."""
     return _REPORT.validate_python(json.loads(text_of(array)))
 
 
@@ -155,10 +155,12 @@ def inspect_row(
     cache: InspectionCache,
     steps: Callable[[InspectionContext], Iterator[Answer | None]],
 ) -> Iterator[Answer | None]:
-    """The steps of a look, begun anew without experts that turn out to have NaN or Inf there, and
-    on the processor where the GPU has no room.
+    """The steps of an inspection.
 
-    Raises MethodError for a tensor that no expert has, NonFiniteError where a merge would stop.
+    It starts again without experts that turn out to have NaN or Inf in the tensor, and on the CPU
+    if GPU memory is too small.
+
+    Raises MethodError for a tensor that no expert has, NonFiniteError if a merge would stop.
     """
     if not row.experts:
         raise MethodError(f"No expert has `{row.name}`; choose another tensor.", tensor=row.name)
@@ -189,7 +191,7 @@ def _with_room(
 
 
 def require_matrix(row: PlanRow) -> None:
-    """Raise MethodError for a tensor that is no matrix."""
+    """Raise MethodError for a tensor that is not a matrix."""
     if len(row.shape) != 2:
         raise MethodError(f"`{row.name}` has no spectrum; choose a matrix.", tensor=row.name)
 
@@ -197,10 +199,11 @@ def require_matrix(row: PlanRow) -> None:
 def side_by_side(
     work: Callable[[Item], Found], items: Iterable[Item], device: torch.device
 ) -> Generator[None, None, list[Found]]:
-    """``work`` on every item, in order, one processor each; returns what it found.
+    """Run ``work`` on every item, one CPU core each; returns the results in order.
 
-    Decompositions gain little from a second thread, two of them at once gain all of it. A GPU does
-    one after the other: its libraries must not be started by two threads at once.
+    Decompositions gain little from a second thread, but two of them run at the same time without
+    loss. A GPU does one after the other, as its libraries must not be initialised by two threads at
+    once.
     """
     threads = torch.get_num_threads() if device.type == "cpu" else 1
 

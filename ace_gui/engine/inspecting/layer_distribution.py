@@ -1,4 +1,4 @@
-"""How the entries of the experts' changes are distributed, part by part."""
+"""The distribution of the elements of the experts' changes, computed in parts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ace_gui.engine.streaming import parts_of
 CPU: Final = torch.device("cpu")
 
 BINS: Final = 161
-"""Odd, so that entries without change, a peak of their own, share the bin around zero."""
+"""An odd number, so that zero elements, which form a peak, share the bin around zero."""
 
 DEVIATIONS: Final = 5.0
-"""How many of the widest expert's deviations the bins reach from zero, at most."""
+"""Largest range of the bins, in standard deviations of the widest expert."""
 
 
 @dataclass(kw_only=True)
 class Moments:
-    """Sums over entries x of one expert's change, in float64."""
+    """Sums over elements x of one expert's change, in float64."""
 
     count: int = 0
     total: float = 0.0
@@ -39,7 +39,7 @@ class Moments:
     largest: float = 0.0
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Take in more entries."""
+        """Add more elements."""
         if not values.size:
             return
         self.count += values.size
@@ -49,12 +49,12 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """Mean of the entries."""
+        """Mean of the elements."""
         return self.total / max(self.count, 1)
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the entries, of the population."""
+        """Standard deviation of the elements, of the population."""
         return math.sqrt(max(self.squares / max(self.count, 1) - self.mean**2, 0.0))
 
     def excess(self, fourths: float) -> float:
@@ -69,8 +69,8 @@ def distribution(
     """Histograms of ΔW_t over common bins; reads every expert twice.
 
     The bins are symmetric around zero and reach to ``DEVIATIONS`` deviations of the expert with the
-    largest one, or to the largest entry. Raises MethodError for a tensor that no expert has,
-    NonFiniteError where a merge would stop.
+    largest one, or to the largest element. Raises MethodError for a tensor that no expert has,
+    NonFiniteError if a merge would stop.
     """
     return inspect_row(prepared, row, CPU, cache, _distribution)
 

@@ -1,4 +1,4 @@
-"""A close look at one matrix: the spectra of the experts and of the merge, before and after."""
+"""The spectra of one matrix: of the experts, and of the merge before and after refinement."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def spectrum(
     cache: InspectionCache,
     store: Path | None = None,
 ) -> Iterator[ExpertSpectra | LayerSpectrum | None]:
-    """Singular values of every expert's task vector, then of W_pre and of the merged delta as well.
+    """Singular values of every expert's task vector, then of W_pre and of the merged change.
 
-    Those of the experts are remembered apart, so that another recipe only computes the merge's, and
-    come alone first where these take a while. ``store``: of a finished merge, to take the merge's
-    from if that is as good. Raises MethodError for a tensor that is no matrix or that no expert
-    has, NonFiniteError where a merge would stop.
+    The experts' spectra are cached separately, so that another recipe computes only those of the
+    merge; they are yielded first if the merge takes a while. ``store``: of a finished merge, used
+    for the merge's spectrum if it is accurate enough. Raises MethodError for a tensor that is not a
+    matrix or that no expert has, NonFiniteError if a merge would stop.
     """
     require_matrix(row)
     return inspect_row(prepared, row, device, cache, lambda context: _spectrum(context, store))
@@ -73,7 +73,7 @@ def _spectrum(
 
 
 def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
-    """The entry of a finished merge, kept apart from what is computed exactly."""
+    """The cache entry of a finished merge, separate from exactly computed ones."""
     if store is None or context.row.after.reshapes:
         return None
     key = context.merge_key("spectrum of a finished merge")

@@ -34,11 +34,11 @@ COMPARED: Final = 100
 def subspaces(
     prepared: Prepared, row: PlanRow, device: torch.device, cache: InspectionCache
 ) -> Iterator[LayerSubspaces | None]:
-    """Alignment of W_pre with the merged delta, and the overlap of the experts' subspaces.
+    """Alignment of W_pre with the merged change, and the overlap of the experts' subspaces.
 
-    The subspaces hold the leading 5 % of the directions, fewer where an expert has fewer above
-    rounding. Raises MethodError for a tensor that is no matrix or that no expert has,
-    NonFiniteError where a merge would stop.
+    The subspaces have the leading 5 % of the directions, fewer if an expert has fewer above
+    rounding. Raises MethodError for a tensor that is not a matrix or that no expert has,
+    NonFiniteError if a merge would stop.
     """
     require_matrix(row)
     return inspect_row(prepared, row, device, cache, _subspaces)
@@ -81,7 +81,7 @@ def _of_merge(context: InspectionContext) -> Arrays:
 def overlap(bases: list[Tensor]) -> tuple[NDArray[np.float64], int]:
     """‖U_aᵀU_b‖²_F / K of orthonormal bases (O × K_t each), T × T, and the common K.
 
-    K is the least K_t over 0, so that every subspace overlaps with itself by 1; the rows and
+    K is the least positive K_t, so that every subspace overlaps with itself by 1; the rows and
     columns of a basis without directions are NaN.
     """
     rank = min((basis.shape[1] for basis in bases if basis.shape[1]), default=0)
@@ -99,11 +99,11 @@ def alignment(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """|cosine| of the i-th left, and of the i-th right, singular vectors of two matrices.
 
-    At most ``COMPARED`` of them, and none that rounding decides.
+    At most ``COMPARED`` of them, and none that rounding determines.
     """
     k = min(COMPARED, *before_OI.shape)
     before = leading_triplets(before_OI, k)
-    # Without refinement both are the same.
+    # Without refinement both are equal.
     after = before if torch.equal(before_OI, after_OI) else leading_triplets(after_OI, k)
     both = min(len(before.s_K), len(after.s_K))
     left_K = (before.u_OK[:, :both] * after.u_OK[:, :both]).sum(dim=0).abs()

@@ -43,11 +43,11 @@ class Compared:
 def difference(
     first: Path, second: Path, row: PlanRow | None = None
 ) -> Iterator[LayerDifference | None]:
-    """What two finished merges made of each tensor that either of them changed.
+    """The differences between two finished merges, for each tensor that either of them changed.
 
     With a ``row``: of that tensor alone, with the singular values of both changes if it is a
-    matrix. Raises OutputError or ResumeError where a store is not finished, MismatchError where
-    the two do not belong to one base, CheckpointError where a file cannot be read.
+    matrix. Raises OutputError or ResumeError if a store is not finished, MismatchError if the two
+    have different bases, CheckpointError if a file cannot be read.
     """
     manifests = read_finished(first), read_finished(second)
     base = open_checkpoint(manifests[0].recipe.base_model)
@@ -71,7 +71,7 @@ def difference(
 
 
 def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
-    """Raise MismatchError unless all merges started from the base as it is now."""
+    """Raise MismatchError unless all merges started from the base in its current state."""
     files = set(map(InputFile.of, base.files))
     for manifest in manifests:
         if not files <= set(manifest.inputs):

@@ -1,4 +1,4 @@
-"""Merges of a few matrices, to tell beforehand how far the whole merge will move the model.
+"""Merges a few matrices to estimate how far the whole merge will move the model.
 
 O outputs, I inputs, T experts.
 """
@@ -34,11 +34,11 @@ from ace_gui.methods.method import products_with_itself
 
 TOTAL_SECONDS: Final = 4.0
 ONE_SECONDS: Final = 1.5
-"""What all of them may take, and what one may: nobody is to wait for the end of it."""
+"""Seconds for all of them, and for one, so that nobody has to wait."""
 
 _FIRST_RATES: Final = {"cpu": 2e10}
 _FAST: Final = 1e12
-"""FLOPs a second until the first merge has shown what they are; elsewhere than on a processor."""
+"""FLOPs per second assumed before the first merge was timed; the second is for GPUs."""
 
 _GOLDEN: Final = (sqrt(5) - 1) / 2
 
@@ -48,8 +48,8 @@ def sampled(
 ) -> Iterator[MatrixSampled | None]:
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
-    One that cannot be merged is left to the merge itself to tell. Methods that look at the whole
-    model first, or at data, are not tried. Nothing is written but to the cache.
+    Matrices that cannot be merged are skipped; the merge itself reports them. Methods that survey
+    the whole model first or need data are not tried. Nothing is written except to the cache.
     """
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
     for row in in_order([row for row in matrices(prepared.plan) if not waits(row, prepared)]):
@@ -68,9 +68,9 @@ def sampled(
 
 
 def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
-    """One of each role and shape, the least work first, then another of each, and so on.
+    """One of each role and shape, least work first, then another of each, and so on.
 
-    Those of one role and shape are taken from all over the depth of the model.
+    Matrices of one role and shape are taken from the whole depth of the model.
     """
     alike: defaultdict[object, list[PlanRow]] = defaultdict(list)
     for row in rows:
@@ -83,12 +83,12 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
 
 
 def work(row: PlanRow) -> float:
-    """FLOPs of merging a matrix, about: those of T products with its own transpose."""
+    """Estimated FLOPs of merging a matrix: those of T products with its own transpose."""
     return products_with_itself(row.shape, len(row.experts))
 
 
 def _merged(context: InspectionContext) -> LayerReport | None:
-    """What a merge of the matrix reports; None where it cannot be merged."""
+    """The report of a merge of the matrix; None if it cannot be merged."""
 
     def report(of: InspectionContext) -> Iterator[LayerReport]:
         made = of.report(merge_deltas(of.row, of.prepared, of.deltas))

@@ -23,7 +23,7 @@ from ace_gui.linalg.heterogeneity import heterogeneity
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
     """Energies of every merged or averaged tensor, and γ of the merged ones, whatever the method.
 
-    Merged tensors come first: users wait for them.
+    Merged tensors come first, as users wait for them.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
     rows.sort(key=lambda row: row.disposition != Disposition.MERGED)
@@ -36,7 +36,7 @@ def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
 def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStatistics:
     """Energies ‖ΔW_t‖²_F with the experts' weights, ‖W₀‖²_F, cosines, and γ (ACE, Eq. 7).
 
-    Without experts that have NaN or Inf there; raises NonFiniteError where these stop a merge.
+    Experts with NaN or Inf in the tensor are left out. Raises NonFiniteError if these stop a merge.
     """
     try:
         return _statistics(row, prepared, readers)

@@ -1,9 +1,9 @@
-"""The spectrum of a merge as a finished one of the same recipe left it, not merged again.
+"""The spectrum of a merge, computed from a finished merge of the same recipe.
 
 O outputs, I inputs, R = min(O, I). A store holds W = W₀ + ΔW rounded to its dtype with unit
-roundoff u. What rounding adds to ΔW is much like noise of at most u·‖W‖_F/√(OI) an entry. With as
-much as that, its spectral norm would be N = u·‖W‖_F·(1/√O + 1/√I); it is about a quarter. By Weyl's
-inequality no singular value moves by more; most move by a hundredth of it.
+roundoff u. Rounding adds noise to ΔW of at most u·‖W‖_F/√(OI) per element. The spectral norm of
+such noise would be N = u·‖W‖_F·(1/√O + 1/√I); in fact it is about a quarter. By Weyl's inequality
+no singular value moves by more; most move by a hundredth of it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 CLEAR: Final = 8.0
-"""Singular values from so many N on are right to 3 %, a pixel of a logarithmic plot."""
+"""Singular values above this multiple of N are accurate to 3 %, a pixel of a logarithmic plot."""
 
 HIDDEN: Final = 0.5
-"""Those of up to so many N may be nothing but rounding."""
+"""Singular values up to this multiple of N may be nothing but rounding."""
 
 
 def finished_spectrum(store: Path, context: InspectionContext) -> tuple[Tensor, LayerReport] | None:
-    """Singular values (R,) of the ΔW of a finished merge, largest first, float64, and its report.
+    """Singular values (R,) of ΔW in a finished merge, largest first, float64, and its report.
 
-    Directions that are empty but for rounding have 0. None where the merge was not of exactly this
-    recipe, files and version, refined the tensor, or rounding may show.
+    Directions that are empty except for rounding have 0. None if the merge had another recipe,
+    other files or another version, if it refined the tensor, or if rounding may show.
     """
     row = context.row
     try:
@@ -62,7 +62,7 @@ def finished_spectrum(store: Path, context: InspectionContext) -> tuple[Tensor, 
 
 
 def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None:
-    """What the store says of the row, None where it is another merge's."""
+    """The report of the row in the store, None if the store belongs to another merge."""
     manifest = read_finished(store)
     same = (
         manifest.recipe == prepared.plan.recipe

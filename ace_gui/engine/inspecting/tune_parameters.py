@@ -1,6 +1,6 @@
-"""Parameters chosen by trying: on one half of the tasks' data, and reported on the other.
+"""Searches parameters by scores on one half of the tasks' data, and reports scores on the other.
 
-One parameter is tried on a grid, several as Optuna's sampler proposes (TPE: J. Bergstra et al.,
+A single parameter is searched on a grid, several with Optuna's sampler (TPE: J. Bergstra et al.,
 Algorithms for Hyper-Parameter Optimization, NeurIPS 2011).
 """
 
@@ -45,11 +45,13 @@ SEED: Final = 0
 
 _Parameters = Mapping[str, ParameterValue]
 _Ask = Generator[Sequence[_Parameters], Sequence[float | None], None]
-"""Parameters to try, several where they do not depend on what comes of the others; that is sent
-back, None for a failure."""
+"""Yields parameter values to try and receives their scores, None for a failure.
+
+Several may be requested at once if they are independent.
+"""
 
 STARTUP: Final = 10
-"""Trials that Optuna's sampler draws by chance alone."""
+"""Trials that Optuna's sampler draws at random."""
 
 
 def tune(
@@ -63,11 +65,10 @@ def tune(
 ) -> Iterator[TunePoint | Tuned | None]:
     """Merge with other values of these parameters, score, and keep none of the merges.
 
-    Yields a TunePoint for each, then Tuned. ``merges``: how many are tried. ``limit``: examples of
-    each task at most, both halves together. ``workers``: who tries, as many values side by side as
-    do not depend on each other's scores; None: this process. Raises RecipeError for parameters out
-    of range, TaskError for bad data before the first merge, and the first error where every merge
-    fails.
+    Yields a TunePoint for each, then Tuned. ``merges``: number of trials. ``limit``: most examples
+    of each task, both halves together. ``workers``: the processes that run trials, as many at the
+    same time as are independent; None: this process. Raises RecipeError for parameters out of
+    range, TaskError for bad data before the first merge, and the first error if every merge fails.
     """
     started = time.monotonic()
     found = _checked(recipe, ranges)
@@ -120,7 +121,7 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
 def _each(
     work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: Executor | None
 ) -> Iterator[tuple[int, Any] | None]:
-    """What comes of each, with its place, as it gets done; None: a step of the way."""
+    """Yield each result with its index when it is ready; None: a pause."""
     if workers is not None:
         finished = [(work, *each) for each in given]
         yield from workers.map_unordered(_finished, finished, ["a merge to tune"] * len(given))
@@ -141,7 +142,7 @@ def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
 
 
 class _Trial:
-    """Merges a recipe into a folder that goes away, and scores it there."""
+    """Merges a recipe into a temporary folder, and scores it there."""
 
     def __init__(self, *, device: str, limit: int | None) -> None:
         self._device, self._limit = device, limit
@@ -149,7 +150,7 @@ class _Trial:
     def point(
         self, recipe: Recipe, parameters: _Parameters, index: int, count: int
     ) -> Steps[TunePoint]:
-        """What came of these values on the half that is searched with."""
+        """The result of these values on the half used for the search."""
         started = time.monotonic()
         score, error = None, ""
         try:
@@ -185,11 +186,12 @@ class _Trial:
 
 
 def objective(scores: Sequence[TaskScore]) -> float:
-    """What is made large: the mean share of the experts' scores, where every task has an expert,
-    else the mean score, where more is better of all tasks, or its negative, where less is of all.
+    """The value to maximise: the mean share of the experts' scores if every task has an expert.
 
-    Raises TaskError where the tasks cannot be weighed against each other, and where a score is
-    undefined or infinite: such a merge is never chosen.
+    Otherwise it is the mean score, or its negative if less is better in all tasks.
+
+    Raises TaskError if the tasks cannot be combined, or if a score is undefined or infinite; such a
+    merge is never chosen.
     """
     (mean,) = means(scores)
     if mean.undefined:
@@ -221,12 +223,12 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
 
 
 def _is_log(each: ParameterRange, field: Any) -> bool:
-    """Whether steps are factors: the parameter is of that kind, or spans a hundredfold."""
+    """Whether steps are logarithmic: the parameter is of that kind, or spans a factor of 100."""
     return each.low > 0 and (field.metadata["logarithmic"] or each.high >= 100 * each.low)
 
 
 def _own_values(recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]) -> dict[str, Any]:
-    """What the recipe has now, where it lies in the ranges: it is tried too."""
+    """The recipe's current values if they lie in the ranges; they are tried too."""
     own = {each.name: recipe.parameters.get(each.name, field.default) for each, field in chosen}
     return {each.name: own[each.name] for each, _ in chosen if _is_within(own[each.name], each)}
 
@@ -236,7 +238,7 @@ def _is_within(value: Any, each: ParameterRange) -> bool:
 
 
 def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
-    """The recipe's own value takes the place of the nearest one between the ends."""
+    """The grid, with the recipe's own value instead of the nearest one between the ends."""
     spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
     values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
     for value in map(float, own.values()):
@@ -284,7 +286,7 @@ def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
 
 
 def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[Sequence[_Parameters]]:
-    """What is asked, told each time what came of it: the last of ``points`` by then."""
+    """Connect a sampler to the results: it receives the last of ``points`` for each request."""
     try:
         several = next(asking)
         while True:
@@ -297,7 +299,7 @@ def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[Sequence[_
 def _best(
     points: Sequence[TunePoint], recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]
 ) -> TunePoint:
-    """The one of the highest score; of several, the one that changes the recipe least."""
+    """The point with the highest score; among equals, the one that changes the recipe least."""
 
     own = _own_values(recipe, chosen)
 

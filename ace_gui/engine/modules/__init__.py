@@ -1,1 +1,1 @@
-"""What merged folders hold beside merged weights, and models that work with it."""
+"""Contents of merged folders besides merged weights, and models that use them."""

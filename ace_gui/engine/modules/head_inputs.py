@@ -1,4 +1,4 @@
-"""Representation Surgery in a loaded model: what the head of a task is given, corrected.
+"""Representation Surgery in a loaded model: corrects the inputs of a task's head.
 
 H features, R the rank.
 """
@@ -18,11 +18,11 @@ from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 
 NAME: Final = "ace_modules"
-"""What the correction is called in the head that has it."""
+"""Attribute name of the correction in its head."""
 
 
 class Correction(nn.Module):
-    """h − Up ReLU(Down h), feature vector by feature vector (Representation Surgery, Eq. 4)."""
+    """h − Up ReLU(Down h) for each feature vector h (Representation Surgery, Eq. 4)."""
 
     down: Tensor
     up: Tensor
@@ -38,9 +38,9 @@ class Correction(nn.Module):
 
 
 def head_of(model: Any) -> Any:
-    """The first module outside the model's body that has weights: what is given its features.
+    """The first module outside the model's body that has weights; the features are its input.
 
-    Raises ArchitectureError where there is none.
+    Raises ArchitectureError if there is none.
     """
     body = model.base_model
     for child in model.children():
@@ -53,8 +53,9 @@ def head_of(model: Any) -> Any:
 
 
 def put_correction(model: Any, modules: StoredModules, expert: str) -> Correction:
-    """Put the correction of one task before the model's head. Raises CheckpointError for one that
-    does not fit, ArchitectureError for a model without a head.
+    """Attach the correction of one task to the input of the model's head.
+
+    Raises CheckpointError if it does not fit, ArchitectureError for a model without a head.
     """
     reader = TensorReader(modules.tensors)
     down, up = (modules.read(f"{TRAINED}{expert}/{what}", reader) for what in ("down", "up"))

@@ -1,4 +1,4 @@
-"""Modules in a loaded model: what a folder with modules is loaded as."""
+"""Modules in a loaded model: loads a folder with modules."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ace_gui.methods.shared.expert_modules import ModuleKind
 
 @dataclass(frozen=True, kw_only=True)
 class ModulesOf:
-    """The modules of a folder, as one model has them.
+    """The modules of a folder, for one model.
 
-    ``kind``: how it works with them. ``expert``: whose task it is; None where nobody says.
-    ``base``: the base model's folder where it is known, needed by modules that stand beside it.
+    ``kind``: how the model uses them. ``expert``: the expert of the task; None if unknown.
+    ``base``: the base model's folder if known, required by modules that change base weights.
     """
 
     folder: Path
@@ -38,9 +38,9 @@ class ModulesOf:
     base: Path | None = None
 
     def tensors(self) -> dict[str, Tensor] | None:
-        """The whole state of the expert's model, where it is a plain one; None otherwise.
+        """All tensors of the expert's model, if that is an ordinary model; None otherwise.
 
-        Raises as ``open_task``.
+        Raises the errors of ``open_task``.
         """
         if self.kind is not ModuleKind.TASK or self.expert is None:
             return None
@@ -48,7 +48,7 @@ class ModulesOf:
         return dict(task.tensors())
 
     def put(self, model: Any) -> None:
-        """Put what is no change of weights into the loaded model.
+        """Attach the modules that are not changes of weights to the loaded model.
 
         Raises CheckpointError and ArchitectureError.
         """
@@ -69,10 +69,10 @@ class ModulesOf:
 
 
 def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf | None:
-    """The modules of a merged folder for a task of ``expert``; None where it has none.
+    """The modules of a merged folder for a task of ``expert``; None if it has none.
 
-    ``base``: where it is, if the folder's recipe shall not say so. Raises CheckpointError, and
-    RecipeError where the modules need a base and nothing says where it is.
+    ``base``: its folder, instead of the one in the folder's recipe. Raises CheckpointError, and
+    RecipeError if the modules need a base and it is unknown.
     """
     if not has_modules(folder):
         return None

@@ -1,4 +1,4 @@
-"""Which expert takes what: how a routed model tells on its way."""
+"""Observers of routers: how a routed model reports the experts it chooses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Protocol, cast
 from torch import Tensor
 
 Seen = Callable[[Tensor], None]
-"""Called with the weights of the experts, … × T, which are the model's: only to be read."""
+"""Called with the weights of the experts, … × T. They belong to the model and are read-only."""
 
 
 class Telling(Protocol):
-    """A router in a model. ``location``: its layer; ``experts``: whose the weights are, in "
-    "order."""
+    """A router in a model.
+
+    ``location``: its layer; ``experts``: names of the experts, in the order of the weights.
+    """
 
     location: str
     experts: tuple[str, ...]

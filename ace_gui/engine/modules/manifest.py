@@ -1,4 +1,4 @@
-"""``modules.json``: what the modules beside merged weights are; believed only after checks.
+"""``modules.json``: describes the modules of a merged folder; it is checked before use.
 
 ::
 
@@ -40,7 +40,7 @@ _LIMIT: Final = 1 << 20
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, kw_only=True)
 class ModulesManifest:
-    """What ``modules.json`` says."""
+    """The content of ``modules.json``."""
 
     kind: ModuleKind
     method: str
@@ -55,7 +55,7 @@ _MANIFEST: Final = TypeAdapter(ModulesManifest)
 
 
 def has_modules(folder: Path) -> bool:
-    """Whether a folder is a merged one with modules.
+    """Whether a folder is a merged model with modules.
 
     A ``modules.json`` alone may be that of sentence-transformers.
     """
@@ -70,7 +70,7 @@ def write_manifest(folder: Path, manifest: ModulesManifest) -> None:
 
 
 def read_manifest(folder: Path) -> ModulesManifest:
-    """What ``modules.json`` of a merged folder says. Raises CheckpointError."""
+    """The checked ``modules.json`` of a merged folder. Raises CheckpointError."""
     for name in (MANIFEST, MODULES):
         if (folder / name).exists() and own_file(folder / name, name) is None:
             sentence = "This link leads out of the merged folder. Put the file itself there."
@@ -92,7 +92,7 @@ def read_manifest(folder: Path) -> ModulesManifest:
 
 
 def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
-    """Raises CheckpointError where modules or weights are not those that were written together."""
+    """Raises CheckpointError if modules or weights differ from those written together."""
     for name, digest in manifest.hashes.items():
         path = folder / name
         inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)

@@ -1,6 +1,6 @@
-"""WEMoE in a loaded model: MLP blocks that are the experts' in shares which a router gives.
+"""WEMoE in a loaded model: MLP blocks that mix the experts by the weights of a router.
 
-Each block's router sees what the block is given, and its shares are the mean over the tokens of an
+Each block's router gets the inputs of the block; its weights are averaged over the tokens of an
 example. N examples, L tokens, H features, T experts.
 """
 
@@ -24,17 +24,17 @@ from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 
 NAME: Final = "ace_modules"
-"""What the modules are called in the layers that have them."""
+"""Attribute name of the modules in their layers."""
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
 SHARED: Final = "shared"
-"""Name of the trained tensor with the shares that the merged model has of every expert."""
+"""Name of the trained tensor with the fraction of every expert that is in the merged model."""
 
 
 class BlockRouter(nn.Module):
-    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the share of each expert (N × T).
+    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the weight of each expert (N × T).
 
-    The layer that is called first in a block asks; the others take what it was told.
+    The first layer called in a block computes the weights; the other layers reuse them.
     """
 
     hidden: Tensor
@@ -57,13 +57,13 @@ class BlockRouter(nn.Module):
         self.seen: Seen | None = None
 
     def forward(self, input_NLH: Tensor) -> Tensor:
-        """The shares of each example."""
+        """The weights for each example."""
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
         each = hidden @ self.out.T + self.out_bias
         return _mean_over_tokens(each, self.mask)
 
     def asked(self, layer: Any, given: Tensor) -> Tensor:
-        """The shares, which the first layer of the block has asked for."""
+        """The weights, which the first layer of the block has computed."""
         fresh = self.first is None or (layer is self.first and not self.held)
         if fresh or self.share_NT is None:
             self.first, self.share_NT = layer, self(given)
@@ -84,7 +84,7 @@ def _mean_over_tokens(each: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class ExpertChanges(nn.Module):
-    """Σ_t (share_t − shared_t) (D_t x + d_t), what a layer of an MLP block adds to its outputs."""
+    """Σ_t (share_t − shared_t) (D_t x + d_t), added to the outputs of a layer of an MLP block."""
 
     changes: Tensor
     biases: Tensor | None
@@ -93,7 +93,11 @@ class ExpertChanges(nn.Module):
     def __init__(
         self, router: BlockRouter, changes: Tensor, biases: Tensor | None, shared: Tensor
     ) -> None:
-        """``changes``: T × O × I; ``biases``: T × O; ``shared``: T, in the layer's own weights."""
+        """Store the changes.
+
+        ``changes``: T × O × I; ``biases``: T × O; ``shared``: T, the fractions in the layer's own
+        weights.
+        """
         super().__init__()
         self.register_buffer("changes", changes, persistent=False)
         self.register_buffer("biases", biases, persistent=False)
@@ -101,7 +105,7 @@ class ExpertChanges(nn.Module):
         self.router = (router,)  # the block's, which is no part of the layer
 
     def added(self, layer: Any, given: Tensor) -> Tensor:
-        """As large as the layer's outputs."""
+        """The addition, in the shape of the layer's outputs."""
         share_NT = self.router[0].asked(layer, given) - self.shared
         total = torch.zeros((), dtype=given.dtype, device=given.device)
         for t in range(len(self.changes)):
@@ -119,7 +123,7 @@ def _hook(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearChange:
-    """What the experts change of one linear layer: T × O × I as the layer has it, and T × O."""
+    """The experts' changes of one linear layer: T × O × I in the layer's orientation, and T × O."""
 
     tensor: str
     changes: Tensor
@@ -129,10 +133,10 @@ class LinearChange:
 def put_layers(
     model: Any, layers: Sequence[LinearChange], routers: Mapping[str, BlockRouter], shared: Tensor
 ) -> dict[str, BlockRouter]:
-    """Put the experts' changes beside a model's layers; the routers that have some, by block.
+    """Attach the experts' changes to a model's layers; returns the routers by block.
 
-    Layers that the model's class does not have are left out. Raises ArchitectureError for what is
-    no linear layer.
+    Layers that the model's class lacks are skipped. Raises ArchitectureError for a layer that is
+    not linear.
     """
     from transformers.pytorch_utils import Conv1D
 
@@ -159,10 +163,10 @@ def put_layers(
 
 
 def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
-    """Put the experts' MLP blocks into a loaded model; the routers by block.
+    """Attach the experts' MLP blocks to a loaded model; returns the routers by block.
 
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
-    not fit, and as ``put_layers``.
+    not fit, and the errors of ``put_layers``.
     """
     reader = TensorReader(modules.tensors)
     shared = modules.read(TRAINED + SHARED, reader)
@@ -193,7 +197,7 @@ def _layer(modules: StoredModules, tensor: str, reader: TensorReader) -> LinearC
 
 
 def _whole(modules: StoredModules, expert: str, row: str, reader: TensorReader) -> Tensor:
-    """D of an expert; zero where it has none."""
+    """D of an expert; zero if it has none."""
     if row not in modules.layout.parts:
         raise refusal(modules.folder, f"{MODULES} has parts of blocks; merge again.", tensor=row)
     name = f"{expert}/{row}/whole"
@@ -212,7 +216,7 @@ def _router(modules: StoredModules, block: str, experts: int, reader: TensorRead
 
 
 def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:
-    """Routers learn from each call which tokens count, and hold what a prompt gave them."""
+    """Pass the attention mask of each call to the routers, and keep the weights of a prompt."""
     forward = model.forward
 
     @wraps(forward)

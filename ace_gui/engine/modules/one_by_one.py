@@ -1,7 +1,7 @@
-"""A model that answers to every example of a batch by itself.
+"""Lets a model process every example of a batch separately.
 
-What is routed must not depend on its neighbours, to the last bit: products of matrices round
-otherwise in a batch of another size. So each example goes through the model alone.
+A routed result must not depend on other examples, to the last bit, but matrix products round
+differently in a batch of another size. So each example goes through the model alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CACHES: Final = ("past_key_values", "encoder_outputs")
 
 
 def one_by_one(model: Any) -> None:
-    """Have a model work through batches example by example; ``generate`` as well.
+    """Make a model process batches example by example, ``generate`` included.
 
-    A batch gives no cache for further words: ``generate`` keeps one for each example.
+    A batch returns no cache for further tokens: ``generate`` keeps one for each example.
     """
     for name in _METHODS:
         if hasattr(model, name):
@@ -88,7 +88,7 @@ def _padded(rows: Sequence[Tensor], fill: int) -> Tensor:
 
 
 def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """How many examples a call has: the rows of the first tensor."""
+    """The number of examples in a call: the rows of the first tensor."""
     given = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.ndim)
     first = next(given, None)
     return 1 if first is None else len(first)
@@ -100,7 +100,7 @@ def _row(value: Any, n: int, count: int) -> Any:
 
 
 def _joined(outputs: Sequence[Any]) -> Any:
-    """What was said to each, together: tensors by example, numbers in the mean, caches not."""
+    """Join the outputs: tensors by example, numbers averaged, caches dropped."""
     first = outputs[0]
     if isinstance(first, Tensor):
         return torch.cat(list(outputs)) if first.ndim else torch.stack(list(outputs)).mean()

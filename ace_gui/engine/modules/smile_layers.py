@@ -21,14 +21,15 @@ from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
 from ace_gui.methods import checked_parameters, get_method
 
 NAME: Final = "ace_modules"
-"""What the modules are called in the layer that has them."""
+"""Attribute name of the modules in their layer."""
 
 
 class SmileExperts(nn.Module):
-    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for inputs x one by one.
+    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for each input x.
 
-    λ: softmax over t of ‖V_t[:, :k_g]ᵀ x‖, of which the ``top`` largest stay and are made to sum to
-    1 (SMILE, Eqs. 6 to 8). The tensors go with the model to its device, and are not saved with it.
+    λ: softmax over t of ‖V_t[:, :k_g]ᵀ x‖, of which the ``top`` largest stay and are normalised to
+    1 (SMILE, Eqs. 6 to 8). The tensors move with the model to its device, but are not saved with
+    it.
     """
 
     outs: Tensor
@@ -48,11 +49,11 @@ class SmileExperts(nn.Module):
         location: str = "",
         experts: Sequence[str] = (),
     ) -> None:
-        """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or none at all.
+        """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or an empty list.
 
-        ``gate_rank``: half of the inputs at most, as all of them would look alike to all experts.
-        ``outputs``: which of the layer's outputs are the matrix's; None: all. ``location``,
-        ``experts``: their names, for who looks on.
+        ``gate_rank``: at most half of the inputs, as with all of them every input has the same norm
+        for all experts. ``outputs``: the layer's outputs that belong to the matrix; None: all.
+        ``location``, ``experts``: names for observers.
         """
         super().__init__()
         for name, found in (("outs", outs), ("ins", ins), ("biases", biases)):
@@ -65,7 +66,7 @@ class SmileExperts(nn.Module):
         self.seen: Seen | None = None
 
     def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
-        """What is added to the outputs (N × O), and λ (N × T)."""
+        """The addition to the outputs (N × O), and λ (N × T)."""
         weight_NT = self.weights(input_NI)
         change_NO = input_NI.new_zeros(len(input_NI), self.outs.shape[1])
         for t in range(self.ins.shape[0]):
@@ -77,7 +78,7 @@ class SmileExperts(nn.Module):
         return change_NO, weight_NT
 
     def weights(self, input_NI: Tensor) -> Tensor:
-        """λ, N × T: what the gate says."""
+        """λ, N × T: the output of the gate."""
         gate_TGI = self.ins[:, : self.gate_rank]
         norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
         share_NT = torch.softmax(norms_TN.T, dim=1)
@@ -88,7 +89,7 @@ class SmileExperts(nn.Module):
 
 
 def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
-    """The hook of a linear layer: its own output, and what its experts add."""
+    """The hook of a linear layer: its own output plus that of its experts."""
     given = args[0]
     input_NI, result = given.reshape(-1, given.shape[-1]), output.clone()
     flat = result.view(-1, output.shape[-1])
@@ -105,7 +106,7 @@ def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinearTarget:
-    """A row in the model: its layer, and whether that stores its matrix inputs × outputs."""
+    """The layer of a row in the model, and whether it stores its matrix as inputs × outputs."""
 
     layer: Any
     transposed: bool
@@ -113,9 +114,9 @@ class _LinearTarget:
 
 
 def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
-    """Put the experts beside the linear layers of a loaded model; by the name of the matrix.
+    """Attach the experts to the linear layers of a loaded model; returns them by matrix name.
 
-    What the model's class has no place for is left out. Raises CheckpointError for modules that do
+    Matrices that the model's class lacks are skipped. Raises CheckpointError for modules that do
     not fit, ArchitectureError for a layer that is not linear.
     """
     settings = _settings(modules)
@@ -140,7 +141,7 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 
 
 def _settings(modules: StoredModules) -> Any:
-    """The parameters of the method, checked as those of a recipe."""
+    """The parameters of the method, checked like those of a recipe."""
     stored = modules.manifest
     try:
         found = checked_parameters(get_method(stored.method), stored.settings)
@@ -201,7 +202,7 @@ def _experts(
 
 
 def _outputs(part: MatrixPart, *, transposed: bool) -> Tensor | None:
-    """Which outputs of its layer a part of a matrix has; None: all of them."""
+    """The outputs of a layer that belong to a part of a matrix; None: all of them."""
     rows, columns = part.tensor_shape
     numbers = torch.arange(columns).expand(rows, columns)
     if not transposed:
@@ -217,7 +218,7 @@ def _biases(
     outputs: Tensor | None,
     reader: TensorReader,
 ) -> list[Tensor]:
-    """b_t of every expert of a matrix, zero where it has none; none at all without any."""
+    """b_t of every expert of a matrix; zero for experts without one. Empty if no expert has one."""
     name = f"{tensor.removesuffix('.weight')}.bias"
     part: Mapping[str, MatrixPart] = modules.layout.parts
     if name not in part:

@@ -1,4 +1,4 @@
-"""``modules.safetensors`` of a merged folder, believed only after every field of it was checked.
+"""``modules.safetensors`` of a merged folder; every field is checked before use.
 
 ::
 
@@ -9,11 +9,11 @@
     EXPERT/TENSOR/index, values int32 and float32, in order: entries of the tensor, flat
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
-A mask and its scale choose of W − W₀, W being the merged tensor; the factors u, s, vh stand beside
-W₀; the others are differences to W. Of ``left`` and ``right``, the one of the matrix's inputs has
-orthonormal columns or rows. ``/trained/…``, float32: what was trained. Metadata say which
-elements of which stored tensor a TENSOR is, as it may be one of several matrices in it, and whose
-it is.
+With W the merged tensor, a mask and its scale select from W − W₀. The factors u, s, vh are added to
+W₀; all other forms are differences to W. Of ``left`` and ``right``, the one on the input side of
+the matrix has orthonormal columns or rows. ``/trained/…``, float32: trained tensors. The metadata
+give the elements of the stored tensor that TENSOR covers, as it may be one of several matrices in
+it, and its experts.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from ace_gui.errors import CheckpointError
 from ace_gui.stored_formats import is_float
 
 Rows = Mapping[str, Mapping[str, MatrixPart]]
-"""Stored tensor → the rows that lie in it, each with its part."""
+"""Stored tensor → its rows, each with its part."""
 
 _LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
 _EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
 _NAMES: Final = TypeAdapter(tuple[str, ...] | None)
 LAYOUT: Final = "layout"
-"""Name of the metadata: JSON, by row the part of the stored tensor that it is."""
+"""Metadata key: JSON, by row the part of the stored tensor that it is."""
 
 EXPERTS: Final = "experts"
-"""Name of the metadata: JSON, by row the experts who have something there."""
+"""Metadata key: JSON, by row the experts that have tensors for it."""
 NAMES: Final = "names"
-"""Name of the metadata: JSON, every expert in order. Files of earlier versions lack it."""
+"""Metadata key: JSON, all experts in order. Files of earlier versions lack it."""
 
 TRAINED: Final = "/trained/"
-"""Begins the names of tensors that were trained, which stand beside no tensor of the model."""
+"""Prefix of the names of trained tensors, which belong to no tensor of the model."""
 
 _FORMS: Final = (
     ("mask", "scale"),
@@ -72,8 +72,11 @@ def block_of(tensor: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the file says of itself. ``parts``: by row; ``experts``: by row, whose it has there;
-    ``all``: every expert, in order, None where it does not say."""
+    """The metadata of the file.
+
+    ``parts``: by row; ``experts``: by row, those with tensors for it; ``all``: every expert, in
+    order, None if the file does not list them.
+    """
 
     parts: Mapping[str, MatrixPart]
     experts: Mapping[str, Sequence[str]]
@@ -81,12 +84,12 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every expert that has something, in order."""
+        """Every expert with tensors, in order."""
         return tuple(dict.fromkeys(name for names in self.experts.values() for name in names))
 
 
 def read_layout(folder: Path) -> Layout:
-    """What the modules of a merged folder belong to. Raises CheckpointError."""
+    """The rows that the modules of a merged folder belong to. Raises CheckpointError."""
     metadata = read_header(folder / MODULES).metadata
     try:
         parts = _LAYOUT.validate_json(metadata[LAYOUT], strict=True)
@@ -109,11 +112,11 @@ def checked_rows(
     modules: Checkpoint,
     trained: Collection[str] = (),
 ) -> Rows:
-    """The rows of an expert, all of whose tensors are there and fit the merged model.
+    """The rows of an expert, whose tensors are complete and fit the merged model.
 
-    ``trained``: the names of trained tensors, which must all be there.
+    ``trained``: the names of the trained tensors that must exist.
 
-    Raises CheckpointError where anything in the file is missing, too much, or of another kind.
+    Raises CheckpointError if anything in the file is missing, unexpected, or of the wrong type.
     """
     expected = {TRAINED + name for name in trained}
     for name in expected:
@@ -137,7 +140,7 @@ def checked_rows(
 
 
 def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) -> None:
-    """The part lies in a tensor of the merged model that can be changed."""
+    """Check that the part lies in a tensor of the merged model that can be changed."""
     info = merged.tensors.get(part.tensor)
     size = prod(part.tensor_shape)
     fits = (
@@ -153,7 +156,7 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
 
 
 def _check_apart(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
-    """No two rows share an element."""
+    """Check that no two rows share an element."""
     ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
     for (_, before), (row, part) in pairwise(ordered):
         same = (before.start, before.stop, before.period) == (part.start, part.stop, part.period)
@@ -164,7 +167,7 @@ def _check_apart(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
 def _check_tensors(
     folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint
 ) -> Iterator[str]:
-    """The names of one expert's tensors of a row, which are all there and of the right kind."""
+    """Check one expert's tensors of a row: complete, and of the right types."""
     form = form_of(prefix, modules)
     found = {}
     for what in form:
@@ -179,7 +182,7 @@ def _check_tensors(
 
 
 def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
-    """In which form an expert has a row: the last parts of its tensors' names."""
+    """The form in which an expert has a row: the last parts of its tensors' names."""
     there = (form for form in _FORMS if any(prefix + what in modules.tensors for what in form))
     return next(there, _FORMS[0])
 

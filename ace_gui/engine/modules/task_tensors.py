@@ -1,6 +1,6 @@
-"""The tensors of one task's model, made again from a merged folder and its modules.
+"""Reconstructs the tensors of one task's model from a merged folder and its modules.
 
-Merged weights and differences to them; and the base's, where the modules stand beside those.
+They are merged weights plus differences, or base weights plus changes, depending on the form.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ RECIPE: Final = "merge_recipe.yaml"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredModules:
-    """The modules of a merged folder, all of whose fields were checked.
+    """The modules of a merged folder, with all fields checked.
 
-    ``merged``: the weights that they belong to; ``tensors``: the modules'.
+    ``merged``: the weights that they belong to; ``tensors``: the modules' tensors.
     """
 
     folder: Path
@@ -69,18 +69,21 @@ class StoredModules:
     tensors: Checkpoint
 
     def rows(self, expert: str) -> Rows:
-        """By stored tensor, where one expert has something. Raises CheckpointError."""
+        """The rows of one expert by stored tensor. Raises CheckpointError."""
         trained = _trained_names(self.manifest, self.layout)
         return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
 
     def require_entries(self, prefix: str, elements: int, reader: TensorReader) -> None:
-        """Raises CheckpointError where chosen entries are not in a row with so many elements."""
+        """Raises CheckpointError if indices of chosen elements exceed the number of elements."""
         name = f"{prefix}index"
         if name in self.tensors.tensors:
             _require_inside(self.folder, name, reader.read(name), elements)
 
     def difference(self, expert: str, row: str, elements: int, reader: TensorReader) -> Tensor:
-        """D of a row with so many elements, flat as stored, float32. Raises CheckpointError."""
+        """D of a row with this number of elements, flat as stored, float32.
+
+        Raises CheckpointError.
+        """
         prefix = f"{expert}/{row}/"
         form = form_of(prefix, self.tensors)
         found = [self.read(prefix + what, reader) for what in form]
@@ -92,7 +95,7 @@ class StoredModules:
         return found[0].reshape(-1)
 
     def read(self, name: str, reader: TensorReader) -> Tensor:
-        """A tensor, which is finite. Raises CheckpointError."""
+        """A tensor, checked to be finite. Raises CheckpointError."""
         tensor = reader.read(name)
         if tensor.is_floating_point():
             require_finite(tensor, name, self.folder.name, self.folder / MODULES)
@@ -120,7 +123,7 @@ def _trained_names(manifest: ModulesManifest, layout: Layout) -> list[str]:
 
 
 def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
-    """What the modules of a merged folder say of themselves, and of the same experts.
+    """The manifest and layout of a merged folder's modules, checked to list the same experts.
 
     Raises CheckpointError.
     """
@@ -150,9 +153,9 @@ def open_modules(folder: Path) -> StoredModules:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTensors:
-    """One expert's model. ``rows``: by stored tensor, the rows that lie in it.
+    """One expert's model. ``rows``: by stored tensor, the rows in it.
 
-    ``base_folder``, ``base``: None where the modules need none. ``head``: the expert's own tensors.
+    ``base_folder``, ``base``: None if the modules need none. ``head``: the expert's own tensors.
     """
 
     modules: StoredModules
@@ -172,7 +175,7 @@ class TaskTensors:
 
     @property
     def _own(self) -> dict[str, str]:
-        """The expert's names of its own tensors, by the merged model's where that has them."""
+        """The expert's names of its own tensors, by their names in the merged model."""
         own = () if self.head is None else tuple(self.head.tensors)
         answers = match_names(self.modules.merged.tensors, own)
         return {answers.get(name, name): name for name in own}
@@ -212,7 +215,7 @@ class TaskTensors:
         return _rounded(result.reshape(merged.shape), merged.dtype, name)
 
     def _difference(self, row: str, elements: int, reader: TensorReader) -> Tensor:
-        """The expert's tensor less the merged one, flat."""
+        """The expert's tensor minus the merged one, flat."""
         stored = self.modules
         own = stored.difference(self.expert, row, elements, reader)
         if stored.manifest.kind is ModuleKind.BLOCKS:  # theirs are differences to the base
@@ -229,7 +232,7 @@ class TaskTensors:
         return own
 
     def _change(self, row: str, shared: Tensor, modules: TensorReader) -> Tensor:
-        """The expert's task vector on a row, in the shape of ``shared``, the merged one."""
+        """The expert's task vector of a row, in the shape of ``shared``, the merged one."""
         prefix, stored = f"{self.expert}/{row}/", self.modules
         if f"{prefix}mask" in stored.tensors.tensors:
             chosen = unpacked(modules.read(f"{prefix}mask"), shared.numel())
@@ -246,7 +249,7 @@ def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
 
 
 def _of_base(modules: StoredModules, expert: str, row: str) -> bool:
-    """Whether what an expert has of a row stands beside the base's weights."""
+    """Whether an expert's tensors of a row change the base's weights instead of the merged ones."""
     return form_of(f"{expert}/{row}/", modules.tensors)[0] in {"mask", "u"}
 
 
@@ -262,9 +265,9 @@ def _rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
 
 
 def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
-    """One expert of a merged folder. ``base``: None: where the folder's recipe says it is.
+    """One expert of a merged folder. ``base``: None: the one in the folder's recipe.
 
-    Raises OutputError where the folder has no such expert, CheckpointError, and MismatchError for
+    Raises OutputError if the folder has no such expert, CheckpointError, and MismatchError for
     another base.
     """
     if not has_modules(folder):
@@ -304,12 +307,12 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
 
 
 def base_of(folder: Path) -> Path:
-    """Where a merged folder's recipe says that the base is. Raises RecipeError."""
+    """The folder of the base, from a merged folder's recipe. Raises RecipeError."""
     return load_recipe(folder / RECIPE).base_model
 
 
 def kept_head(folder: Path, expert: str) -> Checkpoint | None:
-    """The expert's own tensors beside the merged ones, if it has any. Raises CheckpointError."""
+    """The expert's own tensors next to the merged ones, if it has any. Raises CheckpointError."""
     name = f"{HEADS}/{expert}.safetensors"
     if not (folder / name).is_file():
         return None
@@ -320,7 +323,7 @@ def kept_head(folder: Path, expert: str) -> Checkpoint | None:
 
 
 def _require_base(task: TaskTensors) -> None:
-    """Raises MismatchError where names or shapes differ, or values from those of the merge."""
+    """Raises MismatchError if names or shapes differ, or values differ from those of the merge."""
     if task.base is None or task.base_folder is None:
         return
     for name in task.rows:

@@ -1,7 +1,7 @@
-"""A model whose weights are made for each example: the merged ones and the experts' differences.
+"""A model with weights computed for each example, from merged ones and the experts' differences.
 
-Twin-Merging mixes all experts by the shares that a router gives them, FREE-Merging takes one. The
-router looks at what the merged body makes of the input. H features, T experts.
+Twin-Merging mixes all experts by the weights of a router, FREE-Merging chooses one. The input of
+the router is the merged body's output. H features, T experts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from ace_gui.errors import ArchitectureError
 from ace_gui.methods.shared.expert_modules import ModuleKind
 
 NAME: Final = "ace_modules"
-"""What the modules are called in the model that has them."""
+"""Attribute name of the modules in the model."""
 
 
 def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
-    """The mean of the body's last hidden states over the tokens that count, N × H.
+    """The mean of the body's last hidden states over unmasked tokens, N × H.
 
-    Of an encoder-decoder, the encoder's. Raises ArchitectureError for a model without such a body.
+    For an encoder-decoder, those of the encoder. Raises ArchitectureError for a model without such
+    a body.
     """
     whole = bool(getattr(model.config, "is_encoder_decoder", False))
     body = model.get_encoder() if whole else model.base_model
@@ -61,7 +62,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 class Router(nn.Module):
-    """softmax(A (h − centre) / scale + b): the share of each expert; or 1 for the largest."""
+    """softmax(A (h − centre) / scale + b): the weight of each expert; or 1 for the largest."""
 
     centre: Tensor
     scale: Tensor
@@ -79,7 +80,7 @@ class Router(nn.Module):
         self.seen: Seen | None = None
 
     def forward(self, feature_H: Tensor) -> Tensor:
-        """The T shares."""
+        """The T weights."""
         given_H = (feature_H - self.centre) / self.scale
         share_T = torch.softmax(self.weight @ given_H + self.bias, dim=0)
         if self.one:
@@ -93,8 +94,8 @@ class Router(nn.Module):
 class _Target:
     """Elements of a parameter that the experts change, all in one form.
 
-    ``owners``: the experts who have something, by number; ``sizes``: of low-rank ones their ranks.
-    ``names``: of the tensors, which belong to all of them, or two an expert for chosen entries.
+    ``owners``: indices of the experts; ``sizes``: their ranks, for low-rank factors. ``names``: of
+    the tensors, shared by all experts, or two per expert for chosen elements.
     """
 
     parameter: str
@@ -106,14 +107,17 @@ class _Target:
 
 
 class Differences(nn.Module):
-    """D_t of every expert, on the model's device: low-rank ones and whole ones side by side."""
+    """D_t of every expert, on the model's device.
+
+    Low-rank factors and whole tensors are concatenated.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.targets: dict[str, list[_Target]] = defaultdict(list)
 
     def add(self, target: _Target, tensors: Sequence[Tensor]) -> None:
-        """Keep what belongs to some elements of a parameter."""
+        """Store the differences of some elements of a parameter."""
         self.targets[target.parameter].append(target)
         for name, tensor in zip(target.names, tensors, strict=True):
             self.register_buffer(name, tensor, persistent=False)
@@ -143,10 +147,10 @@ class Differences(nn.Module):
 
 
 def put_whole(model: Any, modules: StoredModules) -> Router:
-    """Have a loaded model make its weights for each example that it is called with.
+    """Make a loaded model compute its weights for each example that it is called with.
 
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
-    not fit, ArchitectureError for a model that holds its tensors otherwise than its files.
+    not fit, ArchitectureError for a model whose tensors differ from those in its files.
     """
     reader = TensorReader(modules.tensors)
     router = _router(modules, reader)
@@ -226,7 +230,7 @@ def _add_row(
 
 
 def elements_of_part(part: MatrixPart) -> int:
-    """How many elements a row has."""
+    """The number of elements of a row."""
     return (part.stop - part.start) // part.period * (part.last - part.first)
 
 
@@ -259,7 +263,7 @@ def _by_prompt(
     shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
     held: list[bool],
 ) -> Any:
-    """``generate`` with the weights of the prompt from the first word to the last."""
+    """``generate`` with the weights of the prompt for the whole text."""
     generate = model.generate
 
     @wraps(generate)
@@ -280,7 +284,7 @@ def _by_prompt(
 
 @contextmanager
 def _weights_of(model: Any, differences: Differences, share_T: list[float]) -> Iterator[None]:
-    """Within it, the model's weights are those of these shares."""
+    """Context in which the model's weights are those for these shares."""
     owners = {name: model.get_parameter(name) for name in differences.targets}
     plain_weights = {name: owner.data for name, owner in owners.items()}
     try:

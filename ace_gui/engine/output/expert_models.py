@@ -29,16 +29,16 @@ from ace_gui.steps import result_of
 from ace_gui.stored_formats import RECIPE_NAMES
 
 _Sources = Mapping[str, tuple[Checkpoint, str]]
-"""Tensor of a complete model → the checkpoint it is read from, and its name there."""
+"""Tensor of a complete model → its checkpoint and its name there."""
 
 
 def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterator[ExportProgress]:
-    """Write ``heads/EXPERT/`` into the merged model at ``stage``, one for each expert with a head.
+    """Write ``heads/EXPERT/`` into the merged model at ``stage``, for each expert with a head.
 
-    Each holds the merged tensors and the expert's own, under the expert's names, with its config
-    and side files (the base's where it has none), and loads by itself. Heads are read from the
-    experts' own folders. Raises FileChangedError where these changed since the merge,
-    CheckpointError, OutputError or ResourceError.
+    Each has the merged tensors and the expert's own, under the expert's names, with its config and
+    side files (the base's if it has none), and loads on its own. Heads are read from the experts'
+    folders. Raises FileChangedError if these changed since the merge, CheckpointError, OutputError
+    or ResourceError.
     """
     merged = open_checkpoint(stage)
     base, experts = result_of(open_models(manifest.recipe))
@@ -63,9 +63,9 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
 def _sources(
     expert: OpenedModel, base: OpenedModel, merged: Checkpoint, manifest: Manifest
 ) -> _Sources:
-    """Where each tensor of an expert comes from; tied ones that the loader ties are left out.
+    """The source of each tensor of an expert; tied ones that the loader ties are left out.
 
-    Its tokenizer goes with it, and so do its embeddings where the merged ones have other rows.
+    Its tokenizer is included, and so are its embeddings if the merged ones have other rows.
     """
     own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
     rows = vocabulary_tensors(base)
@@ -86,7 +86,7 @@ def _sources(
 def _write(
     folder: Path, sources: _Sources, shard_bytes: int, stems: Mapping[str, str]
 ) -> Iterator[int]:
-    """Write and read back; the bytes of each tensor as it is written."""
+    """Write the tensors and read them back; yields the bytes of each tensor."""
     infos = {name: found.tensors[own] for name, (found, own) in sources.items()}
     outputs = [
         OutputTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in infos.items()

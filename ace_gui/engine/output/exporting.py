@@ -50,10 +50,10 @@ def export(
     shard_bytes: int,
     complete_heads: bool = False,
 ) -> Iterator[ExportProgress | Exported]:
-    """Write a finished store as a model folder at ``folder``, in one piece or not at all.
+    """Write a finished store as a model folder at ``folder``, completely or not at all.
 
-    ``dtype``: name of the output's float dtype; None: the recipe's, else the base's own.
-    ``complete_heads``: also a whole model for each expert with a head, in ``heads/EXPERT/``.
+    ``dtype``: name of the output's float dtype; None: the recipe's, else the base's.
+    ``complete_heads``: also write a whole model for each expert with a head, in ``heads/EXPERT/``.
     Raises OutputError, ResourceError or CheckpointError.
     """
     manifest = read_finished(store)
@@ -82,10 +82,10 @@ def publish(
     complete_heads: bool = False,
     scores: tuple[TaskScore, ...] = (),
 ) -> Exported:
-    """Turn a store that was made in the output's own dtype into the output, without copying.
+    """Turn a store written in the output's own dtype into the output, without copying.
 
-    ``complete_heads`` as for ``export``; ``scores``: for the card. Raises as it does, and leaves a
-    store that can be resumed.
+    ``complete_heads`` as for ``export``; ``scores``: for the card. Raises the errors of ``export``,
+    and then leaves a store that can be resumed.
     """
     manifest = read_finished(store)
     shards, checksums = planned_shards(manifest), stores.checksums(store)
@@ -110,7 +110,7 @@ def _finish(
     complete_heads: bool,
     scores: tuple[TaskScore, ...] = (),
 ) -> None:
-    """Add the files beside the tensors: config, card and recipe."""
+    """Add the files next to the tensors: config, card and recipe."""
     manifest = read_finished(store)
     if has_modules(stage):
         hashes = {**hashes, MODULES: sha256(stage / MODULES)}
@@ -133,7 +133,7 @@ def _finish(
 
 
 def exported(folder: Path) -> Exported:
-    """What is in a finished output folder."""
+    """The contents of a finished output folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return Exported(
         folder=folder,
@@ -149,7 +149,7 @@ def _convert(
     dtypes: Mapping[str, str],
     checksums: dict[str, int],
 ) -> Iterator[ExportProgress]:
-    """Copy every tensor, rounding it once to its dtype in the output; fills ``checksums``."""
+    """Copy every tensor, rounded once to its dtype in the output; fills ``checksums``."""
     total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
     with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
         for name, info in checkpoint.tensors.items():
@@ -180,7 +180,7 @@ def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
 
 
 def _verify_modules(model: Path, stage: Path) -> None:
-    """The copy is what was read back when it was written. Raises OutputError."""
+    """Check that the copy equals what was read back after writing. Raises OutputError."""
     copy = stage / MODULES
     if copy.exists() and sha256(copy) != sha256(model / MODULES):
         raise OutputError(

@@ -1,8 +1,8 @@
-"""Metadata of the models of a merge: names on the hub, licences, languages.
+"""Metadata of the models of a merge: hub names, licences, languages.
 
-A card links to what it names, so that only names from a certain source are given: the folder's
-place in the Hugging Face cache, or what several files, or a card, say alike of the base. No path of
-this machine is.
+A card links to the names in it, so names must come from a reliable source. These are the folder's
+path in the Hugging Face cache, a card, or the agreement of several files about the base. Paths of
+this machine are never given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import hub_name, model_name, public_name
 
 _CARD_BYTES: Final = 64_000
-"""How much of a card is read: the front matter is at its beginning."""
+"""Number of bytes read of a card: the front matter is at its beginning."""
 
 _JSON_BYTES: Final = 10_000_000
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -33,9 +33,9 @@ FrontMatter = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """``models``: what the base and the experts are called on a hub, as far as that is certain.
+    """``models``: the hub names of the base and the experts, as far as they are certain.
 
-    ``licences``: by model, base first, what its card says; empty where it says none.
+    ``licences``: by model, base first, from its card; empty if the card has none.
     """
 
     models: tuple[str, ...]
@@ -46,13 +46,13 @@ class Lineage:
 
     @property
     def licence(self) -> str:
-        """The licence of every model, empty where one says none or another."""
+        """The licence of every model, empty if one is missing or different."""
         found = {licence for _, licence in self.licences}
         return found.pop() if len(found) == 1 else ""
 
 
 def lineage_of(recipe: Recipe) -> Lineage:
-    """What the recipe's models say of themselves; nothing here fails on what they say."""
+    """Metadata from the files of the recipe's models; invalid content causes no error."""
     paths = [recipe.base_model, *(entry.model for entry in recipe.models)]
     names = [model_name(recipe.base_model), *recipe.expert_names]
     cards = [_front_matter(_folder(path)) for path in paths]
@@ -71,10 +71,10 @@ def lineage_of(recipe: Recipe) -> Lineage:
 
 
 def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
-    """The base's name on the hub as others give it, where they agree and are to be believed.
+    """The base's hub name as given by other models, if they agree and are reliable.
 
-    A card or an adapter names its base on purpose. ``_name_or_path`` in a config may be a path of
-    somebody's machine: it counts where two configs have it, or the base's folder is called so.
+    A card or an adapter names its base on purpose. ``_name_or_path`` in a config may be somebody's
+    local path. It counts if two configs have it, or if the base's folder has this name.
     """
     certain = [_only(card.get("base_model")) for card in cards[1:]]
     certain += [_said(path, "adapter_config.json", "base_model_name_or_path") for path in paths[1:]]
@@ -88,12 +88,12 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
 
 
 def _not_a_path(name: str, base: Path) -> str:
-    """The name, unless it is just where the base lies: ``models/llama`` looks like the hub's."""
+    """The name, unless it is just the base's path: ``models/llama`` looks like a hub name."""
     return "" if base.absolute().as_posix().endswith(f"/{name}") else name
 
 
 def _said(path: Path, file: str, key: str) -> str:
-    """A name of the form ``org/name`` under ``key`` in a JSON file of a model, else nothing."""
+    """A name of the form ``org/name`` under ``key`` in a JSON file of a model, else empty."""
     try:
         return _only(read_json(_folder(path) / file, limit=_JSON_BYTES).get(key))
     except CheckpointError:
@@ -101,14 +101,14 @@ def _said(path: Path, file: str, key: str) -> str:
 
 
 def _only(name: object) -> str:
-    """A name on the hub, alone or as the only one of a list."""
+    """A hub name, alone or as the only one of a list."""
     if isinstance(name, list) and len(name) == 1:
         name = name[0]
     return name if isinstance(name, str) and _HUB_NAME.fullmatch(name) else ""
 
 
 def _is_name(name: str) -> bool:
-    """Whether a hub could call a model so."""
+    """Whether this is a valid hub name."""
     return (
         len(name) <= 96
         and _NAME.fullmatch(name) is not None
@@ -121,7 +121,7 @@ def _folder(path: Path) -> Path:
 
 
 def _front_matter(folder: Path) -> FrontMatter:
-    """The YAML between the first two lines of dashes of README.md; empty where there is none."""
+    """The YAML between the first two lines of dashes of README.md; empty if there is none."""
     try:
         with open_regular(folder / "README.md") as (descriptor, stamp):
             raw = bytearray(min(stamp.size, _CARD_BYTES))
@@ -137,7 +137,7 @@ def _front_matter(folder: Path) -> FrontMatter:
 
 
 def _word(value: object) -> str:
-    """A licence, language or task as hubs spell them; nothing for anything else."""
+    """A licence, language or task as spelled on hubs; empty for anything else."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
 
 
@@ -150,7 +150,7 @@ def _languages(card: FrontMatter) -> Iterator[str]:
 
 
 def _common_details(cards: list[FrontMatter]) -> dict[str, str]:
-    """Name and link of a licence that hubs have no word for, where all cards have the same."""
+    """Name and link of a licence unknown to hubs, if all cards have the same."""
     details = {}
     for key in ("license_name", "license_link"):
         found = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}

@@ -36,10 +36,10 @@ def model_card(
     complete_heads: bool = False,
     scores: Sequence[TaskScore] = (),
 ) -> str:
-    """The text of README.md, with the front matter that model hubs read.
+    """The text of README.md, with the front matter for model hubs.
 
-    ``folder``: the model as far as it is written. ``complete_heads``: there is a whole model in
-    ``heads/EXPERT/`` for each of ``heads``. ``scores``: of base, experts and this model.
+    ``folder``: the model as far as it is written. ``complete_heads``: ``heads/EXPERT/`` has a whole
+    model for each of ``heads``. ``scores``: of base, experts and this model.
     """
     library, lineage = library_of(folder), lineage_of(manifest.recipe)
     sections = (
@@ -60,7 +60,7 @@ def model_card(
 
 
 def _front_lines(method: str, library: Library, lineage: Lineage) -> list[str]:
-    """What model hubs read; what is not known is left out."""
+    """The front matter; unknown values are left out."""
     front = {
         "library_name": library.name,
         "pipeline_tag": lineage.task or library.task,
@@ -81,7 +81,7 @@ def _use_lines(library: Library) -> list[str]:
 
 
 def _licence_lines(lineage: Lineage) -> list[str]:
-    """What the models' cards say, where that is not one licence of all."""
+    """The licences of the models' cards, if they do not share a single one."""
     said = [f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence]
     if lineage.licence or not said:
         return []
@@ -118,7 +118,7 @@ def _method_lines(manifest: Manifest) -> list[str]:
 
 
 def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
-    """How this model did on the recipe's tasks, beside the base and each task's expert."""
+    """The scores of this model on the recipe's tasks, next to the base and each task's expert."""
     if not scores:
         return []
     tasks = list({each.task: (each.task, each.metric, each.n) for each in scores}.values())
@@ -216,7 +216,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
 
 
 def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
-    """In which numbers how many matrices were computed, and why, where that is known."""
+    """The number formats of the computation, with numbers of matrices and reasons, if known."""
     numbers = Counter(report.precision.split(",")[0].rstrip(".") for report in reports.values())
     return [f"- {count} {said[0].lower()}{said[1:]}" for said, count in numbers.items() if said]
 
@@ -234,7 +234,7 @@ def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:
 
 
 def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
-    """What a cap on the change did, the recipe's or that of the method."""
+    """The effect of a cap on the change, whether from the recipe or the method."""
     factors = [r.cap_factor for r in reports.values() if r.cap_factor is not None]
     shortened = [factor for factor in factors if factor < 1]
     if not factors:
@@ -244,14 +244,14 @@ def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
 
 
 def _warning_lines(manifest: Manifest) -> list[str]:
-    """What was said before the merge."""
+    """The warnings from before the merge."""
     if not manifest.warnings:
         return []
     return ["## Warnings", "", *(f"- {_plain(line)}" for line in manifest.warnings)]
 
 
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
-    """Tensors that are not what the method would have made of all experts."""
+    """Tensors that were not merged from all experts, because of NaN or Inf."""
     found = [report for report in reports.values() if report.non_finite]
     if not found:
         return []
@@ -269,7 +269,7 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
 def _head_lines(
     heads: Mapping[str, tuple[str, ...]], manifest: Manifest, complete: bool
 ) -> list[str]:
-    """How to put an expert's head on the merged backbone."""
+    """How to use an expert's head with the merged backbone."""
     if not heads:
         return []
     first = next(iter(heads))
@@ -292,7 +292,7 @@ def _head_lines(
 
 
 def _task_lines(manifest: Manifest) -> list[str]:
-    """How to make the experts' models again, where the method left what that takes."""
+    """How to reconstruct the experts' models, if the method stored modules."""
     if get_method(manifest.recipe.merge_method).modules is None:
         return []
     name = manifest.recipe.expert_names[0]
@@ -347,7 +347,7 @@ def _loading_lines(first: str, model_class: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Text from a file, fit for Markdown: no control or direction characters, no markup."""
+    """Text from a file, safe for Markdown: no control or direction characters, no markup."""
     kept = "".join(
         character for character in text if unicodedata.category(character) not in {"Cc", "Cf"}
     )

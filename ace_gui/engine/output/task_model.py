@@ -1,6 +1,6 @@
-"""The model of one task as a folder of its own, made again from a merged folder with modules.
+"""The model of one task as a folder of its own, reconstructed from a merged folder with modules.
 
-Needs neither the experts nor a window; the base only where the modules stand beside its weights
+It needs neither the experts nor a window. It needs the base only if the modules change base weights
 (EMR, TALL masks, TSV-Compress)::
 
     from ace_gui.engine.output.task_model import reconstruct
@@ -42,11 +42,11 @@ def reconstruct(
 ) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one expert's model, by name, one after another, in the merged model's dtype.
 
-    ``folder``: a merged model with ``modules.safetensors``. ``base``: the base model; None: where
-    the folder's ``merge_recipe.yaml`` says it is. The expert's own head, where it has one, replaces
-    what the merged model has by that name. Tensors that were not masked or factorised are the
-    merged model's. Raises CheckpointError, MismatchError for another base, or OutputError where the
-    folder has no such expert.
+    ``folder``: a merged model with ``modules.safetensors``. ``base``: the base model; None: the one
+    in the folder's ``merge_recipe.yaml``. The expert's own head, if it has one, replaces the merged
+    model's. Tensors that were not masked or factorised are the merged model's. Raises
+    CheckpointError, MismatchError for another base, or OutputError if the folder has no such
+    expert.
     """
     return open_task(Path(folder), expert, None if base is None else Path(base)).tensors()
 
@@ -58,11 +58,11 @@ def write_task_model(
     *,
     base: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write ``reconstruct``'s tensors and the side files as a model folder, whole or not at all.
+    """Write ``reconstruct``'s tensors and the side files as a model folder, or nothing at all.
 
-    ``out`` must not exist or be empty. The config is that of ``heads/EXPERT/`` or of the expert's
-    own folder if it is still there, else the merged model's. Returns the folder. Raises as
-    ``reconstruct`` does, OutputError and ResourceError.
+    ``out`` must not exist or be empty. The config is that of ``heads/EXPERT/``, or of the expert's
+    own folder if it still exists, else the merged model's. Returns the folder. Raises the errors of
+    ``reconstruct``, OutputError and ResourceError.
     """
     task = open_task(Path(folder), expert, None if base is None else Path(base))
     inputs = [Path(folder), *(() if task.base_folder is None else (task.base_folder,))]
@@ -82,7 +82,7 @@ def write_task_model(
 
 
 def _side_files(task: TaskTensors) -> Mapping[str, Path]:
-    """The merged model's, and the expert's config where it has one of its own."""
+    """The merged model's side files, with the expert's config if it has its own."""
     folder, merged = task.modules.folder, task.modules.merged
     files = dict(merged.side_files)
     own = (folder / HEADS / task.expert, _own_folder(task))
@@ -99,9 +99,9 @@ def _own_folder(task: TaskTensors) -> Path | None:
 
 
 def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
-    """The config.json of a model of this architecture; None where the folder is none.
+    """The config.json of a model of this architecture; None if the folder is not such a model.
 
-    The merged folder says which it is, and may say anything: no other file is copied.
+    The merged folder names this folder and is not trusted: no other file is copied.
     """
     try:
         checkpoint = None if folder is None else open_files(folder)

@@ -1,5 +1,5 @@
-"""The report of a merge: one HTML file that needs nothing else.
+"""The report of a merge: one HTML file without external resources.
 
-``gather`` has the engine look at everything, ``figures`` and ``tables`` draw and tabulate it,
-``page`` puts it together.
+``gather`` collects the engine's results, ``figures`` and ``tables`` draw and tabulate them,
+``page`` assembles the page.
 """

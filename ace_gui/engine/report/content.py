@@ -1,4 +1,4 @@
-"""What a report is made of, and how its numbers are written."""
+"""The content of a report, and the format of its numbers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ NONE: Final = "–"
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """Everything that a report says. ``statistics`` and ``reports`` are by the rows' names.
+    """The content of a report. ``statistics`` and ``reports`` are by the rows' names.
 
-    ``recipe_text``: the recipe as YAML. ``gpu_peak``: where a GPU merged. ``program``: its version.
-    ``created``: when, for people.
+    ``recipe_text``: the recipe as YAML. ``gpu_peak``: set if a GPU merged. ``program``: its
+    version. ``created``: date for display.
     """
 
     plan: Plan
@@ -56,12 +56,12 @@ class Content:
 
     @property
     def known_rows(self) -> tuple[PlanRow, ...]:
-        """The rows with statistics: every one that is merged or averaged."""
+        """The rows with statistics: all merged or averaged ones."""
         return tuple(row for row in self.plan.rows if row.name in self.statistics)
 
     @cached_property
     def health(self) -> Mapping[str, LayerHealth]:
-        """The health of every row of which something is known."""
+        """The health of every row with statistics or a report."""
         return {
             row.name: layer_health(
                 self.statistics.get(row.name),
@@ -73,7 +73,7 @@ class Content:
 
     @cached_property
     def model_health(self) -> ModelHealth:
-        """The health of all of them together."""
+        """The health of all rows together."""
         return model_health(self.health.values())
 
     def gamma(self, row: PlanRow) -> float | None:
@@ -88,7 +88,7 @@ class Content:
 
 
 def number(value: float | None) -> str:
-    """Four digits: 0.1234, 1234, 1.234×10⁻⁵; a dash for none and for NaN."""
+    """Four digits: 0.1234, 1234, 1.234×10⁻⁵; a dash for None and NaN."""
     return NONE if value is None or math.isnan(value) else number_text(value, 4)
 
 

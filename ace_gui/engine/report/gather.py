@@ -51,7 +51,7 @@ SPECTRA: Final = 4
 COMPARING: Final = "the report: comparing the experts"
 MERGING: Final = "the report: merging"
 DECOMPOSING: Final = "the report: spectra"
-"""Its stages, each of which counts from nothing: a spectrum takes longer than many tensors."""
+"""Stages of the report. Each has its own progress, as a spectrum takes longer than many tensors."""
 
 
 def report(
@@ -61,11 +61,11 @@ def report(
     cache: InspectionCache,
     store: Path | None = None,
 ) -> Iterator[ReportProgress | Reported | None]:
-    """Write the report of a merge to ``file``, which is replaced if it is there and no input.
+    """Write the report of a merge to ``file``. An existing file is replaced unless it is an input.
 
-    ``store``: of that merge; None: each tensor is merged now, and the result forgotten. With a
-    store, and tasks in the recipe, the models are scored. Raises
-    OutputError where the file cannot be written, and whatever reading and merging raise.
+    ``store``: of that merge; None: each tensor is merged now, and its result discarded. With a
+    store, and tasks in the recipe, the models are scored. Raises OutputError if the file cannot be
+    written, and the errors of reading and merging.
     """
     rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
     total = len(rows)
@@ -95,7 +95,7 @@ def report(
 
 
 def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
-    """Raise FileChangedError where a file is no longer the one that was merged."""
+    """Raise FileChangedError if a file has changed since the merge."""
     for stamp in prepared.files:
         if InputFile.of(stamp) not in manifest.inputs:
             raise FileChangedError(
@@ -109,7 +109,7 @@ def merge_reports(
 ) -> Iterator[LayerReport | None]:
     """The report on every row; the merged tensors themselves are not kept.
 
-    None while a method surveys the whole model first.
+    Yields None while a method surveys the whole model first.
     """
     readers = Readers(prepared)
     for _ in calibrated(prepared, device):
@@ -137,8 +137,8 @@ def remarkable(
 ) -> list[PlanRow]:
     """The merged matrices that stand out most, at most ``SPECTRA``.
 
-    The most, the medium and the least heterogeneous one (of the largest energies where the method
-    has no γ), and the one in the worst health.
+    The most, the median and the least heterogeneous one (by energy if the method has no γ), and the
+    one in the worst health.
     """
 
     def heterogeneity(row: PlanRow) -> float:
@@ -192,7 +192,7 @@ def content_of(
 def _whole(
     steps: Iterator[ExpertSpectra | LayerSpectrum | None],
 ) -> Generator[None, None, LayerSpectrum]:
-    """Pass on the pauses of computing a spectrum; returns the spectrum."""
+    """Yield the pauses of computing a spectrum; return the spectrum."""
     for found in steps:
         if isinstance(found, LayerSpectrum):
             return found

@@ -1,4 +1,4 @@
-"""The report as one page of HTML, without scripts and without anything to fetch."""
+"""The report as one page of HTML, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ace_gui.formatting import human_bytes
 TEMPLATE: Final = "report.html.jinja"
 
 MARK: Final = b'<meta name="generator" content="ACE workbench">'
-"""Stands near the beginning of every report: a file with it may be written again."""
+"""Marker near the beginning of every report: a file with it may be overwritten."""
 
 
 def page(content: Content) -> str:
-    """The whole page. Every text is escaped, and what is invisible in it spelt out."""
+    """The whole page. Every text is escaped, and invisible characters are spelled out."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ace_gui.engine.report", ""),
         autoescape=True,
@@ -62,7 +62,7 @@ def _counts(content: Content) -> list[tuple[str, int]]:
 
 
 def _role_legend(content: Content) -> list[tuple[str, str]]:
-    """Each family of roles that occurs, with its mark."""
+    """Each family of roles in the model, with its symbol."""
     present = {role_family(row.role) for row in content.merged_rows}
     return [
         (

@@ -19,11 +19,11 @@ from ace_gui.formatting import value_text
 
 HUES = 5  # of experts, as in the window
 MOST_POINTS = 400
-"""Points of one line: more cannot be seen."""
+"""Most points of one line: more cannot be seen."""
 
 
 def gamma_plot(content: Content) -> Markup | None:
-    """γ along the model by role, τ as a line; None where the method has none."""
+    """γ along the model by role, τ as a line; None if the method has none."""
     rows = [row for row in content.merged_rows if content.gamma(row) is not None]
     gammas = [content.gamma(row) or 0.0 for row in rows]
     if not rows:
@@ -88,7 +88,7 @@ def gammas_by_role(content: Content) -> Mapping[str, list[float]]:
 
 
 def energy_plot(content: Content) -> Markup | None:
-    """‖ΔW_t‖²_F of every merged tensor, a line an expert; None where nothing is merged."""
+    """‖ΔW_t‖²_F of every merged tensor, one line per expert; None if nothing is merged."""
     names = content.plan.recipe.expert_names
     layers = [content.statistics[row.name] for row in content.merged_rows]
     every = [value for layer in layers for value in layer.energies.values() if value > 0]
@@ -143,7 +143,7 @@ def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float6
 
 
 def expert_class(index: int) -> str:
-    """The class of an expert's colour and, beyond the palette, of its dashes."""
+    """The CSS class of an expert's colour and, beyond the palette, of its dashes."""
     return f"e{index % HUES}" + (" dashed" if index >= HUES else "")
 
 
@@ -171,5 +171,5 @@ def _kind(role: str) -> str:
 
 
 def _spread(values: Sequence[float]) -> bool:
-    """Whether positive values range so far that only a logarithmic axis shows them all."""
+    """Whether positive values have such a range that only a logarithmic axis shows them all."""
     return min(values) > 0 and max(values) > 50 * min(values)

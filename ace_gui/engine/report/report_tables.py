@@ -1,4 +1,4 @@
-"""The report's tables: every number of the plots, and those that have no plot."""
+"""The report's tables: every number of the plots, and those without a plot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ace_gui.formatting import shape_text, value_text
 class Table:
     """Cells as text under headings; the first cell of a row names it.
 
-    ``texts``: how many columns, from the first on, are text and not numbers.
+    ``texts``: number of leading columns with text instead of numbers.
     """
 
     caption: str
@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Cosines of every expert with every other; ``cells``: text and strength (0 to 1) each."""
+    """Cosines between all experts; ``cells``: text and strength (0 to 1) of each."""
 
     caption: str
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class Matrix:
 
 
 def parameter_table(content: Content) -> Table:
-    """The method's parameters as they were used."""
+    """The values of the method's parameters."""
     notes = content.plan.parameter_notes
     labels = {item.name: item.label for item in content.method.fields}
     rows = tuple(
@@ -56,7 +56,7 @@ def parameter_table(content: Content) -> Table:
 
 
 def precision_table(content: Content) -> Table | None:
-    """In which numbers matrices were computed, and why; None where no method says so."""
+    """The number formats of the computation, with reasons; None if no method reports them."""
     found = Counter(report.precision for report in content.reports.values() if report.precision)
     rows = tuple((sentence, str(count)) for sentence, count in found.most_common())
     headings = ("numbers", "tensors")
@@ -68,7 +68,7 @@ def precision_table(content: Content) -> Table | None:
 
 
 def model_table(content: Content) -> Table:
-    """The base and the experts: where they are, how much each counts, how far each went."""
+    """The base and the experts: path, weight, and size of the change."""
     plan = content.plan
     names, weights = plan.recipe.expert_names, plan.recipe.weights
     alike = equally_weighted(content.statistics, plan.rows, weights)
@@ -139,7 +139,7 @@ def energy_table(content: Content) -> Table:
 
 
 def spectrum_table(content: Content, found: LayerSpectrum) -> Table:
-    """What sums up each spectrum of one tensor."""
+    """The summary figures of each spectrum of one tensor."""
     spectra: dict[str, Spectrum] = {
         name: found.experts[name]
         for name in content.plan.recipe.expert_names
@@ -213,7 +213,7 @@ def _health_figures(content: Content, row: PlanRow) -> Sequence[float | None]:
 
 
 def extreme_table(content: Content) -> Table:
-    """Of every figure the value nearest to trouble."""
+    """For every figure its most worrying value."""
     rows = tuple(
         (extreme.title, extreme.name, number(extreme.value))
         for extreme in content.model_health.extremes
@@ -223,7 +223,7 @@ def extreme_table(content: Content) -> Table:
 
 
 def finding_table(content: Content, most: int = 200) -> Table:
-    """What is out of the ordinary, warnings first, at most so many lines."""
+    """The findings, warnings first, at most this many lines."""
     found = [
         (row.name, finding)
         for row in content.known_rows
@@ -240,7 +240,7 @@ def finding_table(content: Content, most: int = 200) -> Table:
 
 
 def check_table(content: Content) -> Table:
-    """The checks before the merge that came out as a worry."""
+    """The checks before the merge that need attention."""
     rows = tuple(
         (check.subject, check.verdict.value, check.title, check.sentence)
         for check in content.checks
@@ -262,5 +262,5 @@ def cosine_matrix(content: Content) -> Matrix:
 
 
 def number_signed(value: float) -> str:
-    """A cosine with two decimals; its minus sign is a minus, and zero has none."""
+    """A cosine with two decimals and a typographic minus sign; zero has no sign."""
     return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", "−")

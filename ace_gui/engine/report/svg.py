@@ -1,6 +1,6 @@
-"""Plots as SVG text: axes, ticks and marks, coloured by the classes of the page around them.
+"""Plots as SVG text: axes, ticks and marks, coloured by CSS classes of the page.
 
-Whatever is put into an element is escaped. Lengths are CSS pixels, y downwards.
+All content of elements is escaped. Lengths are CSS pixels, y downwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYMBOLS: Final = ("circle", "square", "triangle", "diamond", "cross")
 
 
 def tag(name: str, *children: str, **attributes: object) -> Markup:
-    """An element; ``_`` in attribute names stands for ``-``, a trailing one for nothing.
+    """An element. In attribute names ``_`` stands for ``-``, and a trailing ``_`` is dropped.
 
     Children and attributes are escaped, unless they are elements themselves.
     """
@@ -34,9 +34,9 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def visible(text: str) -> str:
-    """Text with invisible and reordering characters spelt out, line breaks aside.
+    """Text with invisible and reordering characters spelled out, except line breaks.
 
-    Names out of files may hold any. Elements are left as they are.
+    Names from files may contain any of these. Elements are not changed.
     """
     if isinstance(text, Markup) or text.isprintable():
         return text
@@ -63,7 +63,7 @@ class Axis:
 
     @classmethod
     def over(cls, title: str, values: Iterable[float], *, log: bool = False) -> Axis:
-        """An axis that holds all values with a little room; from 0 on unless ``log``."""
+        """An axis for all values with a margin; it starts at 0 unless ``log``."""
         values = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         if log:
             low, high = min(values, default=1.0), max(values, default=10.0)
@@ -79,7 +79,7 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """About six round values within the axis, and how they are written."""
+        """About six round values on the axis, and their labels."""
         values = list(_decades(self.low, self.high) if self.log else _round(self.low, self.high))
         if self.log and any(not _SMALLEST <= value < _LARGEST for value in values):
             return [(value, power(value)) for value in values]
@@ -106,7 +106,7 @@ def _decades(low: float, high: float) -> Iterator[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A plot's rectangle and axes. ``rows``: names for y = 0, 1, … in place of its ticks."""
+    """A plot's rectangle and axes. ``rows``: names for y = 0, 1, … instead of ticks."""
 
     x: Axis
     y: Axis
@@ -120,7 +120,7 @@ class Frame:
         return max(LEFT, 26.0 + 6.6 * max(map(len, self.rows), default=0))
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Where a point lies in the picture."""
+        """The position of a point in the picture, in pixels."""
         across = self.left + self.x.share(x) * (WIDTH - self.right - self.left)
         down = self.height - BOTTOM - self.y.share(y) * (self.height - BOTTOM - TOP)
         return across, down
@@ -178,13 +178,13 @@ def power(value: float) -> str:
 
 
 def line(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """Straight pieces from point to point."""
+    """A polyline through the points."""
     text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return tag("polyline", class_=f"line {class_}", fill="none", points=text)
 
 
 def symbol(kind: str, x: float, y: float, class_: str, said: str, size: float = 3.6) -> Markup:
-    """A mark of about ``size`` around a point; ``said`` shows where the pointer rests."""
+    """A symbol of about ``size`` around a point; ``said`` is its tooltip."""
     shapes = {
         "circle": f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size} 0"
         f"a{size} {size} 0 1 0 {-2 * size} 0",

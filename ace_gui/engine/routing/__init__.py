@@ -1,1 +1,1 @@
-"""Training what routes examples to experts, with the calibration inputs of their tasks."""
+"""Trains routers of examples to experts, with the calibration inputs of their tasks."""

@@ -1,7 +1,7 @@
-"""Training WEMoE's routers: to the least entropy of the answers to inputs of all tasks.
+"""Trains WEMoE's routers to minimise the entropy of the answers to inputs of all tasks.
 
-Every task has its own head on one shared body, and so a model of its own whose body's weights are
-those of the others. T experts; C labels; N examples of a batch.
+Every task has its own head, and so its own model, but all share one body. T experts; C labels; N
+examples of a batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BATCH: Final = 16
 """Examples of each task in a step."""
 
 FIRST: Final = 0.01
-"""Standard deviation of what the routers begin with."""
+"""Standard deviation of the routers' initial values."""
 
 SEED: Final = 0
 
@@ -56,9 +56,9 @@ def trained_blocks(
     changes: Changes,
     kept_in: Path,
 ) -> Generator[LearningProgress, None, dict[str, Tensor]]:
-    """The routers' tensors by name, float32; ``kept_in``: where a training that is stopped waits.
+    """The routers' tensors by name, float32; ``kept_in``: folder for unfinished training.
 
-    Raises as ``trained_tensors``, and TaskError where no task's answers have probabilities.
+    Raises the errors of ``trained_tensors``, and TaskError if no task's answers have probabilities.
     """
     assert modules.shared is not None
     parameters, names = prepared.parameters, prepared.plan.recipe.expert_names
@@ -88,7 +88,7 @@ def trained_blocks(
 def _step(
     tasks: Sequence[TaskObjective], routers: Mapping[str, BlockRouter], kept: Kept, step: int
 ) -> Seen:
-    """The entropy of the answers to some inputs of every task, and each expert's mean share."""
+    """The entropy of the answers to some inputs of every task, and each expert's mean weight."""
     shares = list[Tensor]()
     for router in routers.values():
         router.seen = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
@@ -97,13 +97,13 @@ def _step(
 
 
 def _forget(routers: Mapping[str, BlockRouter], *_: Any) -> None:
-    """Before a model's layers ask: what those of another were told is not theirs."""
+    """Clear the routers' weights before a model runs; they may belong to another model's input."""
     for router in routers.values():
         router.first = None
 
 
 def _heard(prepared: Prepared, device: torch.device) -> Disagreement:
-    """What the experts answer themselves, one after the other."""
+    """The answers of the experts themselves, one after the other."""
     disagreement, loaded = Disagreement(SEED), Loaded(device)
     for t in range(len(prepared.experts)):
         for data, loading in calibration(prepared, t).tasks:
@@ -131,7 +131,7 @@ def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[T
 
 
 def _share(model: Any, body: dict[str, Tensor]) -> None:
-    """Have the model's body use the weights of those before it; nothing of it is trained."""
+    """Make the model's body share the weights of earlier models; none of these is trained."""
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for name, parameter in model.base_model.named_parameters():
@@ -141,7 +141,7 @@ def _share(model: Any, body: dict[str, Tensor]) -> None:
 
 
 def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[LinearChange]:
-    """What the experts change of each matrix, and of its bias."""
+    """The experts' changes of each matrix, and of its bias."""
     rows = module_rows(prepared.plan.rows, prepared.method)
     by_name = {row.name: row for row in rows}
     for row in rows:
@@ -164,7 +164,7 @@ def _stacked(row: PlanRow, prepared: Prepared, changes: Changes) -> Tensor:
 def _begun(
     block: str, layers: Sequence[LinearChange], shared: Tensor, generator: torch.Generator
 ) -> BlockRouter:
-    """A router that gives every expert nearly the share that the merged model has of it."""
+    """A new router, which gives every expert nearly its fraction in the merged model."""
     width = next(_inputs(layer) for layer in layers if block_of(layer.tensor) == block)
 
     def drawn(*shape: int) -> Tensor:
@@ -181,5 +181,5 @@ def _begun(
 
 
 def _inputs(layer: LinearChange) -> int:
-    """The smaller side of the first matrix of a block, which is what the block is given."""
+    """The number of inputs of a block: the smaller side of its first matrix."""
     return min(layer.changes.shape[1:])

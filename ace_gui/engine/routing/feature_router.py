@@ -1,4 +1,4 @@
-"""The router of Twin-Merging and FREE-Merging: whose input it is, from the merged body's features.
+"""The router of Twin-Merging and FREE-Merging: predicts the expert from the merged body's features.
 
 Multinomial logistic regression on the mean of the last hidden states, standardised. N inputs of all
 tasks, H wide; T experts.
@@ -25,13 +25,13 @@ from ace_gui.engine.planning.prepare import Prepared
 
 TITLE: Final = "training the router"
 STEPS: Final = 1000
-"""Of the regression, at most."""
+"""Most iterations of the regression."""
 
 
 def trained_router(
     prepared: Prepared, folder: Path, device: torch.device
 ) -> Generator[PassProgress, None, dict[str, Tensor]]:
-    """Its tensors by name, float32. Raises as ``trained_tensors``."""
+    """The router's tensors by name, float32. Raises the errors of ``trained_tensors``."""
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     total = sum(source.examples for source in sources)
     loaded, seen, owners = Loaded(device), list[Tensor](), list[int]()
@@ -50,7 +50,7 @@ def trained_router(
 
 
 def fitted(features_NH: Tensor, owners_N: Sequence[int]) -> dict[str, Tensor]:
-    """Centre, scale, weight and bias of the regression from features to their owners."""
+    """Centre, scale, weight and bias of the regression from features to experts."""
     from sklearn.linear_model import LogisticRegression
 
     centre_H, scale_H = features_NH.mean(dim=0), features_NH.std(dim=0).clamp(min=1e-6)

@@ -1,8 +1,8 @@
-"""Training the corrections of Representation Surgery.
+"""Trains the corrections of Representation Surgery.
 
-For each task, what its head is given in the merged model and in the expert, for the calibration
-inputs; and Adam on the mean absolute difference. The merged features never change in training, so
-they are computed once. N feature vectors, H wide; R the rank.
+For each task, the inputs of its head are computed in the merged model and in the expert, for the
+calibration inputs. Adam minimises the mean absolute difference. The merged features never change in
+training, so they are computed once. N feature vectors, H wide; R the rank.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ace_gui.methods.shared.expert_modules import Corrections
 
 TITLE: Final = "correcting features of {}"
 VECTORS: Final = 512
-"""Feature vectors of a step, drawn by a fixed seed; of most tasks that is all of them."""
+"""Feature vectors per step, drawn with a fixed seed; for most tasks these are all."""
 
 SEED: Final = 0
 CURVE: Final = "share of features corrected"
@@ -46,9 +46,10 @@ def trained_corrections(
     device: torch.device,
     kept_in: Path,
 ) -> Generator[LearningProgress, None, dict[str, Tensor]]:
-    """Down (R × H) and Up (H × R) of every expert by name, float32; ``kept_in``: where a training
-    that is stopped waits. Raises as ``trained_tensors``, and ArchitectureError for models without
-    heads.
+    """Down (R × H) and Up (H × R) of every expert by name, float32.
+
+    ``kept_in``: folder for unfinished training. Raises the errors of ``trained_tensors``, and
+    ArchitectureError for models without heads.
     """
     loaded, models = Loaded(device), experts_of(prepared, (folder,))
     found: dict[str, Tensor] = {}
@@ -70,7 +71,7 @@ def trained_corrections(
 
 
 def _begun(given_NH: Tensor, rank: int) -> dict[str, Tensor]:
-    """Down and Up; that is 0 at first, so that nothing is corrected."""
+    """Initial Down and Up. Up is 0, so that nothing is corrected at first."""
     width = given_NH.shape[1]
     generator = torch.Generator().manual_seed(SEED)
     down_RH = torch.randn(rank, width, generator=generator) / width**0.5
@@ -81,7 +82,7 @@ def _begun(given_NH: Tensor, rank: int) -> dict[str, Tensor]:
 def _step(
     name: str, values: Mapping[str, Tensor], given_NH: Tensor, wanted_NH: Tensor, step: int
 ) -> Seen:
-    """The mean absolute difference to the expert's, and how much of the features is changed."""
+    """The mean absolute difference to the expert's features, and the correction's relative size."""
     if len(given_NH) > VECTORS:
         chosen = places(len(given_NH), VECTORS, step, (SEED,))
         given_NH, wanted_NH = given_NH[chosen], wanted_NH[chosen]
@@ -94,7 +95,7 @@ def _step(
 
 
 def _head_inputs(asker: Asker) -> Tensor:
-    """The feature vectors on which answers depend, of every input one after the other, N × H."""
+    """The feature vectors that answers depend on, for each input in turn, N × H."""
     model = asker.model
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -113,7 +114,7 @@ def _of_batch(model: Any, batch: Batch) -> Tensor:
 
 @contextmanager
 def _noted(head: Any) -> Iterator[list[Tensor]]:
-    """What the head is given within it, as tensors that gather their gradients."""
+    """Context that records the inputs of the head as tensors that retain gradients."""
     seen: list[Tensor] = []
 
     def note(_head: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

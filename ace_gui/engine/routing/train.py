@@ -1,4 +1,4 @@
-"""What of a merge's modules is trained, once the merged weights are there."""
+"""Trains the modules of a merge that need it, after the weights are merged."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def trained_tensors(
 ) -> Generator[PassProgress | LearningProgress, None, dict[str, Tensor]]:
     """The trained tensors by their names in ``modules.safetensors``, float32; often none.
 
-    ``folder``: of the merged model. ``changes``: gives D_t of a row. ``kept_in``: a folder where a
-    training that is stopped waits to go on. Raises TaskError without calibration inputs, and what
-    reading data and loading models raise.
+    ``folder``: of the merged model. ``changes``: gives D_t of a row. ``kept_in``: a folder for
+    unfinished training, which can be resumed. Raises TaskError without calibration inputs, and the
+    errors of reading data and loading models.
     """
     modules = prepared.method.modules
     lacking = prepared.plan.recipe.without_calibration if learns(modules) else ()

@@ -1,1 +1,1 @@
-"""Reading data that may be anything: tables of rows from files of many kinds. Needs no torch."""
+"""Reads untrusted data: tables of rows from files of many kinds. Needs no torch."""

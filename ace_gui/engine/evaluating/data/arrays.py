@@ -1,4 +1,4 @@
-"""Tables from ``.npz``: each array is a column, of which the rows asked for have one length.
+"""Tables from ``.npz``: each array is a column; the columns used must have one length.
 
 Pickles are never read, and nothing is unpacked before its size is known.
 """

@@ -1,4 +1,4 @@
-"""Pictures: found, checked and decoded by Pillow, with a limit on what a small file unpacks to."""
+"""Pictures: found, checked and decoded by Pillow, with a limit on the unpacked size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ace_gui.errors import TaskError
 
 MOST_PIXELS: Final = 50_000_000
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-"""What is opened: Pillow knows more, among them some that start other programs."""
+"""Supported formats. Pillow knows more, but some of these start other programs."""
 
 _DEEP: Final = (
     "Its grey has 32 bits, of which nobody knows what is white; write it with 8 or 16 bits."
@@ -34,7 +34,7 @@ IMAGE, LABEL = "image", "label"
 class Picture:
     """A picture that is not decoded yet. ``given``: its file, its bytes, or its pixels.
 
-    Pixels: H × W or H × W × C, uint8. ``table`` and ``row``: where it stands.
+    Pixels: H × W or H × W × C, uint8. ``table`` and ``row``: its origin.
     """
 
     table: Path
@@ -42,9 +42,9 @@ class Picture:
     given: Path | bytes | NDArray[np.uint8]
 
     def opened(self, *, small: bool = False) -> Any:
-        """The decoded picture of Pillow, with 1, 3 or 4 channels. Raises TaskError.
+        """The decoded Pillow picture, with 1, 3 or 4 channels. Raises TaskError.
 
-        ``small``: it is only a check, for which a JPEG need not be decoded in full size.
+        ``small``: only for a check, for which a JPEG need not be decoded in full size.
         """
         from PIL import Image, UnidentifiedImageError
 
@@ -72,7 +72,7 @@ class Picture:
         except UnidentifiedImageError as error:
             known = ", ".join(FORMATS)
             raise self._refused(f"This is no picture ({known}).", error) from None
-        # Each decoder fails in its own way, with errors of any type.
+        # Decoders raise errors of any type.
         except Exception as error:
             raise self._refused("The picture is damaged.", error) from None
 
@@ -95,7 +95,7 @@ class Picture:
 
 
 def _plain(image: Any) -> Any:
-    """Palettes and the like as colours; grey and coloured pictures as they are.
+    """Convert palettes and similar modes to colours; grey and colour pictures stay.
 
     Grey of 16 bits is scaled to 8: Pillow would clip it to white.
     """
@@ -108,7 +108,10 @@ def _plain(image: Any) -> Any:
 
 
 def picture_of(table: Path, row: str, value: Any) -> Picture:
-    """A picture from a cell: a file's name beside the table, bytes, or pixels. Raises TaskError."""
+    """A picture from a cell: a file name relative to the table, bytes, or pixels.
+
+    Raises TaskError.
+    """
     if isinstance(value, dict):  # as the library ``datasets`` keeps them
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str):
@@ -136,7 +139,7 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 
 
 def folder_table(path: Path) -> Table:
-    """A folder with a folder of pictures for each class, by whose name it is called."""
+    """A folder with one folder of pictures for each class, named after it."""
     classes = sorted(each for each in path.iterdir() if each.is_dir() and each.name[0] not in "._")
     found = {each.name: _pictures(each) for each in classes}
     for name, files in found.items():

@@ -1,4 +1,4 @@
-"""From a path to a table, by what is there."""
+"""Opens any path as a table, by its content."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _KNOWN: Final = (
 
 
 def open_table(path: Path) -> Table:
-    """The table of a file or folder. Nothing in it is run, and nothing is fetched.
+    """The table of a file or folder. Nothing in it is executed or downloaded.
 
-    Raises TaskError, as its rows do, for whatever stands in the file: readers meet contents that
-    nobody foresaw, and fail on them with errors of any type.
+    Raises TaskError for any problem in the file, as its rows do. Readers may fail on unexpected
+    contents with errors of any type.
     """
     with _refusing(path):
         table = _opened(path)
@@ -59,7 +59,7 @@ def _rows(table: Table, wanted: Sequence[str]) -> Iterator[Row]:
 
 
 def _require_text(path: Path, row: str, value: Any) -> None:
-    """Raise TaskError for a text that no file and no tokenizer can hold."""
+    """Raise TaskError for a text that cannot be encoded for files and tokenizers."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -1,4 +1,4 @@
-"""Tables from Parquet. A few kilobytes can unpack to any size, so what is unpacked is counted."""
+"""Tables from Parquet. A few kilobytes can unpack to any size, so unpacked bytes are counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_gui.engine.evaluating.data.table import (
 )
 
 _AT_ONCE: Final = 64
-"""Rows: a batch of images of several MB each stays small."""
+"""Rows per batch, so that a batch of images of several MB each stays small."""
 
 _MOST_ROWS: Final = 1_000_000_000
 
@@ -24,7 +24,7 @@ _DAMAGED: Final = "It is damaged, or not Parquet; write it again."
 
 
 def parquet_table(path: Path) -> Table:
-    """The columns of a Parquet file, and the names of labels that ``datasets`` left in it."""
+    """The columns of a Parquet file, and the label names stored in it by ``datasets``."""
     import pyarrow as pa
 
     file = _opened(path)
@@ -51,7 +51,7 @@ def parquet_table(path: Path) -> Table:
 
 
 def _is_text(kind: Any) -> bool:
-    """Other columns, pictures of the hub among them, cannot be read as dictionaries."""
+    """Whether a column is text. Other columns, such as pictures, cannot be read as dictionaries."""
     import pyarrow as pa
 
     return any(
@@ -64,7 +64,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _values(column: Any) -> list[Any]:
-    """The values of a column; one that stands there often is made only once."""
+    """The values of a column; repeated values are created only once."""
     import pyarrow as pa
 
     if not isinstance(column, pa.DictionaryArray):
@@ -76,7 +76,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
-    """A long text that is repeated stays one text: columns of text are read as dictionaries."""
+    """Open the file with text columns as dictionaries, which store a repeated text once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,7 +90,7 @@ def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
 
 
 def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
-    """Before anything is unpacked: what the file itself says of the sizes of the columns."""
+    """Check the column sizes stated in the file before anything is unpacked."""
     metadata = file.metadata
     if metadata.num_rows > _MOST_ROWS:
         raise refused(path, "It says that it has more than a billion rows; choose a part of it.")
@@ -111,7 +111,7 @@ def _require_bytes(path: Path, size: int, row: str) -> None:
 
 
 def _names(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Sequence[str]]:
-    """What numbers of a column are called, as the library ``datasets`` writes it."""
+    """The label names of a column, as stored by the library ``datasets``."""
     try:
         declared_features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         return {

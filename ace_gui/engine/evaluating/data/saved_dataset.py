@@ -1,4 +1,4 @@
-"""Tables from folders that ``datasets`` saved: Arrow files, which are read as they are used."""
+"""Tables from folders saved by ``datasets``: Arrow files, which are read on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE: Final = 64
 
 
 def saved_table(path: Path) -> Table:
-    """A saved dataset; of several splits the folder of one must be named."""
+    """A saved dataset. If it has several splits, the path must name one of them."""
     if (path / SPLITS).is_file():
         splits = sorted(each.parent.name for each in path.glob(f"*/{STATE}"))
         if len(splits) != 1:
@@ -44,7 +44,7 @@ def saved_table(path: Path) -> Table:
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    """All that is read. Raises TaskError where the dataset names a file outside of its folder."""
+    """All files read. Raises TaskError if the dataset refers to a file outside of its folder."""
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
         named = [path / each["filename"] for each in state["_data_files"]]
@@ -60,7 +60,10 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 
 def _loaded(path: Path) -> Any:
-    """Pictures stay as they are: the library would decode them without a limit, or fetch them."""
+    """The dataset with undecoded pictures.
+
+    The library would decode them without a limit, or download them.
+    """
     go_offline()
     import datasets
 
@@ -70,7 +73,7 @@ def _loaded(path: Path) -> Any:
             if isinstance(feature, datasets.Image | datasets.Audio):
                 found = found.cast_column(column, type(feature)(decode=False))
         return found
-    # Its files may hold anything, on which the library fails with errors of any type.
+    # The library fails on invalid files with errors of any type.
     except Exception as error:
         raise refused(
             path, "This saved dataset cannot be read; save it again.", "", error

@@ -1,4 +1,4 @@
-"""A table: what every file of data is read as, row by row."""
+"""A table: the common form of all data files, row by row."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ace_gui.errors import TaskError
 from ace_gui.formatting import short_path
 
 ROW_BYTES: Final = 4_000_000
-"""Most that one row of text takes; an encyclopedia's longest article has two million characters."""
+"""Largest row of text; an encyclopedia's longest article has two million characters."""
 
 FILE_BYTES: Final = 2_000_000_000
-"""Most that is taken into memory of one file."""
+"""Most bytes of one file that are held in memory."""
 
 Row = tuple[str, tuple[Any, ...]]
-"""Where it stands in the file, for people ("row 12"), and its values in the order asked for."""
+"""Its location in the file for messages ("row 12"), and its values in the requested order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """``rows``: called with columns, gives the rows with these alone, in the file's order.
+    """``rows``: a function from columns to the rows with only these, in the file's order.
 
-    ``names``: by column, what its numbers are called. ``files``: all that it is read from. ``rows``
-    raises TaskError where a row cannot be read.
+    ``names``: by column, the names of its numbers. ``files``: all files read. ``rows`` raises
+    TaskError if a row cannot be read.
     """
 
     path: Path
@@ -36,13 +36,13 @@ class Table:
 
 
 def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
-    """The error that says ``sentence`` of a file, or of a row in it."""
+    """The error with ``sentence`` about a file, or a row in it."""
     at = f"{short_path(path)}, {row}" if row else short_path(path)
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 
 def columns_at(path: Path, columns: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The places of the wanted columns. Raises TaskError where one is missing."""
+    """The indices of the wanted columns. Raises TaskError if one is missing."""
     for name in wanted:
         if name not in columns:
             known = ", ".join(map(repr, columns[:20]))

@@ -1,7 +1,7 @@
 """Tables from text in UTF-8: CSV, JSON, JSON lines, plain lines; one row in memory at a time.
 
-The parsers are Python's own: pandas, behind ``datasets``, takes words such as NA and null for
-nothing, and does not say in which row something is wrong.
+The parsers are Python's own. Pandas, which ``datasets`` uses, reads words such as NA and null as
+missing values, and does not name the row of an error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TEXT: Final = "text"
 """The only column of plain lines."""
 
 JSON_BYTES: Final = 200_000_000
-"""Largest JSON file that is one value; JSON lines may be of any size."""
+"""Largest JSON file with a single value; JSON lines may have any size."""
 
 _SEPARATORS: Final = ",;\t"
 
 
 def csv_table(path: Path) -> Table:
-    """The first row names the columns, which commas, semicolons or tabs separate."""
+    """The first row names the columns; commas, semicolons or tabs separate them."""
     first = next(_lines(path), "")
     separator = max(_SEPARATORS, key=first.count)
     header = next(_records(path, separator), None)
@@ -75,9 +75,9 @@ def lines_table(path: Path) -> Table:
 
 
 def json_table(path: Path) -> Table:
-    """A list of objects, an object of columns, or an object a line.
+    """A list of objects, an object of columns, or one object per line.
 
-    What the first row has are the columns; a row that lacks one has None there.
+    The first row determines the columns; a row that lacks one has None there.
     """
     first = list(islice((line for line in _lines(path) if line.strip()), 2))
     if not first:
@@ -152,7 +152,7 @@ def _object(path: Path, row: str, value: Any) -> Mapping[str, Any]:
 
 
 def _lines(path: Path, most: int = ROW_BYTES) -> Iterator[str]:
-    """Raises TaskError for a line that is too long, or not UTF-8, and where it cannot be read."""
+    """Raises TaskError for a line that is too long or not UTF-8, and if the file cannot be read."""
     number = 0
     try:
         with path.open("rb") as file:
