@@ -1,7 +1,7 @@
-"""Keeps two processes from writing to the same place at the same time.
+"""Keep two processes from writing to the same path at the same time.
 
-A claim is a lock on an empty file ``.NAME.lock`` beside the place. The system takes it back when
-its process ends, however that ends, so that the file of a killed process blocks nobody.
+A claim is a lock on an empty file ``.NAME.lock`` next to the path. The system releases it when its
+process ends for any reason, so the file of a killed process blocks nobody.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Claim:
-    """A place that is this process's until the ``with`` block ends. Use ``take``."""
+    """A path reserved for this process until the ``with`` block ends. Use ``take``."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -40,9 +40,9 @@ class Claim:
 
     @classmethod
     def take(cls, path: Path) -> Claim | None:
-        """Claim ``path``, which need not exist; None where it is claimed already.
+        """Claim ``path``, which need not exist; None if it is already claimed.
 
-        Raises OutputError or ResourceError where nothing can be written beside it.
+        Raises OutputError or ResourceError if the lock file cannot be written.
         """
         claim = cls(_lock_file(path))
         try:

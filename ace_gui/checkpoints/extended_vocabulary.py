@@ -96,7 +96,7 @@ def grow(
 
 
 def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
-    """Rows that follow one another in both: place in ``rows``, row there, how many."""
+    """Runs of rows that are consecutive in both: index in ``rows``, row there, count."""
     if not len(rows):
         return
     breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[:-1] == NOWHERE)) + 1
@@ -149,7 +149,7 @@ class ExtendedReader(TensorReader):
         return rows.reshape(-1)[start - first * width : stop - first * width]
 
     def will_read(self, name: str) -> None:
-        """Ask the system to read a tensor ahead; of a grown one nothing is read."""
+        """Ask the system to prefetch a tensor; does nothing for an extended one."""
         if name not in self._grown.growths:
             super().will_read(name)
 

@@ -147,7 +147,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _unread(single: str, index: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Warnings about weights that lie beside the file that is read."""
+    """Warnings about other weight files in the folder of the file that is read."""
     if index in names:
         return (f"Holds both {single} and {index}; {single} is read, as transformers does.",)
     others = [name for name in names if name.endswith(SUFFIX) and name != single]
@@ -155,7 +155,7 @@ def _unread(single: str, index: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> CheckpointError:
-    """The error that says what the folder holds instead of one model in safetensors."""
+    """The error for a folder without a safetensors model, which names what it holds instead."""
     if not names:
         return refusal(folder, "The folder is empty. Choose the folder of a model.")
     if singles and all(_SHARD.search(name) for name in singles):
@@ -197,7 +197,7 @@ def _is_weights(name: str) -> bool:
 
 
 def consent_needed(path: Path, what: str) -> PickleConsentError:
-    """The error that says ``what`` is a pickle, and what can be done about it."""
+    """The error for a pickle ``what``, with the possible ways forward."""
     return PickleConsentError(f"{short_path(path)}: {what} {PICKLE_SENTENCE}", path=path)
 
 

@@ -173,7 +173,7 @@ def _natural(digits: str) -> int | None:
 
 
 def _no_number(_text: str) -> None:
-    """Fractions, exponents, NaN and Infinity have no place in a header."""
+    """Fractions, exponents, NaN and Infinity are not allowed in a header."""
 
 
 def _metadata(path: Path, value: object) -> Mapping[str, str]:
@@ -237,7 +237,7 @@ def byte_count(bits: int, shape: Iterable[int]) -> int | None:
 
 
 def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:
-    """The tensors, sorted by place, cover the file from ``data_start`` to its end exactly."""
+    """The tensors, sorted by offset, cover the file from ``data_start`` to its end exactly."""
     path, expected, previous = stamp.path, data_start, ""
     for tensor in tensors:
         shown, missing = plain(tensor.name), tensor.start - expected

@@ -1,6 +1,7 @@
-"""The models in the local Hugging Face cache, by name. Nothing here asks the network.
+"""The models in the local Hugging Face cache, by name.
 
-huggingface_hub is imported by what asks for them: it brings an HTTP client with it.
+This never uses the network. huggingface_hub is imported on use, because it brings an HTTP client
+with it.
 """
 
 from __future__ import annotations

@@ -49,13 +49,13 @@ Converted = Callable[[Path], Path | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One model: its tensors in the order of its files, and the files beside them.
+    """One model: its tensors in the order of its files, and its other files.
 
     A pipeline of several models has a part for each, by sub-folder, and their tensors are called
-    ``PART/TENSOR``; any other model has one part, ``MAIN``. ``config`` is that of the main part.
+    ``PART/TENSOR``. Any other model has one part, ``MAIN``. ``config`` is that of the main part.
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
     side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
-    place below the folder. ``warnings``: a sentence each. ``metadata``: of a single file, but for
+    path below the folder. ``warnings``: one sentence each. ``metadata``: of a single file, without
     hashes.
     """
 
@@ -108,9 +108,9 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a Hugging Face folder or a bare ``.safetensors`` file; reads headers only.
 
-    A file that is the weights of the folder it lies in is opened as that folder. Where weights are
-    pickles, ``converted`` is asked for others to read in their place. Raises CheckpointError with
-    one sentence for everything that is not a model to merge.
+    A file that holds the weights of its folder is opened as that folder. If weights are pickles,
+    ``converted`` returns the files to read instead. Raises CheckpointError with one sentence for
+    everything that is not a model to merge.
     """
     path = Path(path)
     if S_ISDIR(status_of(path).st_mode):
@@ -258,6 +258,6 @@ def _assembled(
 
 
 def _metadata(headers: Sequence[Header]) -> dict[str, str]:
-    """What the only file says of itself; hashes would be wrong of any other."""
+    """The metadata of the only file, without hashes, which would be wrong for any other file."""
     found = headers[0].metadata if len(headers) == 1 else {}
     return {key: text for key, text in found.items() if not _HASH.search(key)}

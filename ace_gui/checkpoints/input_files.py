@@ -70,7 +70,7 @@ class FileStamp:
 
 
 def refusal(path: Path, sentence: str, *, tensor: str | None = None) -> CheckpointError:
-    """The error that says ``sentence`` of the file or folder at ``path``."""
+    """A CheckpointError with ``sentence`` about the file or folder at ``path``."""
     return CheckpointError(f"{short_path(path)}: {sentence}", path=path, tensor=tensor)
 
 
@@ -193,10 +193,10 @@ def read_json_value(path: Path, *, limit: int) -> object:
 
 
 def json_memory(raw: bytes | bytearray) -> int:
-    """Bytes that a JSON text may take in Python, counted without reading it.
+    """Upper estimate of the bytes that a JSON text takes in Python, without parsing it.
 
-    The text as Python holds it, then every dictionary, list, and value beside another in them. An
-    upper estimate: commas and brackets also stand within text.
+    It counts the text as Python holds it, then every dictionary, list and further value in them.
+    Commas and brackets within strings are counted too.
     """
     width = 4 if _WIDE.search(raw) else 1 if raw.isascii() else 2
     values = 240 * raw.count(b"{") + 96 * raw.count(b"[") + 150 * raw.count(b",")

@@ -1,7 +1,7 @@
-"""Models made of several: the parts of a diffusers pipeline, the modules of sentence-transformers.
+"""Models with several parts: diffusers pipelines and modules of sentence-transformers.
 
-Both keep each part in a sub-folder and list these in a file of the main folder. The file is a text
-somebody else wrote: its names are joined to the folder only after they are known to stay in it.
+Both keep each part in a sub-folder, listed in a file of the main folder. That file is untrusted:
+its names are joined to the folder only after they are known to stay in it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MODULES: Final = "modules.json"
 """Of sentence-transformers: a list of modules in their order, each with its ``path``."""
 
 ROUTER: Final = "router_config.json"
-"""Of sentence-transformers, for a choice of several modules: ``types`` by sub-folder."""
+"""For sentence-transformers with a choice of several modules: ``types`` by sub-folder."""
 
 MAIN: Final = ""
-"""The name of the part that lies in the main folder: an ordinary model has only this one."""
+"""The name of the part in the main folder. An ordinary model has only this one."""
 
 _LIMIT: Final = 1_000_000
 _DEEPEST: Final = 3

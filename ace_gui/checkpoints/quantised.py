@@ -71,7 +71,7 @@ def plain_config(
 
 
 def without_quantisation(config: Mapping[str, object]) -> dict[str, object]:
-    """A config without what it, or one nested in it, says of quantised weights."""
+    """A config without its quantisation settings, including those of nested configs."""
     kept = {key: value for key, value in config.items() if not _of_quantisation(key, value)}
     return {
         key: without_quantisation(value)
@@ -86,7 +86,7 @@ def _of_quantisation(key: str, value: object) -> bool:
 
 
 def _method(config: Mapping[str, object]) -> str:
-    """How the weights are quantised, as a config or one nested in it says."""
+    """The quantisation method in a config or a nested one."""
     nested = [value for value in config.values() if isinstance(value, dict)]
     for level in (config, *nested):
         for key, settings in level.items():
@@ -110,7 +110,7 @@ def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
 
 
 def _lora_sentence(name: str, file: Path) -> str:
-    """What to say of a file with a LoRA factor of this name."""
+    """The message about a file with a LoRA factor of this name."""
     if (file.parent / "adapter_config.json").is_file():
         return f"{ADAPTER_SENTENCE} Name its folder."
     if _OF_PEFT.search(name):

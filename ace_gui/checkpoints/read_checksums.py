@@ -1,7 +1,8 @@
-"""What was read of the inputs, as checksums, so that another content is known for what it is.
+"""Checksums of the data read from the inputs, which reveal changed content.
 
-Sizes and time stamps say little: ``cp -p``, ``rsync -t`` and ``touch -r`` put back the old ones. A
-CRC-32 of what is read anyway costs a merge of many matrices 1 % of its time, and no second reading.
+Sizes and time stamps are not reliable: ``cp -p``, ``rsync -t`` and ``touch -r`` restore the old
+ones. A CRC-32 of data that is read anyway costs a merge of many matrices 1 % of its time, and no
+second reading.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _BLOCK: Final = 1 << 22
 
 
 class ReadChecksums:
-    """Takes note of every stretch of a file that is read. Safe to use from several threads.
+    """Records every range of a file that is read. Thread-safe.
 
-    A stretch that is read again is not looked at again: that the file is the same is seen by its
-    stamp whenever it is read, and by ``require_unchanged`` at the end.
+    A range that is read again is not checked again. The file's time stamp is checked at each
+    reading, and by ``require_unchanged`` at the end.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class ReadChecksums:
             self._fresh.setdefault(name, []).append((*stretch, found))
 
     def fresh(self) -> Readings:
-        """What was read since this was last asked."""
+        """The ranges read since the last call."""
         with self._lock:
             fresh, self._fresh = self._fresh, {}
         return fresh

@@ -68,7 +68,7 @@ class TensorReader:
         return part
 
     def will_read(self, name: str) -> None:
-        """Ask the system to read a tensor ahead."""
+        """Ask the system to prefetch a tensor."""
         info = self._tensors[name]
         if hasattr(os, "posix_fadvise"):
             with open_regular(info.file) as (descriptor, _):

@@ -1,6 +1,6 @@
-"""The files of a model folder beside its weights: tokenizer, templates, processors, licence.
+"""A model folder's files other than weights: tokenizer, templates, processors, licence.
 
-Also those in sub-folders: the parts that the model lists (``parts``), and folders of tokenizers,
+This includes sub-folders: the parts that the model lists (``parts``), and folders of tokenizers,
 processors and templates.
 """
 
@@ -63,11 +63,12 @@ _BLOCK: Final = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class SideFiles:
-    """``files`` belong beside the weights, by their place below the folder, as ``1_Pooling/x``.
+    """``files`` are copied with the weights; each has its path below the folder, as
+    ``1_Pooling/x``.
 
-    ``code``: never run and never copied.
-    ``code`` also holds what is named like a vocabulary or a licence and is not known to be data.
-    ``outside``: links to files that are not the model's own, which are not copied either.
+    ``code``: never run and never copied. It also holds files that are named like a vocabulary or a
+    licence and are not known to be data. ``outside``: links to files that are not the model's own,
+    which are not copied either.
     """
 
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -93,10 +94,10 @@ def find_side_files(folder: Path) -> SideFiles:
 
 
 def belongs(where: str) -> bool:
-    """Whether a file goes with merged weights: an allow-list, by purpose and format.
+    """Whether a file is copied with merged weights: an allow-list, by purpose and format.
 
-    ``where``: its name, or its path below the model's folder. What is not known to be data is not
-    copied, whatever it is named after.
+    ``where``: its name, or its path below the model's folder. Files that are not known to be data
+    are not copied, whatever their name is.
     """
     lower = _name(where)
     return (
@@ -108,10 +109,10 @@ def belongs(where: str) -> bool:
 
 
 def copy_side_files(files: Mapping[str, Path], folder: Path) -> None:
-    """Copy byte for byte to their places below ``folder``, where no file of that name may be.
+    """Copy byte for byte to the same paths below ``folder``, where no such file may exist.
 
-    Raises CheckpointError for a file that cannot be read, is not a regular one or has become a
-    link to another folder, OutputError or ResourceError where it cannot be written.
+    Raises CheckpointError for a file that cannot be read, is not a regular one or has become a link
+    to another folder, OutputError or ResourceError if it cannot be written.
     """
     for name, path in files.items():
         target = folder / name
@@ -127,7 +128,7 @@ def copy_side_files(files: Mapping[str, Path], folder: Path) -> None:
 
 @contextmanager
 def _opened(path: Path, where: str) -> Iterator[tuple[int, FileStamp]]:
-    """The model's own file, opened once and without following a link that took its place."""
+    """The model's own file, opened once, without following a link that replaced it."""
     real = own_file(path, where)
     if real is None:
         raise refusal(path, "This link leads out of the model's folder. Put the file itself there.")
@@ -197,15 +198,16 @@ def _is_code(where: str) -> bool:
 
 
 def _name(where: str) -> str:
-    """The name of the file at a place below the folder, in small letters."""
+    """The name of the file at a path below the folder, in lower case."""
     return where.rpartition("/")[2].lower()
 
 
 def own_file(entry: Path, where: str) -> Path | None:
-    """The file that ``entry``, at ``where`` below a model's folder, leads to, if it is its own.
+    """The file that ``entry``, at ``where`` below a model's folder, points to, if it is the model's
+    own.
 
-    It lies in the folder itself, or in the blobs of the Hugging Face cache the folder is a view
-    of: there a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
+    It is in the folder itself, or in the blobs of the Hugging Face cache that the folder is a view
+    of. There a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
     """
     above = where.count("/")
     home, real = Path(os.path.realpath(entry.parents[above])), Path(os.path.realpath(entry))

@@ -1,4 +1,7 @@
-"""Writes a folder beside its place and moves it there whole, so that half of one never shows."""
+"""Write a folder in a temporary sibling folder and move it into position as a whole.
+
+Half of an output is therefore never visible.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def mark(stage: Path) -> None:
-    """Say that a folder is this program's, to be removed when it is not needed. Raises OSError."""
+    """Mark a folder as this program's, to be removed when it is not needed. Raises OSError."""
     (stage / MARK).write_bytes(MARK_TEXT)
 
 

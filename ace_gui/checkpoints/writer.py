@@ -79,7 +79,7 @@ class ShardedWriter:
         self.close()
 
     def write(self, name: str, tensor: Tensor) -> None:
-        """Write one tensor, from any device, at its place.
+        """Write one tensor, from any device, at its offset.
 
         Raises OutputError if its dtype or shape is not the planned one or the write fails,
         ResourceError if the disk is full, KeyError for a name that is not planned.

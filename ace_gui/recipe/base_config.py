@@ -1,4 +1,4 @@
-"""The ``config.json`` beside a base's weights, as far as a recipe wants to know it."""
+"""The ``config.json`` of a base model, as far as a recipe needs it."""
 
 from __future__ import annotations
 

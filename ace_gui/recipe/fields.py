@@ -12,13 +12,12 @@ _TRAITS: Final = "recipe"
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """How a field is written in a recipe file, and what it decides.
+    """How a field is written in a recipe file, and what it affects.
 
-    ``limits``: of its value, in pydantic's words. ``under``: the heading in the file under which it
-    stands. ``always``: written even where it is the default. ``tidied``: makes a shorthand of the
-    file the value. ``checked``: returns the value; raises ValueError. ``task_vectors``: whether
-    another value means other task vectors, or only another merge of the same. ``written``: whether
-    it stands in a file at all.
+    ``limits``: of its value, in pydantic's terms. ``under``: its heading in the file. ``always``:
+    written even if it is the default. ``tidied``: converts a shorthand of the file to the value.
+    ``checked``: returns the value; raises ValueError. ``task_vectors``: whether another value
+    changes the task vectors, or only their merge. ``written``: whether it appears in a file at all.
     """
 
     limits: Mapping[str, Any] = field(default_factory=dict)

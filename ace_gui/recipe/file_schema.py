@@ -27,7 +27,7 @@ SCHEMA: Final = 1
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
 
 known_keys: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
-"""The keys that a recipe may have, by place: at the top, in ``models``, in ``overrides``, …"""
+"""The keys that a recipe may have, by section: at the top, in ``models``, in ``overrides``, …"""
 
 
 def written_fields(kind: type) -> list[Field[Any]]:

@@ -25,12 +25,12 @@ def recommended_keys() -> dict[str, Any]:
 def recipe_keys(
     base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the file of a recipe for these models says.
+    """The content of a recipe file for these models.
 
     Models are written as in a recipe. ``method``: ``METHOD`` or ``METHOD:VARIANT`` with its
     defaults; None: the recommended merge. ``settings``: each ``key=value``, where the key is a
     parameter of the method, or a key of a recipe (``heads``, ``after.spectrum``). Raises
-    RecipeError for a setting that is none.
+    RecipeError for an invalid setting.
     """
     found: dict[str, Any] = {"schema": SCHEMA}
     if method is None:

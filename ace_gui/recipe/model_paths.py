@@ -1,6 +1,6 @@
-"""Where the models of a recipe are: paths, and names of the local Hugging Face cache.
+"""Locations of a recipe's models: paths, and names of the local Hugging Face cache.
 
-Nothing here asks the network, and nothing is imported that could.
+This never uses the network, and imports nothing that could.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
 _HUB_NAME: Final = re.compile(
     rf"((?:{_PART}/)?{_PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?"
 )
-"""``org/name`` or ``name``, at a branch, tag or commit if that is said."""
+"""``org/name`` or ``name``, optionally at a branch, tag or commit."""
 
 _LONGEST: Final = 4000
 """Characters of a path; none is longer."""
@@ -28,10 +28,10 @@ _LONGEST: Final = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPaths:
-    """From what a recipe in ``folder`` writes to an absolute path.
+    """Convert a model in a recipe in ``folder`` to an absolute path.
 
-    ``unfound`` collects names that are neither a path nor in the cache, with what to say of them:
-    it is said when the model is opened, as it may have come by then.
+    ``unfound`` collects names that are neither a path nor in the cache, with a message for each.
+    The message is shown when the model is opened, as it may be available by then.
     """
 
     folder: Path
@@ -114,7 +114,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _first_line(file: Path) -> str | None:
-    """The commit that a branch or tag stands for."""
+    """The commit of a branch or tag."""
     try:
         if not file.is_file() or file.stat().st_size > 200:
             return None

@@ -17,7 +17,7 @@ Fate = Literal["merge", "average", "base"]
 """What becomes of a tensor: merged by the method, averaged, or kept from the base."""
 
 LARGEST_CAP: Final = 10.0
-"""δ of a cap: no merge goes ten times as far from the base as the base is large."""
+"""Upper limit of δ: no merge moves ten times as far as the base's norm."""
 
 LARGEST_POWER: Final = 4.0
 LARGEST_FACTOR: Final = 10.0
@@ -32,7 +32,7 @@ def in_blocks(block: int, blocks: str) -> bool:
 
 
 def check_blocks(blocks: str) -> str:
-    """The text, if it says which blocks. Raises ValueError."""
+    """The text, if it is a valid range of blocks. Raises ValueError."""
     _ranges(blocks)
     return blocks
 
@@ -93,14 +93,14 @@ def _with_name(delta: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class After:
-    """What is done to the merged change of each matrix, whatever the method, in this order.
+    """Changes to the merged change of each matrix, for any method, in this order.
 
-    None: the default, which leaves it as it is; in an override, what the recipe says. ``rank``:
-    share of the singular directions that is kept, the leading ones. ``spectrum``: the power p in
-    σ^p, which replaces each singular value σ; the Frobenius norm stays. ``depth``: factors of the
-    first and the last block, linear in between (LiNeS, arXiv 2410.17146); what is in no block has
-    that of the first. ``scale``: a factor. ``cap``: the limit on the change; False for none, where
-    the recipe has one. Raises RecipeError for a value out of its range.
+    None: the default, which changes nothing; in an override, the recipe's value. ``rank``: share of
+    the leading singular directions to keep. ``spectrum``: the power p in σ^p, which replaces each
+    singular value σ; the Frobenius norm is unchanged. ``depth``: factors of the first and the last
+    block, linear in between (LiNeS, arXiv 2410.17146); tensors in no block have that of the first.
+    ``scale``: a factor. ``cap``: the limit on the change; False removes the recipe's. Raises
+    RecipeError for a value out of its range.
     """
 
     rank: float | None = field(default=None, metadata=about(limits={"gt": 0, "le": 1}))
@@ -132,7 +132,7 @@ class After:
                 raise RecipeError(f"after: depth {error}.", key="after.depth") from None
 
     def over(self, others: After) -> After:
-        """These settings, and the others' where these say nothing."""
+        """These settings, completed by the other's."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(others, **{name: value for name, value in own.items() if value is not None})
 
@@ -168,12 +168,12 @@ class Override:
 
     @property
     def selects(self) -> bool:
-        """Whether the rule says which tensors it is for."""
+        """Whether the rule selects tensors."""
         return bool(self.role or self.blocks or self.pattern or self.tensors)
 
     @property
     def changes(self) -> bool:
-        """Whether the rule says what is different."""
+        """Whether the rule changes a setting."""
         said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
         return any(said) or self.after != After()
 

@@ -128,7 +128,7 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 
 
 def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tuple[Task, ...]:
-    """The tasks in what such a file says. Raises RecipeError."""
+    """The tasks in a mapping as in such a file. Raises RecipeError."""
     alone = _plain_paths({"tasks": content.get("tasks") or []})
     found = values_of(_validated(path, alone, TasksDocument, ModelPaths(folder=path.parent)))[
         "tasks"
@@ -139,9 +139,9 @@ def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tup
 
 
 def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
-    """A recipe from its file, from what such a file says, or as it is.
+    """A recipe from its file, from a mapping as in such a file, or unchanged.
 
-    Relative paths in a mapping are taken from the working directory. Raises RecipeError.
+    Relative paths in a mapping start from the working directory. Raises RecipeError.
     """
     if isinstance(given, Recipe):
         return given

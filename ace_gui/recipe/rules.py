@@ -50,7 +50,7 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
 
 
 def describe_after(after: After) -> list[str]:
-    """What is done to a merged change, in words; empty where nothing is said."""
+    """The changes to a merged change, in words; empty if there are none."""
     parts = []
     if after.rank is not None:
         parts.append(f"rank {after.rank:g}")
@@ -66,7 +66,7 @@ def describe_after(after: After) -> list[str]:
 
 
 def for_selection(change: Override, names: Collection[str], tensors: Sequence[Tensor]) -> Override:
-    """A rule with what ``change`` says, for just these tensors, said as briefly as can be.
+    """A rule with the settings of ``change`` for exactly these tensors, as short as possible.
 
     All tensors of a role, of a range of blocks, or of a role in such a range need no list.
     """

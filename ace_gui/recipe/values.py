@@ -34,10 +34,11 @@ __all__ = [
 
 
 class NonFinite(StrEnum):
-    """How a tensor with NaN or Inf in an expert is merged. The value stands in a recipe.
+    """How a tensor with NaN or Inf in an expert is merged. The value is written in recipes.
 
     ``STOP``: nothing is merged. ``KEEP_BASE``: the merged model has the base's tensor.
-    ``SKIP_EXPERT``: that expert is left out of that tensor. In the base they always stop a merge.
+    ``SKIP_EXPERT``: that expert is left out of that tensor. NaN or Inf in the base always stops a
+    merge.
     """
 
     STOP = "stop"
@@ -46,13 +47,13 @@ class NonFinite(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """How the rows of a vocabulary, one a token, are merged. The value stands in a recipe.
+    """How the rows of a vocabulary, one per token, are merged. The value is written in recipes.
 
-    ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, as the tokenizers
-    say; where an expert lacks a token of the base it counts as unchanged. Tokens that the base
-    lacks and all experts have are added; those of some experts are left out. ``UNION``: as
-    ``TOKENS``, with the tokens of every expert. ``BASE_TOKENS``: as ``TOKENS``, with the tokens of
-    the base alone. ``BASE``: embedding and vocabulary head are the base's.
+    ``POSITION``: row by row; the sizes must agree. ``TOKENS``: matched by token, using the
+    tokenizers. An expert that lacks a token of the base counts as unchanged there. Tokens that the
+    base lacks and all experts have are added. Those of only some experts are left out. ``UNION``:
+    as ``TOKENS``, with the tokens of every expert. ``BASE_TOKENS``: as ``TOKENS``, with only the
+    base's tokens. ``BASE``: embedding and vocabulary head are the base's.
     """
 
     POSITION = "position"
@@ -67,13 +68,13 @@ BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION, Vocabulary.BAS
 
 
 class Heads(StrEnum):
-    """How task heads are merged. The value stands in a recipe.
+    """How task heads are merged. The value is written in recipes.
 
-    ``AUTO``: merged where all experts have one task, by the shapes of their heads and the names of
-    their labels; else each is kept for its expert, in ``heads/``. ``MERGE``: merged; refused where
-    shapes or labels differ. ``KEEP``: kept for each expert. Merged heads are treated as biases are:
-    averaged under methods for matrices, and by the method itself where it is elementwise. A head
-    that the base lacks, or has in another shape, is the weighted mean of the experts'.
+    ``AUTO``: merged if all experts have the same task, by the shapes of their heads and the names
+    of their labels; else each is kept for its expert, in ``heads/``. ``MERGE``: merged; refused if
+    shapes or labels differ. ``KEEP``: kept for each expert. Merged heads are treated like biases:
+    averaged under methods for matrices, and merged by elementwise methods. A head that the base
+    lacks, or has in another shape, is the weighted mean of the experts'.
     """
 
     AUTO = "auto"
@@ -82,11 +83,12 @@ class Heads(StrEnum):
 
 
 class Poolers(StrEnum):
-    """How modules of the body that feed task heads alone are merged. The value stands in a recipe.
+    """How modules of the body that feed only task heads are merged. The value is written in
+    recipes.
 
-    BERT's pooler is one. ``MERGE``: like the rest of the body. ``KEEP``: where heads are kept for
-    each expert, so are these, in the same file of ``heads/``; the model itself has the base's. A
-    scope other than the default decides by itself.
+    BERT's pooler is one. ``MERGE``: like the rest of the body. ``KEEP``: if heads are kept for each
+    expert, so are these, in the same file of ``heads/``; the model itself has the base's. A scope
+    other than the default has its own rule.
     """
 
     MERGE = "merge"
@@ -112,16 +114,14 @@ class ModelEntry:
 class Choices:
     """The settings of a merge besides the models and the method.
 
-    A field here is all that a new choice takes: the recipe file, the window's inputs, what counts
-    as another merge, and resuming follow from it.
-
-    ``out_dtype`` None means: as the base. ``split_fused``: merge the matrices of a fused projection
-    (query, key and value; gate and up) one by one. ``vocabulary``: how embeddings and vocabulary
-    heads are combined. ``heads``: whether task heads are merged. ``poolers``: whether what feeds
-    them alone is kept with them. ``seed`` matters to methods that draw random numbers.
-    ``non_finite``: how tensors with NaN or Inf are merged. ``after``: what is done to the merged
-    change of each matrix. ``overrides``: what some tensors do differently; later ones win.
-    ``tasks``: with which the models are tried; no part of what is merged.
+    A new setting needs only a field here: the recipe file, the window's inputs, the comparison of
+    merges and resuming follow from it. ``out_dtype`` None: as the base. ``split_fused``: merge the
+    matrices of a fused projection (query, key and value; gate and up) one by one. ``vocabulary``:
+    how embeddings and vocabulary heads are combined. ``heads``: whether task heads are merged.
+    ``poolers``: whether modules that feed only heads are kept with them. ``seed``: for methods that
+    draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
+    to the merged change of each matrix. ``overrides``: other settings for some tensors; later ones
+    take precedence. ``tasks``: for scores; they do not affect the merge.
     """
 
     scope: str = field(default="default", metadata=about(task_vectors=False))
@@ -149,14 +149,13 @@ class Choices:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Choices):
-    """Everything that determines a merge; two that are equal make the same of the same files.
+    """Everything that determines a merge. Equal recipes give equal merges of the same files.
 
-    ``parameters`` holds only what the person set; the rest are the method's defaults, which for
-    ACE's epsilon depend on the model family.
-    ``notes``: what was lost when another program's recipe was read; no part of what is merged.
-    ``from_mergekit``: read from mergekit's file; ``defaults_note``: its defaults, where the file
-    could also be meant as a recipe of this application.
-    ``unfound``: models that were nowhere when the file was read, and what to say of each.
+    ``parameters`` holds only explicit values. The rest are the method's defaults, which for ACE's
+    epsilon depend on the model family. ``notes``: what was lost in the conversion of another
+    program's recipe; they do not affect the merge. ``from_mergekit``: read from mergekit's file.
+    ``defaults_note``: its defaults, if the file could also be a recipe of this application.
+    ``unfound``: models that were missing when the file was read, with a message for each.
     """
 
     merge_method: str = field(default="ace", metadata=about(always=True))
@@ -226,9 +225,9 @@ def model_name(path: Path) -> str:
 
 
 def public_name(path: Path, config: Mapping[str, object]) -> str:
-    """The name on a hub of an opened model, empty where it is not certain.
+    """The hub name of an opened model, empty if it is not certain.
 
-    That of its place in the cache, or what its config says where its folder is called so.
+    It follows from its path in the cache, or from its config if that matches its folder's name.
     """
     said = config.get("_name_or_path")
     own = isinstance(said, str) and said.count("/") == 1 and said.endswith(f"/{path.name}")

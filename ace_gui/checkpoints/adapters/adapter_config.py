@@ -62,12 +62,12 @@ _REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterSettings:
-    """The settings that decide the scale of B·A.
+    """The settings that determine the scale of B·A.
 
     ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
-    value in place of ``alpha`` and ``rank``. ``fan_in_fan_out``: its matrices are stored
-    inputs × outputs. ``named_base``: the base as the adapter calls it, for showing only; empty
-    where that is a place on a network. ``keeps_ties``: what is tied in the base stays tied.
+    value that replaces ``alpha`` or ``rank``. ``fan_in_fan_out``: its matrices are stored inputs ×
+    outputs. ``named_base``: the adapter's name for the base, for display only; empty if it is a
+    network address. ``keeps_ties``: tensors tied in the base stay tied.
     """
 
     rank: int

@@ -50,7 +50,7 @@ class AdapterReader:
         return rows[start - first * columns : stop - first * columns]
 
     def will_read(self, low_rank: LowRank) -> None:
-        """Ask the system to read the factors ahead."""
+        """Ask the system to prefetch the factors."""
         self._reader.will_read(low_rank.a.name)
         self._reader.will_read(low_rank.b.name)
 
@@ -108,7 +108,7 @@ class ExpandedReader(TensorReader):
         return change
 
     def will_read(self, name: str) -> None:
-        """Ask the system to read a tensor ahead."""
+        """Ask the system to prefetch a tensor."""
         if name in self._deltas:
             self._base.will_read(name)
             for placed in self._deltas[name]:
@@ -122,9 +122,9 @@ class ExpandedReader(TensorReader):
 
 
 def reader_of(checkpoint: Checkpoint, checksums: ReadChecksums | None = None) -> TensorReader:
-    """The reader that fits a checkpoint: on disk, a base with an adapter on it, a grown base.
+    """The reader for a checkpoint on disk, a base with an adapter, or an extended base.
 
-    ``checksums``: takes note of what is read.
+    ``checksums``: records what is read.
     """
     if isinstance(checkpoint, ExpandedCheckpoint):
         return ExpandedReader(checkpoint, checksums)

@@ -81,11 +81,11 @@ class Placed:
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """An adapter as its headers describe it, under the names of its base model.
+    """An adapter as described by its headers, under the names of its base model.
 
     ``deltas``: name of a weight → its change. ``full``: tensors that replace the base's
     (``modules_to_save``, trained biases). ``files``: weights and config. ``named_base`` is for
-    showing only: nothing is looked up by it. ``keeps_ties``: what is tied in the base stays tied.
+    display only: nothing is looked up by it. ``keeps_ties``: tensors tied in the base stay tied.
     """
 
     path: Path
@@ -179,7 +179,7 @@ def open_adapter(folder: Path) -> Adapter:
 
 
 def _others(folder: Path) -> Iterator[str]:
-    """What to say of adapters in sub-folders, as PEFT saves all but the default one."""
+    """A note about adapters in sub-folders, where PEFT saves all but the default one."""
     found = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
     if found:
         yield (
@@ -198,10 +198,10 @@ def expand(
     """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
 
     ``answers``: name in the adapter → the base's name of that tensor. ``transposed``: the base's
-    tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and
-    the adapter's ``fan_in_fan_out`` cannot tell. ``pieces``: name in the adapter → where the base
-    keeps the rows of what it has no tensor of its own for. Raises MismatchError where a change has
-    no tensor in the base, or one of another shape.
+    tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and the
+    adapter's ``fan_in_fan_out`` cannot tell. ``pieces``: name in the adapter → the rows of a base
+    tensor, for modules without a tensor of their own in the base. Raises MismatchError if a change
+    has no tensor in the base, or one of another shape.
     """
     pieces = pieces or {}
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)

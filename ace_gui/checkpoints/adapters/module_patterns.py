@@ -1,7 +1,7 @@
 """Regular expressions of an adapter's config, matched in bounded time.
 
-Python's own matcher tries alternatives one after the other, so that a hostile expression takes for
-ever. Here all places in the text that a part of the expression can reach are followed at once.
+Python's own matcher tries alternatives one after the other, so a hostile expression can run for
+ever. Here all positions in the text that a part of the expression can reach are followed at once.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def _check(parts: Sequence[Any], depth: int) -> None:
 
 
 class _Text:
-    """A text in which expressions are followed; a set of places in it is the bits of a number."""
+    """A text to match expressions in. A set of positions in it is the bits of a number."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._fitting: dict[tuple[str, str], int] = {}
 
     def reached(self, parts: Sequence[Any], indices: int) -> int:
-        """The places in the text that ``parts`` can reach from any of ``indices``."""
+        """The positions in the text that ``parts`` can reach from any of ``indices``."""
         for kind, value in parts:
             indices = self._after(str(kind), value, indices)
         return indices

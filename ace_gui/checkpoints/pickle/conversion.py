@@ -37,7 +37,7 @@ _BLOCK: Final = 1 << 26
 _ONE_FILE: Final = 2**63
 
 _PAUSE: Final = 0.1
-"""Seconds between two looks at a conversion that another process does."""
+"""Seconds between two checks of a conversion in another process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +57,13 @@ class _Source:
 
 
 def convert_pickle(path: Path, cache_folder: Path) -> Path:
-    """Convert a pickled model, and return the folder to open in its place.
+    """Convert a pickled model, and return the folder to open instead.
 
     Call it only with the user's consent. ``path`` is what ``open_checkpoint`` refused with
-    PickleConsentError. Nothing in the pickle is run. The folder, ``CACHE/HASH/NAME/``, holds one
-    safetensors file and copies of the side files; it appears whole or not at all, and is used
-    again as long as the files and itself keep their content. Raises CheckpointError, OutputError,
-    or ResourceError where room is missing.
+    PickleConsentError. No code in the pickle is run. The folder, ``CACHE/HASH/NAME/``, holds one
+    safetensors file and copies of the side files. It is created atomically, and reused as long as
+    the source files and its own files are unchanged. Raises CheckpointError, OutputError, or
+    ResourceError if the disk is full.
     """
     deque(converting(path, cache_folder), maxlen=0)
     return _target(_source(Path(path)), cache_folder)

@@ -37,7 +37,7 @@ from ace_gui.formatting import listing, plain
 from ace_gui.stored_formats import FORMATS
 
 STEP_LIMIT: Final = 500_000
-"""Most steps of a pickle; a tensor of a state dict takes about 40."""
+"""Maximum number of steps in a pickle; a tensor of a state dict takes about 40."""
 
 PICKLE_LIMIT: Final = 10_000_000
 """Largest pickle of a zip in bytes, tensors aside."""
@@ -190,8 +190,9 @@ def _refuse_compressed(stamp: FileStamp, entries: list[ZipInfo]) -> None:
 
 
 def _named(stream: BinaryIO, path: Path) -> list[str]:
-    """What the next pickle names, of which nothing is looked up. Raises CheckpointError where it
-    is damaged, or would take too long."""
+    """The names in the next pickle; none is looked up. Raises CheckpointError if it is damaged or
+    takes too long.
+    """
     names: list[str] = []
     texts = ["", ""]
     try:
@@ -232,7 +233,7 @@ def _loaded(path: Path, names: Sequence[str], *, mmap: bool) -> object:
 
 
 def _blocked(names: Iterable[str]) -> str:
-    """What is said of the first name that no state dict needs; empty where there is none."""
+    """The message about the first name that no state dict needs; empty if there is none."""
     foreign = next((name for name in names if not _OF_STATE_DICTS.fullmatch(name)), "")
     if not foreign:
         return ""

@@ -1,6 +1,6 @@
-"""mergekit's methods in terms of those here, parameter by parameter.
+"""mergekit's methods in terms of this package's, parameter by parameter.
 
-Definitions of mergekit 0.1.5. Where they differ a note says so; what has no counterpart is
+Definitions of mergekit 0.1.5. If they differ, a note says so. Settings without a counterpart are
 refused.
 """
 
@@ -102,7 +102,7 @@ class Settings:
 
 
 def translated(settings: Settings) -> Translation:
-    """The method here that does what the file says. Raises RecipeError where there is none."""
+    """The method equivalent to that of the file. Raises RecipeError if there is none."""
     method = METHODS.get(settings.method)
     if method is None:
         raise RecipeError(

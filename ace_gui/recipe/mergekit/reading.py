@@ -1,6 +1,7 @@
-"""mergekit's YAML read as a recipe: the same merge where both define a method alike.
+"""mergekit's YAML read as a recipe: the same merge if both define a method alike.
 
-Where they do not, the recipe's notes say so; what cannot be translated is refused by name.
+Otherwise the recipe's notes name the difference. Settings that cannot be translated are refused by
+name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
 def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]) -> Recipe:
-    """The recipe that does what a mergekit file says. ``resolve``: a model's place.
+    """The recipe equivalent to a mergekit file.
 
-    Raises RecipeError that names what cannot be translated.
+    ``resolve``: returns a model's path. Raises RecipeError that names what cannot be translated.
     """
     _refuse_other_merges(document, path)
     models, nearer = _models(document, path)
@@ -69,7 +70,7 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
 
 
 def _refuse_other_merges(document: Document, path: Path) -> None:
-    """Raise RecipeError for what mergekit does beside merging whole models."""
+    """Raise RecipeError for mergekit features other than merging whole models."""
     if document.modules:
         raise RecipeError(
             f"{path}: 'modules' merges the parts of a model by recipes of their own, which is not "
@@ -164,13 +165,13 @@ def _without_adapter(model: str, path: Path) -> str:
 
 
 def _blocks(document: Document, base: Path) -> int | None:
-    """How many blocks the models have: as a slice says, else the base's config."""
+    """The models' number of blocks: from a slice, else from the base's config."""
     ranges = [source.layer_range for part in document.slices for source in part.sources]
     return next((each[1] for each in ranges if each), None) or block_count(base)
 
 
 def block_count(folder: Path) -> int | None:
-    """How many blocks a model's config.json says that it has; None where it does not."""
+    """The number of blocks in a model's config.json; None if it has no such entry."""
     config = base_config(folder)
     inner = config.get("text_config")
     indices: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]

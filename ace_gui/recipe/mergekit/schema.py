@@ -1,4 +1,4 @@
-"""What a mergekit YAML file may say, as far as this application can follow it."""
+"""The content of a mergekit YAML file, as far as this application supports it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ KNOWN_KEYS: Final = {
     ("slices",): tuple(Slice.model_fields),
     ("slices", "sources"): tuple(Model.model_fields),
 }
-"""The keys that a file may have, by place."""
+"""The keys that a file may have, by section."""
 
 _METHODS: Final = frozenset(
     [
@@ -168,7 +168,7 @@ _OTHER_DEFAULTS: Final = frozenset(
 
 
 def could_be_ours(document: Document) -> bool:
-    """Whether an own recipe may say the same in the same places, and mean another merge."""
+    """Whether the same content is also a valid recipe of this application with another merge."""
     content = document.model_dump(exclude_unset=True)
     return (
         document.merge_method in _OTHER_DEFAULTS
@@ -199,7 +199,9 @@ def refuse_mixture(content: Mapping[str, Any], own_keys: Collection[str], path: 
 
 
 def _means_two_things(content: Mapping[str, Any]) -> bool:
-    """Whether the method means something else in an own recipe, and no parameter says which."""
+    """Whether the method differs in this application's recipes and no parameter decides which is
+    meant.
+    """
     own = content.get("parameters")
     named = own.keys() - _SHARED_PARAMETERS - _PARAMETERS if isinstance(own, dict) else ()
     return content.get("merge_method") in _OTHER_DEFAULTS and not named
@@ -229,12 +231,11 @@ def _only_theirs(content: Mapping[str, Any]) -> str:
 
 
 def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
-    """Whether a file is mergekit's: it says something that only mergekit says, or nothing else.
+    """Whether a file is mergekit's: it has a key that only mergekit has, or only shared keys.
 
-    ``own_keys``: what an own recipe may have, mergekit's among them.
-
-    What only an own recipe says makes it one: ``schema`` or another key of its own, a named expert,
-    a method that mergekit has not, or none.
+    ``own_keys``: the keys of this application's recipes, including mergekit's. A file is one of
+    these if it has ``schema`` or another key of its own, a named expert, a method that mergekit
+    lacks, or no method.
     """
     entries = _entries(content)
     if (set(own_keys) - Document.model_fields.keys()) & content.keys() or any(

@@ -77,9 +77,9 @@ def rules_of(
     weights: Mapping[str, Chain],
     own: Mapping[str, Mapping[str, Chain]],
 ) -> tuple[Override, ...]:
-    """Overrides for what the chains say of some tensors. ``weights``: by expert's name.
+    """Overrides for tensors with their own values in the chains.
 
-    ``own``: by expert's name, parameters of its own.
+    ``weights``: by expert's name. ``own``: by expert's name, the expert's own parameters.
     """
     rules: list[Override] = []
     for name, chain in parameters.items():
@@ -140,7 +140,7 @@ def _both(
 
 
 def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
-    """All that is said of a parameter, what counts first in front."""
+    """All values of a parameter, in order of precedence."""
     for scope in scopes:
         setting = scope.get(name)
         if isinstance(setting, Condition):
@@ -195,7 +195,7 @@ def _interpolated(values: Sequence[float], t: float) -> float:
 
 
 def _runs(values: Sequence[float]) -> list[tuple[int, int]]:
-    """First and last places of equal values in a row."""
+    """First and last index of each run of equal values."""
     starts = [k for k in range(len(values)) if k == 0 or values[k] != values[k - 1]]
     return list(zip(starts, [start - 1 for start in starts[1:]] + [len(values) - 1], strict=True))
 
@@ -205,5 +205,5 @@ def _range(first: int, last: int) -> str:
 
 
 def _literal(text: str) -> str:
-    """Text as it stands within a pattern."""
+    """Text escaped for use within a pattern."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in text)

@@ -1,7 +1,7 @@
-"""A recipe as a mergekit YAML file that does the same merge, where mergekit has the method.
+"""A recipe as a mergekit YAML file for the same merge, if mergekit has the method.
 
-What differs all the same is said in the file's head; what cannot be said is refused by name. The
-definitions are those of mergekit 0.1.5.
+Remaining differences are listed in the file's head. Settings that cannot be expressed are refused
+by name. The definitions are those of mergekit 0.1.5.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ Parameters = Mapping[str, ParameterValue]
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """A method of mergekit's with its parameters. ``weights`` None: it takes none.
+    """A mergekit method with its parameters.
 
-    ``base_weight``: the base's own among the models; None where it is not one of them.
+    ``weights`` None: it has none. ``base_weight``: the base's own weight among the models; None if
+    it is not one of them.
     """
 
     method: str
@@ -182,7 +183,7 @@ def _prepend(settings: dict[str, Any], name: str, text: str, value: ParameterVal
 
 
 def _dtype_of(base: Path) -> str | None:
-    """What the base's config says of its number format."""
+    """The number format in the base's config."""
     config = base_config(base)
     found = config.get("dtype") or config.get("torch_dtype")
     return found if isinstance(found, str) else None
