@@ -108,10 +108,10 @@ def bounds(
 
 
 def kept_ranks(own: Ends, entries: int) -> tuple[int, int]:
-    """The ranks, from 1 for the smallest, between which entries are kept, both included.
+    """The first and last rank kept, with 1 for the smallest entry.
 
-    Leaves out the floor(gamma · n) largest, or fewer where ``density`` asks for more, and then the
-    smallest until ``density`` of all n are left, never fewer than one.
+    Removes the floor(gamma · n) largest entries, or fewer if ``density`` keeps more, and then the
+    smallest until ``density`` of all n remain, at least one.
     """
     kept = kept_count(own.density, entries)
     largest = min(math.floor(own.gamma * entries + 1e-9), entries - kept)

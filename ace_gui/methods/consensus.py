@@ -83,7 +83,9 @@ def consensus(
 
 
 def relies(delta: Tensor, weight: float, total: Tensor, threshold: float) -> Tensor:
-    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool. Strict: where all is zero, nobody relies on it."""
+    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool. The inequality is strict, so all-zero entries are
+    false.
+    """
     own = delta.to(torch.float64, copy=True).mul_(weight)
     others = (total - own).abs_().mul_(threshold)
     return own.abs_() > others

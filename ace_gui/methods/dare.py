@@ -89,7 +89,7 @@ class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
 
 
 def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Tensor:
-    """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends on seed, expert and place alone."""
+    """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends only on seed, expert and position."""
     return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
@@ -101,7 +101,7 @@ def dare_linear(
 ) -> Merged:
     """λ Σ_t w_t mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
-    Raises MethodError without a place, and where a task vector is not finite.
+    Raises MethodError without a random key, and if a task vector is not finite.
     """
     return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
 
@@ -132,7 +132,7 @@ def dare_ties(
 ) -> Merged:
     """TIES on mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
-    Raises MethodError without a place, and where a task vector is not finite.
+    Raises MethodError without a random key, and if a task vector is not finite.
     """
     sparse = _sparse(deltas, weights, parameters, context)
     each = for_each(parameters, context, len(weights))

@@ -130,8 +130,8 @@ def della(
 ) -> Merged:
     """λ times the mean of the dropped task vectors that agree in sign, any shape, float32.
 
-    Reads every expert once. Raises MethodError without a place, where a chance would leave (0, 1],
-    and where a task vector is not finite.
+    Reads every expert once. Raises MethodError without a random key, if a probability would leave
+    (0, 1], and if a task vector is not finite.
     """
     sparse = _sparse(deltas, weights, parameters, context)
     return merged_by_election(sparse, weights, parameters, context.get("findings"))

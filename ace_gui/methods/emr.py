@@ -80,7 +80,7 @@ def masks(
 
 
 def scale(parameters: EmrParameters, own: float, shared: float) -> float:  # noqa: ARG001
-    """λ_t, the ratio of the two sums; 1 for an expert that takes nothing."""
+    """λ_t, the ratio of the two sums; 1 for an expert whose mask is empty."""
     return own / shared if shared > 0 else 1.0
 
 

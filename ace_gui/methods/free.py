@@ -1,4 +1,5 @@
-"""FREE-Merging: FR-Merging, the largest entries of each expert, and a router that takes one.
+"""FREE-Merging: FR-Merging, the largest entries of each expert, and a router that selects one
+expert.
 
 O outputs, I inputs.
 """

@@ -163,9 +163,9 @@ def knots_dare_ties(
     parameters: KnotsDareTiesParameters,
     **context: Unpack[Context],
 ) -> Merged:
-    """λ U · TIES of the coordinates of which DARE dropped a part, without trimming; float32.
+    """λ U · TIES of the coordinates after DARE, without trimming; float32.
 
-    Otherwise as ``knots_ties``. Raises MethodError also without a place.
+    Otherwise as ``knots_ties``. Also raises MethodError without a random key.
     """
     WeightedExperts(deltas, weights)  # refuses what does not fit together
     here = required(context.get("random_key"), len(deltas))

@@ -115,7 +115,7 @@ def learning_rate_parameter(
 
 
 def patience_parameter(default: int = 200) -> Any:
-    """The field of when an optimiser stops that nobody tells what is right."""
+    """The field of the stopping criterion of an unsupervised optimiser."""
     return parameter(
         default,
         label="Patience",
@@ -173,9 +173,10 @@ SURPLUS: Final = "surplus"
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """What a part of a tensor says on what all parts decide together, by the sign of a sum.
+    """A part's contribution to a decision of the whole tensor, by the sign of a sum.
 
-    ``surplus``: the part's share of the sum. ``matters``: whether the part's result hangs on it.
+    ``surplus``: the part's share of the sum. ``matters``: whether the part's result depends on the
+    decision.
     """
 
     surplus: float = 0.0
@@ -187,11 +188,11 @@ class Vote:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """A merged task vector, and what the method found out on the way.
+    """A merged task vector, with further findings of the method.
 
-    ``delta``: to be added to the base, same shape as the task vectors, float32 or float64.
-    ``preliminary``: the solution before refinement, where the method has one and it was asked for.
-    ``vote``: of a method whose parts vote, as far as its parameters want that.
+    ``delta``: to add to the base, same shape as the task vectors, float32 or float64.
+    ``preliminary``: the solution before refinement, if the method has one and it was requested.
+    ``vote``: for methods whose parts vote, if their parameters need it.
     """
 
     delta: Tensor
@@ -237,13 +238,13 @@ class RandomKey:
 class Context(TypedDict, total=False):
     """Further arguments for methods; most methods ignore them.
 
-    ``keep_preliminary``: return the solution before refinement as well, where there is one.
-    ``random_key``: needed by methods that draw random numbers. ``findings``: of the method's survey
-    of the whole model, for the experts that have the tensor; needed by methods that asked for one.
-    ``own``: parameters for each expert, where the method takes some of an expert's own. ``base``:
-    W₀, shaped and oriented as the task vectors; needed by methods that work on whole weights.
-    ``tolerance``: how exact the result must be, for methods that can save time by it.
-    ``measured``: what the method ``needs`` of the experts' data; given only where it needs that.
+    ``keep_preliminary``: also return the solution before refinement, if there is one.
+    ``random_key``: for methods that draw random numbers. ``findings``: of the method's survey of
+    the whole model, for the experts that have the tensor; for methods that requested one. ``own``:
+    parameters for each expert, if the method supports them. ``base``: W₀, shaped and oriented as
+    the task vectors; for methods that work on whole weights. ``tolerance``: required accuracy of
+    the result, for methods that can save time by it. ``measured``: the statistics of the experts'
+    data that the method ``needs``.
     """
 
     keep_preliminary: bool
@@ -298,10 +299,10 @@ class MethodInput(NamedTuple):
 
 
 class BatchFunction(Protocol[ParametersIn]):
-    """The same for several tensors of one shape at once, which keeps a GPU busier.
+    """The same for several tensors of one shape at once, which uses a GPU better.
 
-    ``layers``: each of as many experts, all on one device. What one of them takes of memory is
-    taken for all at the same time.
+    ``layers``: each with the same number of experts, all on one device. The memory for one layer is
+    needed for all at the same time.
     """
 
     def __call__(self, layers: Sequence[MethodInput], parameters: ParametersIn) -> list[Merged]:
@@ -310,9 +311,10 @@ class BatchFunction(Protocol[ParametersIn]):
 
 
 TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, RandomKey | None], Survey | None]
-"""From the parameters and the weight of each expert, what was found before, and the tensor's place,
-to what a method must know of a tensor before it is given its parts; None where it need not, or
-where that was found before."""
+"""From the parameters, each expert's weight, earlier findings and the tensor's random key to a
+survey of the tensor before its parts are merged; None if no survey is needed or its findings
+exist.
+"""
 
 
 def found_by(
@@ -323,9 +325,9 @@ def found_by(
     random_key: RandomKey | None,
     carry_out: Callable[[Survey], Findings],
 ) -> Findings:
-    """What surveys of a tensor find, one after the other, added to the findings of the model.
+    """The findings of a tensor's surveys, in order, added to those of the model.
 
-    ``each``: the parameters for each expert. ``carry_out``: goes through the tensor with a survey.
+    ``each``: the parameters for each expert. ``carry_out``: runs a survey over the tensor.
     """
     found = dict(findings)
     for survey_of in surveys:
@@ -408,27 +410,28 @@ def per_matrix(
 class MergeMethod(Generic[Parameters]):
     """One entry of the registry.
 
-    ``seeded``: draws random numbers, and therefore needs a place. ``heterogeneity``: has a γ and
-    regimes. ``least``, ``most``: how many experts it can merge; ``most`` None: any number.
-    ``narrowest``: fewest outputs, and fewest inputs, of a matrix that it can merge; a narrower one
-    is averaged.
-    ``for_one_expert``: parameters that an expert may have of its own, where no survey is needed.
-    ``survey``: from the parameters and the number of experts to what it must know of the whole
-    model first, None where it need not. ``tensor_surveys``: of a method for entries or rows, what
-    it must know of each tensor before the first part of it, one after the other; given a tensor
-    without their findings, it takes it to be whole. ``votes``: its parts decide something together,
-    taken to be what a sum of 0 says until all of them were merged once. ``modules``: what it leaves
-    for each expert beside the merged weights. ``merge_batch``: its mathematics for several tensors
-    at once, where it has that; such a method draws no random numbers and asks for no survey.
-    ``working_memory``: what it takes for a tensor in one piece, None where the engine should allow
-    for much; a method for entries or rows is given small parts. ``flops``: of a matrix.
-    ``needs``: from the parameters to what must be measured with the experts' data first, None
-    without data; a row for which nothing could be measured is averaged.
-    ``learning``: how it learns from data, of a method whose need is to be learned.
-    ``layer_norms``: whether it wants to know first how large its merged tensors of each role are in
-    the mean over the model: its findings, by role, the same for every expert.
-    ``defaults``: from the base's config, which may be empty, to the defaults that follow from it,
-    each with a sentence on where it comes from.
+    ``seeded``: draws random numbers, and therefore needs a random key. ``heterogeneity``: has a γ
+    and regimes. ``least``, ``most``: number of experts it can merge; ``most`` None: any number.
+    ``narrowest``: minimum number of outputs and of inputs of a matrix; a narrower one is averaged.
+    ``for_one_expert``: parameters that may differ between experts, if no survey is needed.
+
+    ``survey``: from the parameters and the number of experts to the survey of the whole model, None
+    if it is not needed. ``tensor_surveys``: for entry or row methods, surveys of each tensor before
+    its first part, one after the other; without their findings, the method treats the tensor as
+    whole. ``votes``: its parts decide something together; until all were merged once, a sum of 0 is
+    assumed.
+
+    ``modules``: what it stores for each expert besides the merged weights. ``merge_batch``: the
+    method for several tensors at once, if available; such a method draws no random numbers and
+    needs no survey. ``working_memory``: for a whole tensor, None for a generous default; entry and
+    row methods get small parts. ``flops``: of a matrix.
+
+    ``needs``: from the parameters to the statistics to measure with the experts' data first, None
+    without data; a tensor without statistics is averaged. ``learning``: how it learns from data,
+    for methods that need it. ``layer_norms``: whether it first needs the mean size of its merged
+    tensors of each role; these are its findings, by role, the same for every expert. ``defaults``:
+    from the base's config, which may be empty, to the defaults that follow from it, each with a
+    sentence about its source.
     """
 
     name: str

@@ -16,7 +16,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStockParameters:
-    """Model Stock has no parameters: the angle between experts says how far to go."""
+    """Model Stock has no parameters: the angle between experts determines the distance."""
 
 
 def model_stock(

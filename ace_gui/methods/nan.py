@@ -25,7 +25,9 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 @dataclass(frozen=True, kw_only=True)
 class NanParameters:
-    """Parameters of NAN. ``norms``: of each tensor or the whole model. ``scaling``: beside T/2."""
+    """Parameters of NAN. ``norms``: of each tensor or the whole model. ``scaling``: in addition to
+    T/2.
+    """
 
     norms: str = parameter(
         "tensor",

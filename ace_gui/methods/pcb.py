@@ -88,7 +88,7 @@ def norms(
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> NormSurvey | None:
-    """‖ΔW_t‖ in a tensor, which says who changed it."""
+    """‖ΔW_t‖ in a tensor, which shows the experts that changed it."""
     return None if "norm" in findings else NormSurvey(len(each))
 
 
@@ -107,7 +107,7 @@ def competition(
 def _competition(
     parameters: PcbParameters, experts: int, kept: Sequence[int] | None = None
 ) -> RankSurvey:
-    """``kept``: who competes, None: all that changed anything."""
+    """``kept``: the competing experts; None: all that changed anything."""
 
     def values(deltas: Sequence[Tensor], found: Findings, _start: int) -> Iterator[Tensor]:
         return _scores(deltas, _bounds(found, kept))
@@ -170,7 +170,7 @@ def _losing_rank(density: float, entries: int) -> int:
 
 
 def _bounds(found: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:
-    """The smallest and the largest magnitude that winsorising leaves of those who compete."""
+    """The smallest and the largest magnitude after winsorising, over the competing experts."""
     pairs = list(zip(found["low"], found["high"], strict=True))
     competing = [t for t, (_, high) in enumerate(pairs) if high > 0] if kept is None else kept
     return {t: pairs[t] for t in competing}

@@ -49,7 +49,7 @@ def load_plugins() -> tuple[str, ...]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise TimeoutError in a block that takes too long, where the system has such an alarm."""
+    """Raise TimeoutError in a block that takes too long, if the system has such an alarm."""
     alarm = getattr(signal, "SIGALRM", None)
     if alarm is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -20,7 +20,7 @@ CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 
 
 def threshold_parameter() -> float:
-    """The parameter that says what counts as a change."""
+    """The parameter that defines a change."""
     epsilon: float = parameter(
         1e-5,
         label="Changed above",

@@ -20,10 +20,10 @@ CITATION: Final = (
 )
 
 NEARLY_PARALLEL: Final = 0.9995
-"""|cosine| above which SLERP goes along the straight line, as mergekit does."""
+"""|cosine| above which SLERP is linear, as in mergekit."""
 
 NO_ANGLE: Final = 1e-8
-"""Sine up to which NuSLERP goes along the straight line."""
+"""Sine up to which NuSLERP is linear."""
 
 SHORTEST: Final = 1e-7
 """Norm below which a vector has no direction: its cosine with any other is nearly 0."""

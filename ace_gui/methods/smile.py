@@ -67,7 +67,7 @@ def smile(
     parameters: SmileParameters,  # noqa: ARG001 — one signature for every method
     **_: Unpack[Context],
 ) -> Merged:
-    """Nothing: the layer keeps the base's matrix, beside which its experts are put; float32.
+    """A zero change: the layer keeps the base's matrix, to which its experts are added; float32.
 
     Reads every expert once. Raises MethodError for tensors that are no matrices or not finite.
     """

@@ -15,9 +15,9 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 @dataclass(frozen=True, kw_only=True)
 class TaskArithmeticParameters(SumParameters):
-    """Parameters of task arithmetic; a negative ``scaling`` takes abilities away.
+    """Parameters of task arithmetic; a negative ``scaling`` removes abilities.
 
-    Without ``normalize`` weights (1, 1) and λ = 1/2 give the mean.
+    Without ``normalize``, weights (1, 1) and λ = 1/2 give the mean.
     """
 
     scaling: float = scaling_parameter(

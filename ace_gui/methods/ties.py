@@ -34,7 +34,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 class Trimming:
     """``density``: share of entries kept of every task vector.
 
-    ``trim``: chosen over the whole model or each tensor.
+    ``trim``: chosen over the whole model or in each tensor.
     """
 
     density: float = parameter(
@@ -87,11 +87,12 @@ def ties(
     parameters: TiesParameters,
     **context: Unpack[Context],
 ) -> Merged:
-    """λ times the mean over the experts that agree with the elected sign, for any shape; float32.
+    """λ times the mean over the experts that agree with the elected sign, for any shape;
+    float32.
 
     Weights multiply the trimmed task vectors, and count in the election and in the mean. Reads
-    every expert once. Where the signs of an entry balance, ``balanced`` says which counts.
-    Raises MethodError where a task vector is not finite, and without findings where it needs them.
+    every expert once. ``balanced`` decides ties of the signs of an entry. Raises MethodError if a
+    task vector is not finite, or if required findings are missing.
     """
     experts = WeightedExperts(deltas, weights)
     if survey(parameters, len(experts)) is not None:

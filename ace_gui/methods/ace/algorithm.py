@@ -154,8 +154,8 @@ def weighed(
 def _shares(group: Sequence[LayerEnergies], rule: Rule, parameters: AceParameters) -> list[Share]:
     """Eqs. 8 and 9 in the heterogeneous regime, Eq. 10 in the homogeneous one.
 
-    Where all count alike whatever their size, the smallest comes first: what is taken from all
-    experts must be small beside what is left.
+    If all experts count equally whatever their size, the smallest comes first: the part subtracted
+    from all experts must be small compared with the rest.
     """
 
     def size(t: int) -> float:

@@ -1,11 +1,9 @@
-"""ACE's equations with covariances of inputs that were measured, in place of the experts' own Σ̂_t.
+"""ACE's equations with measured covariances of inputs instead of the experts' own Σ̂_t.
 
-Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. One layer, O outputs,
-I inputs.
-
-The paper takes Σ̂_t = W̃_tᵀW̃_t (Eq. 6) for the covariance of expert t's inputs, up to its scale. Here
-that covariance is C_t = E[x xᵀ] − E[x] E[x]ᵀ, scaled to the trace of Σ̂_t: so the ridge, the regimes
-and the prior mean what they mean there, and only the directions differ.
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. One layer, O outputs, I
+inputs. The paper uses Σ̂_t = W̃_tᵀW̃_t (Eq. 6) as the covariance of expert t's inputs, up to its
+scale. Here that covariance is C_t = E[x xᵀ] − E[x] E[x]ᵀ, scaled to the trace of Σ̂_t. The ridge,
+the regimes and the prior therefore keep their meaning, and only the directions differ.
 """
 
 from __future__ import annotations

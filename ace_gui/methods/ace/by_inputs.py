@@ -1,15 +1,12 @@
-"""ACE's equations by way of the I × I sums over experts: the general solver.
+"""ACE's equations with I × I sums over experts: the general solver.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
-shape, T experts, O outputs, I inputs.
-
-As Σ_t Σ̂_t,reg = S, any matrix R may be taken from all of the experts and added to the result:
-B S⁻¹ = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert for R one product less is left to do.
-
-Nothing here grows with T. While summing, 2 I² + 3 O·I numbers a layer are alive without a residual
-and 2 I² + 5 O·I with one, the expert in hand included; where outputs are few, I² + O² and one O·I
-less. The steps after it work in place and need less, but for the eigenvectors of the refinement:
-3 O·I + 4 min(O, I)².
+shape, T experts, O outputs, I inputs. As Σ_t Σ̂_t,reg = S, any matrix R may be subtracted from all
+experts and added to the result: B S⁻¹ = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert as R
+one product is saved. No memory here grows with T. While summing, 2 I² + 3 O·I numbers per layer are
+in memory without a residual and 2 I² + 5 O·I with one, including the current expert. With few
+outputs it is I² + O² and one O·I less. The later steps work in place and need less, except for the
+eigenvectors of the refinement: 3 O·I + 4 min(O, I)².
 """
 
 from __future__ import annotations
@@ -158,9 +155,8 @@ def _few_outputs(outputs: int, inputs: int, experts: int) -> bool:
 def residual(sums: Sums, rest: ResidualSums) -> Tensor:
     """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
 
-    As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ: with B − R S at
-    hand, no product is left but the one of R − Σ_t ΔW_t / T with S. Takes the place of
-    ``ridge_BOI``.
+    As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ. With B − R S
+    available, only the product of R − Σ_t ΔW_t / T with S remains. Overwrites ``ridge_BOI``.
     """
     result_BOI = rest.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(rest.mean_B1I)
     left_BOI = rest.total_BOI * (-1.0 / sums.experts)

@@ -55,11 +55,11 @@ def measure(
     epsilon: float | None,
     tolerances: Sequence[Tolerance] = (),
 ) -> tuple[list[LayerEnergies], Probes | None]:
-    """Read every expert of every layer once; raises MethodError where an energy is not finite.
+    """Read every expert of every layer once; raises MethodError if an energy is not finite.
 
-    ``epsilon``: the ridge of the homogeneous regime, None where that regime will not be used. The
-    probes are to check float32 by, of those layers that are ``single``. A GPU is asked after the
-    last expert; a processor after each, so that what is of no use to any layer ends early.
+    ``epsilon``: the ridge of the homogeneous regime, None if that regime is not used. The probes,
+    for the float32 check, are of the layers that are ``single``. A GPU is synchronised after the
+    last expert. A processor is checked after each expert, so that unneeded work ends early.
     """
     coarse_B = [tolerance.rounding > 0 for tolerance in tolerances] or [False] * len(layers)
     found: list[Tensor] = []

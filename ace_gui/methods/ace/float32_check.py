@@ -1,11 +1,9 @@
-"""Whether float32 is exact enough, found out with random vectors.
+"""Whether float32 is exact enough, estimated with random vectors.
 
-Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts,
-O outputs, I inputs.
-
-Eq. 14 asks for the W_pre with W_pre A = B, where A = S + 1cᵀ. What is found in float32 is off by
-δW = (W_pre A − B) A⁻¹, and A⁻¹ is about 1/e at most, e being the ridge mass; W_pre A − B is probed
-(``probes``). How large δW may be follows from the number formats of what is merged.
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts, O
+outputs, I inputs. Eq. 14 defines W_pre by W_pre A = B, where A = S + 1cᵀ. A float32 solution has
+the error δW = (W_pre A − B) A⁻¹. A⁻¹ is at most about 1/e, with the ridge mass e, and W_pre A − B
+is probed (``probes``). The allowed δW follows from the number formats of experts and output.
 """
 
 from __future__ import annotations

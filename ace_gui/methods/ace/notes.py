@@ -19,7 +19,7 @@ LARGEST_CONDITION: Final = 1e10
 """Beyond it, double precision leaves the solution fewer than about five digits."""
 
 FLOAT32_ROUNDING: Final = 6e-8
-"""Task vectors come from float32 numbers at best: weaker directions say nothing of the tasks."""
+"""Task vectors come from float32 numbers at best: weaker directions hold no information."""
 
 
 def diagnostics(

@@ -43,12 +43,12 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Layers in which the same experts take part by the same rule.
+    """Layers with the same experts and the same rule.
 
-    ``shape``: (O, I). ``shares``: of the experts that take part, at least one. ``prior_scales``:
-    κ of each layer (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is wanted. ``tolerances``: how
-    exact each layer must be; ``sizes``: about ‖W_pre‖_F at most, from the experts' norms.
-    ``measured``: of the only layer, the covariances that take the place of Σ̂_t.
+    ``shape``: (O, I). ``shares``: at least one expert's share. ``prior_scales``: κ of each layer
+    (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is needed. ``tolerances``: required accuracy of
+    each layer. ``sizes``: approximate upper bound of ‖W_pre‖_F, from the experts' norms.
+    ``measured``: for a single layer, the covariances that replace Σ̂_t.
     """
 
     layers: Sequence[WeightedExperts]
@@ -135,7 +135,7 @@ class Terms:
 
 
 def joined(parts: Sequence[tuple[Sequence[int], Terms]]) -> Terms:
-    """The terms of all layers from those of some and their places among all."""
+    """The terms of all layers, from those of some and their indices among all."""
     if len(parts) == 1:
         return parts[0][1]
     order = [(own, terms, b) for indices, terms in parts for b, own in enumerate(indices)]
@@ -160,10 +160,10 @@ def joined(parts: Sequence[tuple[Sequence[int], Terms]]) -> Terms:
 class Refinement:
     """ΔW_refine of one layer (Eq. 18), float64.
 
-    ``k``: directions asked for; ``rank``: those of them above rounding, which alone it holds;
-    ``weakest``: singular value of the last of these as a share of the first. ``sensitivity``: by
-    how much an error of W_pre + Δ_res is multiplied. ``cosine``: with Σ_t ΔW_t. ``size``: its
-    Frobenius norm; ``ratio``: of that to the norm of W_pre.
+    ``k``: number of requested directions. ``rank``: number of those above rounding; only these are
+    used. ``weakest``: singular value of the last of these as a share of the first. ``sensitivity``:
+    factor by which an error of W_pre + Δ_res is amplified. ``cosine``: with Σ_t ΔW_t. ``size``: its
+    Frobenius norm. ``ratio``: that norm divided by the norm of W_pre.
     """
 
     matrix_OI: Tensor

@@ -29,7 +29,7 @@ from ace_gui.methods.shared.survey import Findings, RankSurvey, required_finding
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
 
 BEGINNING: Final = 5.0
-"""A logit at the beginning: this where the change is large, its negative elsewhere."""
+"""Initial logit: this value for large changes, its negative elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 @dataclass(frozen=True, kw_only=True)
 class LearningParameters:
-    """How the values are looked for; ``steps`` 0 leaves them as they begin."""
+    """Parameters of the search for the values. ``steps`` 0 keeps the initial values."""
 
     steps: int = steps_parameter(
         1000,

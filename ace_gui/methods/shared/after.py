@@ -1,8 +1,8 @@
-"""What is done to the merged change of a matrix after any method. O outputs, I inputs.
+"""Changes to the merged change of a matrix after any method. O outputs, I inputs.
 
 In this order: fewer singular directions, powers of the singular values, a factor, a cap. Under the
-cap the merged change of T experts may be as large as one of them, and as large as √T of them where
-that is small beside the base.
+cap, the merged change of T experts may be as large as one expert's. It may be √T times that if it
+is small compared with the base.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ DRAWN: Final = 1 << 16
 
 
 def seed_of(random_key: RandomKey, t: int) -> int:
-    """A 63-bit seed for expert ``t`` in this place."""
+    """A 63-bit seed for expert ``t`` and this random key."""
     key = "\0".join((str(random_key.seed), random_key.experts[t], random_key.tensor))
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
@@ -53,7 +53,7 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
 
 
 def required(random_key: RandomKey | None, experts: int) -> RandomKey:
-    """The place. Raises MethodError where there is none, or it names another number of experts."""
+    """The random key. Raises MethodError if there is none, or if its number of experts differs."""
     if random_key is None:
         raise MethodError("This method draws random numbers; say for which tensor and experts.")
     if len(random_key.experts) != experts or len(set(random_key.experts)) != experts:

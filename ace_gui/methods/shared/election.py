@@ -23,7 +23,7 @@ TINY = torch.finfo(torch.float32).tiny
 
 
 def combine_parameter() -> Any:
-    """The parameter that says how the agreeing entries are combined."""
+    """The parameter for combining the agreeing entries."""
     return parameter(
         "mean",
         label="Agreeing entries",
@@ -95,13 +95,12 @@ class Election:
         return Vote(surplus=surplus, matters=elected < voted)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
-        """The mean or sum of the entries of the elected sign, float64; 0 where there are none.
+        """The mean or sum of the entries of the elected sign, float64; 0 if there are none.
 
-        ``positive_wins``: where both signs weigh the same, the positive one is elected, otherwise
-        the negative one. Works in place: to be called once, at the end.
-
-        Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without cancellation;
-        choosing by a mask would take ten times as long. Who counts is found likewise.
+        ``positive_wins``: the sign elected in a tie, positive or negative. Works in place: call it
+        once, at the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign,
+        without cancellation. Choosing by a mask would take ten times as long. The number of
+        agreeing experts is found likewise.
         """
         for total, magnitudes, signed, everyone in self._parts:
             leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
@@ -115,7 +114,7 @@ class Election:
 
 
 def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Election:
-    """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, asked for once each."""
+    """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, called once for each."""
     election = None
     for first in range(0, len(weights), TOGETHER):
         some = weights[first : first + TOGETHER]
@@ -135,8 +134,8 @@ def merged_by_election(
 ) -> Merged:
     """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
 
-    ``sparse``: τ̂_t of expert t, asked for once each. ``findings``: with the surplus of positive
-    signs in the tensor, where these may be only some of its entries.
+    ``sparse``: τ̂_t of expert t, called once for each. ``findings``: with the tensor's surplus of
+    positive signs, as these may be only some of its entries.
     """
     election = elected(sparse, weights)
     if parameters.balanced == "positive":

@@ -1,7 +1,7 @@
-"""What some methods leave for each expert beside the merged weights. O outputs, I inputs.
+"""What some methods store for each expert besides the merged weights. O outputs, I inputs.
 
-With it, the model of one task can be made again: more exact than the merged model, and far smaller
-than the expert.
+From it, the model of one task can be rebuilt. It is closer to the expert than the merged model, and
+the stored part is far smaller than the expert.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ Parameters = TypeVar("Parameters")
 
 
 class ModuleKind(StrEnum):
-    """How a model works with its modules. The value stands in ``modules.json``.
+    """How a model uses its modules. The value is written in ``modules.json``.
 
-    ``TASK``: who knows the task takes that expert's. The others look at each example by themselves:
-    ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole model, and
-    ``CHOICE`` takes one expert's, both by a router that is trained. ``SURGERY`` changes what the
-    head of a task is given. ``BLOCKS`` mixes the experts' MLP blocks by a trained router in each.
+    ``TASK``: the caller names the task and gets that expert's model. The others route each example
+    separately: ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole
+    model, and ``CHOICE`` selects one expert's, both with a trained router. ``SURGERY`` changes the
+    features before a task's head. ``BLOCKS`` mixes the experts' MLP blocks with a trained router in
+    each.
     """
 
     TASK = "task"
@@ -42,9 +43,9 @@ ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
 
 @dataclass(frozen=True, kw_only=True)
 class Mask:
-    """For one expert and one part: the entries it takes from the merged model, bool.
+    """For one expert and one part: the entries it uses of the merged model, bool.
 
-    ``own``, ``shared``: what the part adds to the sums from which the expert's scale follows.
+    ``own``, ``shared``: the part's terms of the sums that determine the expert's scale.
     """
 
     chosen: Tensor
@@ -69,7 +70,7 @@ class Masks(Generic[Parameters]):
 class Factors(Generic[Parameters]):
     """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere.
 
-    ``of``: at most ``rank(O, I, T)`` triplets an expert, from the task vectors of a matrix and the
+    ``of``: at most ``rank(O, I, T)`` triplets per expert, from the task vectors of a matrix and the
     weights. T counts the experts that have the matrix.
     """
 
@@ -93,14 +94,14 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences(Generic[Parameters]):
-    """Expert t is W + D_t, W being the merged model, with as much of D_t as ``cut`` leaves.
+    """Expert t is W + D_t, with the merged model W and the part of D_t that ``cut`` keeps.
 
-    ``of``: D_t an expert, in order, from the task vectors of a tensor, or of a flat part where
-    entries are chosen, the weights and the parameters. ``with_biases``: also of the biases that go
-    with the matrices. ``roles``: of these tensors alone; None: of all that the method merges.
-    ``shared``: of ``BLOCKS``, whose D_t are differences to the base: the share that the merged
-    model has of each expert, with which routers begin, from the parameters; these say ``steps``,
-    ``learning_rate`` and ``patience``, too.
+    ``of``: one D_t per expert, in order, from the task vectors of a tensor (or of a flat part if
+    entries are selected), the weights and the parameters. ``with_biases``: also for the biases of
+    the matrices. ``roles``: only for these tensors; None: for all that the method merges.
+    ``shared``: for ``BLOCKS``, whose D_t are differences from the base: the merged model's share of
+    each expert, from the parameters, where routers start. These parameters also have ``steps``,
+    ``learning_rate`` and ``patience``.
     """
 
     of: Callable[[Sequence[Tensor], Sequence[float], Parameters], Iterator[Tensor]]
@@ -113,9 +114,10 @@ class Differences(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections(Generic[Parameters]):
-    """h − Up ReLU(Down h) of what each task's head is given, trained to be as in its expert.
+    """h − Up ReLU(Down h) of the features before each task's head, trained to equal its
+    expert's.
 
-    ``rank``: from the parameters, which say ``steps`` and ``learning_rate``, too.
+    ``rank``: from the parameters, which also have ``steps`` and ``learning_rate``.
     """
 
     rank: Callable[[Parameters], int]
@@ -139,7 +141,7 @@ def beside_base(modules: Modules[Parameters]) -> bool:
 
 
 def by_entries(modules: Modules[Parameters], parameters: Parameters) -> bool:
-    """Whether what they are made of is looked at entry by entry, part by part."""
+    """Whether they are made entry by entry, in parts."""
     if isinstance(modules, Differences):
         return modules.cut(parameters).density is not None
     return isinstance(modules, Masks)

@@ -70,7 +70,7 @@ def change(
     weights: Sequence[float],
     gates: Values,
 ) -> Tensor:
-    """Δ = Σ_t w_t part(t). ``factors``: of expert t, asked for once each."""
+    """Δ = Σ_t w_t part(t). ``factors``: of expert t, called once for each."""
     total = torch.zeros(())
     for t, weight in enumerate(weights):
         found = learning.part(t, factors(t), gates)

@@ -13,12 +13,12 @@ from ace_gui.errors import MethodError
 
 
 class Need(StrEnum):
-    """What a method must know of the data that the experts work on. The value is shown.
+    """The statistics of the experts' data that a method needs. The value is displayed.
 
-    ``INPUTS``: of each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: of each entry,
+    ``INPUTS``: for each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: for each entry,
     the mean over examples of the squared gradient of ln p: the diagonal Fisher information.
-    ``ENTROPY``: values of its own, learned so that the merged model is sure of its answers.
-    ``LOSS``: the same, so that it is right, which takes labels.
+    ``ENTROPY``: the method's own values, learned by minimising the entropy of the merged model's
+    answers. ``LOSS``: the same with the loss on labelled inputs.
     """
 
     INPUTS = "inputs"

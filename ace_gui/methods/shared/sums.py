@@ -31,7 +31,7 @@ class SumParameters:
 
 
 def divisor(weights: Sequence[float], normalize: bool) -> float:
-    """What a sum is divided by: the sum of the weights, or 1 where that is 0 or not wanted."""
+    """The divisor of a sum: the sum of the weights, or 1 if that is 0 or not wanted."""
     total = sum(weights)
     return total if normalize and abs(total) >= 1e-8 else 1.0
 
@@ -39,7 +39,7 @@ def divisor(weights: Sequence[float], normalize: bool) -> float:
 def merged_by_sum(
     sparse: Callable[[int], Tensor], weights: Sequence[float], parameters: SumParameters
 ) -> Merged:
-    """λ Σ_t w_t τ̂_t, any shape, float32; ``sparse``: τ̂_t of expert t, asked for once each."""
+    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: τ̂_t of expert t, called once for each."""
     total = torch.zeros(())
     for t, weight in enumerate(weights):
         vector = sparse(t)

@@ -56,7 +56,7 @@ class Survey(Protocol):
         ...
 
     def finish_pass(self) -> bool:
-        """Every part was added; says whether another pass is needed."""
+        """Call after every part was added. Returns whether another pass is needed."""
         ...
 
     @property
@@ -234,7 +234,7 @@ def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Itera
 
 
 class NormSurvey:
-    """‖ΔW_t‖_F over all that is looked at, in one pass, under the name "norm"."""
+    """‖ΔW_t‖_F over all surveyed tensors, in one pass, under the name "norm"."""
 
     whole = False
 

@@ -19,7 +19,7 @@ THRESHOLD: Final = "threshold"
 
 
 def trim_parameter(default: str = "model") -> str:
-    """The parameter that says over what the largest entries are chosen."""
+    """The parameter for the range over which the largest entries are chosen."""
     chosen: str = parameter(
         default,
         label="Chosen over",
@@ -59,7 +59,7 @@ def at_least(delta: Tensor, threshold: float) -> Tensor:
 
 
 def kept(delta: Tensor, t: int, findings: Findings) -> Tensor:
-    """The entries of expert t that reach its threshold, all where none was looked for."""
+    """The entries of expert t that reach its threshold, or all without a threshold."""
     return above(delta, findings[THRESHOLD][t]) if THRESHOLD in findings else delta
 
 

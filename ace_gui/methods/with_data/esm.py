@@ -1,7 +1,7 @@
 """ESM: merging in the experts' essential subspaces, those in which their outputs change.
 
-The supplement's equations, with what its authors' code does where these lose all magnitude: each
-polar factor takes the mean of its singular values, and each direction a small power of its
+These are the supplement's equations, with the authors' code where the equations lose all magnitude:
+each polar factor has the mean of its singular values, and each direction a small power of its
 eigenvalue. The code's constant factor 2 is left to the scaling. T experts, O outputs, I inputs, K
 directions in all.
 """
@@ -87,13 +87,14 @@ def esm(
     parameters: EsmParameters,
     **context: Unpack[Context],
 ) -> Merged:
-    """α β σ̄(P) polar(P) σ̄(A) polar(A) of the experts' P_t side by side and A_t on one another.
+    """α β σ̄(P) polar(P) σ̄(A) polar(A) of the horizontally stacked P_t and vertically stacked
+    A_t.
 
-    P_t: the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, G_t being the mean of x xᵀ, and
-    A_t = P_tᵀ ΔW_t. T counts the experts that changed the matrix. Of the context, ``findings`` and
-    ``random_key`` say how large the merged matrices of this role are in the mean, else β is 1.
-    Float32, computed in float64. Raises MethodError for tensors that are no matrices or not finite,
-    and without what was measured.
+    P_t: the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, with the mean G_t of x xᵀ, and A_t
+    = P_tᵀ ΔW_t. T counts the experts that changed the matrix. ``findings`` and ``random_key`` of
+    the context give the mean size of the merged matrices of this role, else β is 1. Float32,
+    computed in float64. Raises MethodError for tensors that are no matrices or not finite, and
+    without measured statistics.
     """
     experts = WeightedExperts(deltas, weights)
     grams = required_measured(context.get("measured"), len(experts)).each
@@ -158,7 +159,7 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
 
 
 def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
-    """β: how large this layer is beside the others of its role, to the power."""
+    """β: the size of this layer relative to the others of its role, to the power."""
     findings, random_key = context.get("findings"), context.get("random_key")
     if not findings or random_key is None or random_key.role not in findings:
         return 1.0
