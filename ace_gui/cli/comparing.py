@@ -31,7 +31,7 @@ from ace_gui.engine.merging.merge import models_of
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
-from ace_gui.recipe import Recipe
+from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import ParameterValue
@@ -82,7 +82,7 @@ def compare_methods(
 
 def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:
     """The recipes to compare. Raises RecipeError."""
-    asked = every_variant() if methods == ALL else methods.split(",")
+    asked = (recommended.NAME, *every_variant()) if methods == ALL else methods.split(",")
     names = [name.strip() for name in asked if name.strip()]
     recipes = by_method(recipe, names) if names else (recipe,)
     if not parameter:

@@ -21,12 +21,12 @@ from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
-from ace_gui.recipe import Recipe
+from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.recipe_file import load_recipe
 
 PICTURE = "window.png"
-COMPARED = ("linear", "task_arithmetic", "ace", "ace:automatic")
-"""The merges in the table, each with its method's defaults."""
+COMPARED = ("linear", "task_arithmetic", "ace", "ace:automatic", recommended.NAME)
+"""The merges of the table: methods with their defaults, and the recommended merge."""
 
 
 def run_headless(recipe_file: Path, out: Path | None) -> None:
@@ -40,7 +40,9 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
     print_layers(found.prepared.plan, found.layers)
     console = wide_console()
     print_checks(found.checks, console)
-    console.print("\nScores on held-out data, each merge with its method's defaults:\n")
+    console.print(
+        "\nScores on held-out data: methods with their defaults, and the recommended merge:\n"
+    )
     console.print(score_table(_scores(recipe), errors=False))
     if target is not None:
         _write(recipe, recipe_file, target, console)

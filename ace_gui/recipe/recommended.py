@@ -7,12 +7,15 @@ starts with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from ace_gui.recipe.overrides import After, Cap, ParameterValue
-from ace_gui.recipe.values import Poolers
+from ace_gui.recipe.values import Choices, Poolers, Recipe
 
+NAME: Final = "recommended"
+"""Names it where methods are named."""
 TITLE: Final = "ACE, recommended"
 METHOD: Final = "ace"
 PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": "automatic"})
@@ -20,3 +23,17 @@ CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
     {"after": After(spectrum=0.5, scale=1.3, cap=Cap()), "poolers": Poolers.KEEP}
 )
 """Fields of ``Choices`` in which the recommended merge differs from the defaults."""
+USUAL: Final[Mapping[str, Any]] = MappingProxyType(
+    {name: getattr(Choices(), name) for name in CHOICES}
+)
+"""The defaults of the same fields."""
+
+
+def with_recommended(recipe: Recipe) -> Recipe:
+    """The recipe with the settings of the recommended merge; the rest stays."""
+    return replace(recipe, merge_method=METHOD, parameters=dict(PARAMETERS), **CHOICES)
+
+
+def is_recommended(recipe: Recipe) -> bool:
+    """Whether the recipe has exactly the settings of the recommended merge."""
+    return recipe == with_recommended(recipe)

@@ -14,6 +14,7 @@ from PySide6.QtGui import QImage
 
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample, resource_path
+from ace_gui.recipe import recommended
 from ace_gui.recipe.recipe_file import load_recipe
 
 PICTURES = "sample/pictures.png"
@@ -37,6 +38,7 @@ def figures() -> dict[str, object]:
     demo, compared = (part.split("```")[0] for part in page.split("```text\n")[1:3])
     ends, means = _means(demo), _means(compared)
     named = {method.title: name for name, method in METHODS.items()}
+    named[recommended.TITLE] = recommended.NAME
     methods = {named[title]: mean for title, mean in means.items() if title in named}
     return {
         "tasks": _tasks(),

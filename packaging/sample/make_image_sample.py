@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sample_images import DRAWERS, SIDE, Labels, draw_digits
 from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
-from training import round_to_half, train
+from training import RECIPE_START, round_to_half, train
 from transformers import ViTConfig, ViTForImageClassification
 from transformers.utils.logging import disable_progress_bar
 
@@ -219,7 +219,7 @@ def save_tasks(images: Images, all_tasks: tuple[Task, ...], out: Path) -> None:
     """Write held-out and calibration images, and the recipe of the merge with the tasks."""
     held_out = {}
     calibration = {}
-    recipe = ["schema: 1", "merge_method: ace", "base_model: base", "models:"]
+    recipe = [*RECIPE_START]
     recipe += [f"  - model: experts/{task.name}\n    name: {task.name}" for task in all_tasks]
     recipe += ["tasks:"]
     for task in all_tasks:

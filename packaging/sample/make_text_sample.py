@@ -37,7 +37,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score, matthews_corrcoef
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch.nn.functional import cross_entropy, mse_loss
-from training import round_to_half, train
+from training import RECIPE_START, round_to_half, train
 from transformers import (
     PreTrainedTokenizerFast,
     RobertaConfig,
@@ -306,7 +306,7 @@ def save_texts(folder: Path, task: Task, examples: list[Example]) -> None:
 
 def save_tasks(out: Path, purpose: str) -> None:
     """Write the texts to score and to calibrate with, and the recipe with the tasks."""
-    recipe = ["schema: 1", "merge_method: ace", "base_model: base", "models:"]
+    recipe = [*RECIPE_START]
     recipe += [f"  - model: experts/{task.name}\n    name: {task.name}" for task in TASKS]
     recipe += ["tasks:"]
     for task in TASKS:

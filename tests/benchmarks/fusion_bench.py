@@ -113,6 +113,7 @@ def ours(method: str, steps: int, folder: Path) -> Callable[[], Answer]:
     document = yaml.safe_load(RECIPE.read_text())
     home = RECIPE.parent
     document |= {"base_model": str(home / "base"), "merge_method": name}
+    del document["after"], document["poolers"]
     document["parameters"] = parameters | ({"steps": steps} if "steps" in parameters else {})
     for model in document["models"]:
         model["model"] = str(home / model["model"])

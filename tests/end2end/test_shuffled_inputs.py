@@ -32,6 +32,7 @@ def recipe(folder: Path, method: str, calibration: Path, **parameters: Any) -> P
     """The sample's recipe with another method, and calibration images of one's own."""
     document, home = yaml.safe_load(RECIPE.read_text()), RECIPE.parent
     document |= {"base_model": str(home / "base"), "merge_method": method}
+    del document["after"], document["poolers"]
     document["parameters"] = parameters
     for model in document["models"]:
         model["model"] = str(home / model["model"])

@@ -49,6 +49,14 @@ from ace_gui.formatting import symbol_of
 from ace_gui.machine import peak_memory, reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.recommended import (
+    METHOD,
+    NAME,
+    TITLE,
+    USUAL,
+    is_recommended,
+    with_recommended,
+)
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.steps import result_of
 
@@ -59,8 +67,12 @@ def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
     """The recipe with each of the methods in turn; the recipe's own method keeps its parameters.
 
     A variant is named like ``ace:automatic``; the method's name alone then means the default
-    variant. Overrides apply only to the recipe's own method. Raises RecipeError for an unknown one.
+    variant. ``recommended`` is the recommended merge. If the recipe is that merge itself, every
+    other name is a method with its defaults. Overrides apply only to the recipe's own method.
+    Raises RecipeError for an unknown one.
     """
+    if is_recommended(recipe):
+        recipe = replace(recipe, parameters={}, **USUAL)
     names = dict.fromkeys(methods)
     beside = {name.partition(":")[0] for name in names if ":" in name}
     usual = {key: value for key, value in recipe.parameters.items() if key != "variant"}
@@ -69,6 +81,8 @@ def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
 
 
 def _by_method(recipe: Recipe, name: str) -> Recipe:
+    if name == NAME:
+        return with_recommended(_by_method(recipe, METHOD))
     method, variant = method_variant(name)
     if method.name != recipe.merge_method:
         return replace(recipe, merge_method=method.name, parameters=variant, overrides=(), notes=())
@@ -88,6 +102,8 @@ def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tup
 
 def title_of(recipe: Recipe) -> str:
     """The method, and those of its parameters that differ from the defaults."""
+    if is_recommended(recipe):
+        return TITLE
     method = get_method(recipe.merge_method)
     fields = parameter_fields(method)
     defaults = {field.name: field.default for field in fields}

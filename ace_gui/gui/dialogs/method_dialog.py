@@ -41,7 +41,6 @@ from ace_gui.engine.contract.events import FieldInfo, MethodInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
-from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -334,7 +333,7 @@ def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
 
 def _drawn(method: MethodInfo) -> str:
     """The method whose formula is drawn."""
-    return recommended.METHOD if method.name == RECOMMENDED_MERGE else method.name
+    return recommended.METHOD if method.name == recommended.NAME else method.name
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:

@@ -13,8 +13,8 @@ from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE
 from ace_gui.gui.state.session import Session
+from ace_gui.recipe import recommended
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
@@ -59,7 +59,7 @@ class Dialogs(QObject):
             size = human_bytes(plan.peak_bytes)
             cost = f"Needs about {size} of memory for these experts"
         inputs = draft.inputs
-        method = RECOMMENDED_MERGE if inputs.is_recommended else inputs.method
+        method = recommended.NAME if inputs.is_recommended else inputs.method
         methods = (*draft.recommended, *draft.methods)
         dialog = ChooseMethodDialog(methods, method, experts, self._window, cost)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -26,6 +26,7 @@ from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, Task
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.evaluating.answers import packed, unpacked
+from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.service.runner import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
@@ -76,7 +77,8 @@ def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("merges")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        job = MergeJob(recipe=replace(sample, merge_method="linear"), store=folder / "store")
+        (linear,) = by_method(sample, ["linear"])
+        job = MergeJob(recipe=linear, store=folder / "store")
         *_, last = filter(None, Runner().run(job))
         assert isinstance(last, MergeFinished)
         yield folder / "store"

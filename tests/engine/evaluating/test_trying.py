@@ -14,6 +14,7 @@ from PIL import Image
 
 from ace_gui.engine.contract.jobs import MergeJob, TryJob
 from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import TaskError
 from ace_gui.paths import Sample
@@ -84,11 +85,11 @@ def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe) -> None:
 
 
 def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
-    recipe = load_recipe(Sample.IMAGES.recipe)
+    (recipe,) = by_method(load_recipe(Sample.IMAGES.recipe), ["linear"])
     task = recipe.tasks[0]
     store = tmp_path / "store"
     runner = Runner()
-    for _ in runner.run(MergeJob(recipe=replace(recipe, merge_method="linear"), store=store)):
+    for _ in runner.run(MergeJob(recipe=recipe, store=store)):
         pass
     row = "row 1"
     events = list(runner.run(TryJob(recipe=recipe, task=task, row=row, stores=(store,))))

@@ -20,6 +20,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe.recommended import NAME, TITLE, is_recommended, with_recommended
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import recipe_of
 
@@ -109,6 +110,26 @@ def test_both_variants_are_listed_whichever_the_recipe_has(
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
     assert by_method(ours, ["ace"]) == (ours,)
+
+
+@pytest.mark.parametrize("start", ["ace", "linear", NAME])
+@pytest.mark.parametrize("tensor", [(), (Override(role="query", disposition="base"),)])
+def test_the_recommended_merge_is_named_and_others_have_their_defaults(
+    recipe: Recipe, start: str, tensor: tuple[Override, ...]
+) -> None:
+    plain = replace(recipe, merge_method="linear" if start == "linear" else "ace", parameters={})
+    plain = replace(plain, overrides=tensor)
+    ours = with_recommended(plain) if start == NAME else plain
+    made = by_method(ours, [NAME, "ace", "ace:automatic", "linear"])
+    first, *others = made
+    assert is_recommended(first)
+    assert first.overrides == (() if start == "linear" else tensor)
+    assert [each.choices() | {"overrides": ()} for each in others] == [
+        plain.choices() | {"overrides": ()}
+    ] * 3
+    assert [dict(each.parameters) for each in others] == [{}, {"variant": "automatic"}, {}]
+    assert len({title_of(each) for each in made}) == 4
+    assert title_of(first) == TITLE
 
 
 def test_titles_tell_values_apart(recipe: Recipe) -> None:

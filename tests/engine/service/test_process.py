@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.engine.contract.scored.tuned import ParameterRange
+from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
@@ -178,7 +178,7 @@ def test_nothing_stays_of_one_that_is_killed_in_the_middle(
 ) -> None:
     """What it merges to try parameters is in a folder that its owner takes away."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    recipe = replace(load_recipe(Sample.TEXT.recipe), merge_method="task_arithmetic")
+    (recipe,) = by_method(load_recipe(Sample.TEXT.recipe), ["task_arithmetic"])
     ranges = (ParameterRange(name="scaling", low=0.1, high=1.0),)
     process = EngineProcess()
     process.submit(1, TuneJob(recipe=recipe, ranges=ranges, merges=9, limit=20, device="cpu"))

@@ -22,8 +22,11 @@ from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob, Variant
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
+from ace_gui.gui.panels.compare.merge_choices import MergeChoices
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
+from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
+from ace_gui.recipe.values import After, Poolers
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -57,9 +60,15 @@ def result(variant: Variant, index: int, **changes: object) -> MethodCompared:
     return MethodCompared(variant=variant, index=index, **{**values, **changes})  # type: ignore[arg-type]
 
 
+def tick_methods(dialog: CompareMethodsPanel) -> None:
+    """Tick every method, and not the recommended merge, which is one of them with settings."""
+    dialog.choices.all.click()
+    dialog.choices.boxes[NAME, None].setChecked(False)
+
+
 def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) -> CompareJob:
     """Compare both of the fake engine's methods."""
-    dialog.choices.all.click()
+    tick_methods(dialog)
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)
@@ -74,7 +83,7 @@ def test_a_queue_of_the_methods_ticked(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     window.session.cluster = "local:2"
-    dialog.choices.all.click()
+    tick_methods(dialog)
     assert dialog.start.text() == "&Compare 2"
     dialog.start.click()
     number = worker.newest(CompareJob)
@@ -103,8 +112,8 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
     ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
-    assert titles == {**ace, "Weight averaging": False}
-    dialog.choices.all.click()
+    assert titles == {TITLE: False, **ace, "Weight averaging": False}
+    tick_methods(dialog)
     published, automatic, *_, linear = dialog.choices.recipes()
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
@@ -112,10 +121,28 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     assert opened.session.draft.inputs.recipe() in (published, automatic)  # no merge twice
 
 
+def test_methods_next_to_the_recommended_merge_have_their_own_defaults(
+    opened: MainWindow,
+) -> None:
+    draft = opened.session.draft
+    opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
+    draft.set_parameter("epsilon", 1e-3)
+    for start in (draft.inputs, draft.inputs.recommended()):
+        draft.keep(start)
+        choices = MergeChoices(opened.session, opened)
+        ticked = [name for (name, _), box in choices.boxes.items() if box.isChecked()]
+        assert ticked == ([NAME] if draft.inputs.is_recommended else ["ace"])
+        choices.all.click()
+        first, *others = choices.recipes()
+        assert is_recommended(first)
+        assert [each.after for each in others] == [After()] * len(others)
+        assert {each.poolers for each in others} == {Poolers.MERGE}
+
+
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
-    dialog.choices.all.click()
+    tick_methods(dialog)
     window.session.limit_memory(1)
     assert window.session.checks.errors
     assert dialog.start.isEnabled()
@@ -145,7 +172,7 @@ def test_values_of_one_parameter(dialog: CompareMethodsPanel) -> None:
 def test_rows_appear_and_a_failed_one_says_why(
     dialog: CompareMethodsPanel, worker: FakeWorker
 ) -> None:
-    dialog.choices.all.click()
+    tick_methods(dialog)
     dialog.start.click()
     job = worker.jobs[worker.newest(CompareJob)]
     assert isinstance(job, CompareJob)
@@ -279,4 +306,4 @@ def test_only_methods_that_merge_as_many_experts_are_offered(
     opened.workspace.show_methods()
     boxes = opened.workspace.comparison.methods.choices.boxes
     offered = {name for (name, _), box in boxes.items() if not box.isHidden()}
-    assert offered == {method.name for method in (*ENGINE.methods, pair)}
+    assert offered == {NAME, *(method.name for method in (*ENGINE.methods, pair))}

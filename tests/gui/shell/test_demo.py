@@ -7,9 +7,11 @@ from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, P
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.tours.sample_tour import SIMPLER, Demo
+from ace_gui.gui.shell.tours.sample_tour import COMPARED, Demo
 from ace_gui.paths import Sample
+from ace_gui.recipe.recommended import TITLE, with_recommended
 from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import After
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -33,7 +35,9 @@ def test_the_demo_does_what_a_person_would(
     worker.say(ENGINE, job=0)
     assert worker.jobs[1].paths[0].name == "sample.yaml"
     tasks = (Task(data=Path("/data/cola.csv")), Task(data=Path("/data/sst2.csv")))
-    worker.say(PlanReady(plan=plan(replace(recipe(COLA, SST2), tasks=tasks))), JobDone())
+    worker.say(
+        PlanReady(plan=plan(with_recommended(replace(recipe(COLA, SST2), tasks=tasks)))), JobDone()
+    )
     worker.say(*analysed(GAMMAS))
     merge = worker.newest(MergeJob)
     store = worker.jobs[merge].store
@@ -41,9 +45,10 @@ def test_the_demo_does_what_a_person_would(
     assert window.session.selection == "layer.10.q"
     comparing = worker.newest(CompareJob)
     variants = worker.jobs[comparing].variants
-    assert tuple(each.recipe.merge_method for each in variants) == SIMPLER
+    assert tuple(each.recipe.merge_method for each in variants) == COMPARED
+    assert all(each.recipe.after == After() for each in variants)
     for index, variant in enumerate(variants):
-        row = MethodCompared(title=SIMPLER[index], variant=variant, index=index)
+        row = MethodCompared(title=COMPARED[index], variant=variant, index=index)
         worker.say(row, job=comparing)
     worker.say(JobDone(), job=comparing)
 
@@ -65,7 +70,7 @@ def test_the_demo_does_what_a_person_would(
     index = window.workspace.scores.tabs.current
     assert isinstance(index, ScoresTab)
     index.refresh()
-    assert index.title.text() == "ACE-Merging keeps 75 % of what the experts reach"
+    assert index.title.text() == f"{TITLE} keeps 75 % of what the experts reach"
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(EvaluateJob) == 1
     assert worker.newest(MergeJob) == merge  # once is enough

@@ -53,7 +53,7 @@ def test_the_tutorial_goes_on_by_what_is_done(
     assert ring_of(window).geometry().contains(place_of(window.workspace.layers.table).center())
     window.session.select("layer.2.q")
     assert tour.step_index == 2
-    window.conductor.set_parameter("tau", 0.2)
+    tour.mark.next.click()
     assert tour.step_index == 3
     assert ring_of(window).geometry().contains(place_of(window.header.primary.main))
     load(worker, COLA, SST2)

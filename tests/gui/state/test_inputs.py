@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE, Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.from_models import recipe_for
+from ace_gui.recipe.recommended import NAME
 from tests.gui.fakes import BASE, COLA, SST2, recipe
 
 
@@ -59,7 +60,7 @@ def test_another_method_than_the_recommended_merge_starts_with_its_own_defaults(
     chosen = start.with_method(name)
     assert not chosen.is_recommended
     assert chosen == replace(Inputs(), base=start.base, method=name)
-    assert chosen.with_method(RECOMMENDED_MERGE) == start
+    assert chosen.with_method(NAME) == start
 
 
 def test_what_a_person_set_stays_with_another_method() -> None:

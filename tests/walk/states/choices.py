@@ -23,16 +23,17 @@ def choices(studio: Studio) -> Iterator[Step]:
     """Each kind of choice; at the end the settings of the merge are back."""
     window, session = studio.window, studio.window.session
     before = session.draft.inputs
+    published = before.with_method("ace")
     yield from _overrides(studio)
     change(studio, replace(before, after=After(cap=Cap())))
     yield "a cap", window
-    change(studio, before.with_parameter("epsilon", SMALL_RIDGE))
+    change(studio, published.with_parameter("epsilon", SMALL_RIDGE))
     yield "settings changed", window
     studio.merge()
     window.workspace.cards.bring(VIEWS)
     turn_to(window.workspace.heterogeneity.tabs, HealthPanel)
     yield "health warns", window
-    change(studio, before.with_parameter("variant", "automatic"))
+    change(studio, published.with_parameter("variant", "automatic"))
     yield "the automatic variant", window
     window.workspace.heterogeneity.tabs.setCurrentIndex(0)
     change(studio, before)

@@ -144,9 +144,6 @@ def _do(
             studio.open(recipe)
         case 2:
             studio.select_most_heterogeneous()
-        case 3:
-            window.workspace.heterogeneity.tau_committed.emit(0.2)
-            until_ready(studio)
         case 4:
             _merge(studio, during)
         case 6:

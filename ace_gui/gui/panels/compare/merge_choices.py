@@ -22,7 +22,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
-from ace_gui.recipe import Recipe
+from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -63,6 +63,11 @@ class MergeChoices(QWidget):
     def _varies(self) -> bool:
         return self.parameter.currentIndex() > 0
 
+    @property
+    def _offered(self) -> tuple[MethodInfo, ...]:
+        draft = self._session.draft
+        return (*draft.recommended, *draft.methods)
+
     def recipes(self) -> list[Recipe]:
         """The recipes to merge: one per checked method, or one per value."""
         inputs = self._session.draft.inputs
@@ -94,16 +99,16 @@ class MergeChoices(QWidget):
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
         self.boxes.clear()
-        for family, members in by_family(self._session.draft.methods):
+        for family, members in by_family(self._offered):
             layout.addWidget(muted_label(family, column))
-            for method, variant in ((m, v) for m in members for v in m.variants or (None,)):
+            for method, variant in ((m, v) for m in members for v in _variants(m)):
                 title = method.title if variant is None else f"{method.title}, {variant}"
                 box = QCheckBox(title, column)
                 box.setToolTip(tooltip(method.summary))
                 box.setChecked(self._is_current(method, variant))
                 box.toggled.connect(lambda _: self._allow())
                 layout.addWidget(box)
-                default = not method.variants or variant == method.variants[0]
+                default = variant is None or variant == method.variants[0]
                 self.boxes[method.name, None if default else variant] = box
         layout.addStretch(1)
         self.methods.setWidget(column)
@@ -112,7 +117,7 @@ class MergeChoices(QWidget):
     def _offer_what_fits(self) -> None:
         """Enable only methods that support this number of experts."""
         count = len(self._session.draft.inputs.experts)
-        known = {method.name: method for method in self._session.draft.methods}
+        known = {method.name: method for method in self._offered}
         for (name, _), box in self.boxes.items():
             method = known[name]
             fits = method.least <= count and (method.most is None or count <= method.most)
@@ -121,8 +126,11 @@ class MergeChoices(QWidget):
                 box.setChecked(False)
 
     def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
-        in_force = variant in (None, self._session.draft.parameter("variant"))
-        return method.name == self._session.draft.inputs.method and in_force
+        draft = self._session.draft
+        if draft.inputs.is_recommended:
+            return method.name == recommended.NAME
+        in_force = variant in (None, draft.parameter("variant"))
+        return method.name == draft.inputs.method and in_force
 
     def _fill_parameters(self) -> None:
         """The numeric parameters of the window's method, one of which can be varied."""
@@ -166,7 +174,13 @@ class MergeChoices(QWidget):
             box.setChecked(ticked and not box.isHidden())
 
 
+def _variants(method: MethodInfo) -> tuple[str | None, ...]:
+    return (None,) if method.name == recommended.NAME else method.variants or (None,)
+
+
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
     """The inputs with that method. Overrides belong to their method and are dropped for others."""
-    rules = inputs.overrides if method == inputs.method else ()
-    return replace(inputs, method=method, overrides=rules).with_parameter("variant", variant)
+    changed = inputs.with_method(method)
+    rules = inputs.overrides if changed.method == inputs.method else ()
+    changed = replace(changed, overrides=rules)
+    return changed if method == recommended.NAME else changed.with_parameter("variant", variant)

@@ -21,6 +21,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
 )
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.recipe import recommended
 
 _PADDING: Final = 16
 _GAP: Final = 8  # px between two pictures
@@ -29,11 +30,10 @@ _WHAT: Final = (
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
 )
-_ACE: Final = "ACE-Merging"
 _METHODS: Final = {
     "Weight averaging": "linear",
-    "Task arithmetic": "task_arithmetic",
-    _ACE: "ace",
+    "ACE as published": "ace",
+    recommended.TITLE: recommended.NAME,
 }
 
 
@@ -127,4 +127,7 @@ def _bars() -> list[Bar]:
     known = sample_figures()
     means = {title: known.methods[name] for title, name in _METHODS.items()}
     shown = {"base": known.base, **means, "experts": known.experts}
-    return [Bar(title, mean, f"{mean:.3f}", strong=title == _ACE) for title, mean in shown.items()]
+    return [
+        Bar(title, mean, f"{mean:.3f}", strong=title == recommended.TITLE)
+        for title, mean in shown.items()
+    ]

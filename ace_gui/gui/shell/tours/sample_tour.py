@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +12,8 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.state.activity import State
 
-SIMPLER: Final = ("linear", "task_arithmetic")
-"""Methods to compare with the recipe's own."""
+COMPARED: Final = ("linear", "ace")
+"""Methods to compare with the recommended merge, each with its defaults."""
 
 
 class Demo(QObject):
@@ -42,11 +41,11 @@ class Demo(QObject):
             self._compare()
 
     def _compare(self) -> None:
-        """Merge with simpler methods, then evaluate all merges on the tasks."""
-        recipe, window = self._window.session.draft.inputs.recipe(), self._window
-        simpler = [replace(recipe, merge_method=name, parameters={}) for name in SIMPLER]
+        """Merge with the other methods, then evaluate all merges on the tasks."""
+        inputs, window = self._window.session.draft.inputs, self._window
+        others = [inputs.with_method(name).recipe() for name in COMPARED]
         window.comparison.changed.connect(self._evaluate)
-        window.comparison.start(simpler)
+        window.comparison.start(others)
         self._evaluate()  # at once if nothing could be merged
 
     def _evaluate(self) -> None:
@@ -69,7 +68,7 @@ def marks(window: MainWindow) -> list[Step]:
     return [
         Step(
             sentence="How good every model is at the tasks: the base, the experts at their own "
-            "task, averaging, and ACE, task by task.",
+            "task, averaging, ACE as published, and the recommended merge.",
             target=lambda: window.workspace.show_scores().tabs,
         ),
         Step(

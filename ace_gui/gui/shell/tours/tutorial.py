@@ -19,7 +19,6 @@ def tutorial(window: ShellWindow) -> Tour:
     watched = (
         session.activity.changed,
         session.draft.changed,
-        session.draft.tau_changed,
         session.layers.learnt,
         session.selection_changed,
         session.results.changed,
@@ -58,13 +57,10 @@ def _opening(window: ShellWindow) -> list[Step]:
 
 
 def _merging(window: ShellWindow) -> list[Step]:
-    session, merged = window.session, lambda: window.session.results.is_merged
-    begun: list[float] = []  # τ before the user changes it
 
     def views() -> None:
         from ace_gui.gui.shell.layout.cards import VIEWS
 
-        begun.append(session.draft.tau)
         window.workspace.cards.bring(VIEWS)
         window.workspace.heterogeneity.tabs.setCurrentIndex(0)
 
@@ -76,16 +72,15 @@ def _merging(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence="The same γ along the model. Drag the line τ, or move it by Ctrl and the "
-            "arrow keys: matrices above it are treated as heterogeneous.",
+            sentence="The same γ along the model. The recommended merge treats all matrices "
+            "alike; ACE as published, among the methods, refines those above a threshold τ.",
             begin=views,
             target=lambda: window.workspace.heterogeneity,
-            done=lambda: bool(begun) and session.draft.tau != begun[-1],
         ),
         Step(
             sentence="Merge. It takes a few seconds and changes no file.",
             target=lambda: window.header.primary.main,
-            done=merged,
+            done=lambda: window.session.results.is_merged,
         ),
         Step(
             sentence="The singular values of each expert's change of the chosen matrix, and of the "

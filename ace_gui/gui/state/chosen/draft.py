@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
-from ace_gui.gui.state.chosen.inputs import RECOMMENDED_MERGE, Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
@@ -119,7 +119,7 @@ class Draft(QObject):
         return (
             replace(
                 made,
-                name=RECOMMENDED_MERGE,
+                name=recommended.NAME,
                 title=recommended.TITLE,
                 family="Recommended",
                 summary=f"{made.summary} In its automatic variant, with a more even spectrum of "

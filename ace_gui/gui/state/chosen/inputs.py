@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Final
 
 from ace_gui.recipe import ModelEntry, Recipe, recommended
 from ace_gui.recipe.rules import with_names
@@ -21,10 +20,6 @@ class Expert:
     name: str | None = None
     weight: float = 1.0
     colour: int = 0
-
-
-RECOMMENDED_MERGE: Final = "recommended"
-"""The entry for ACE with the recommended settings in the list of methods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +66,12 @@ class Inputs(Choices):
         A change of method drops the recommended settings, so it starts with its defaults. Every
         method keeps its own parameters.
         """
-        if name == RECOMMENDED_MERGE:
+        if name == recommended.NAME:
             return self.recommended()
         if not self.is_recommended:
             return replace(self, method=name)
         kept = {method: own for method, own in self.parameters.items() if method != self.method}
-        usual = {choice: getattr(Inputs(), choice) for choice in recommended.CHOICES}
-        return replace(self, method=name, parameters=kept, **usual)
+        return replace(self, method=name, parameters=kept, **recommended.USUAL)
 
     @property
     def touched(self) -> Mapping[str, ParameterValue]:

@@ -16,6 +16,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistic
 from ace_gui.formatting import counted, symbol_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
+from ace_gui.recipe.recommended import TITLE, is_recommended
 
 TRIALS_KEPT: Final = 6
 """Number of merges made only for a comparison whose stores stay; each is as large as the model."""
@@ -104,8 +105,11 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     fields = method.fields if method is not None else ()
     labels = {field.name: symbol_of(field.label) or field.label for field in fields}
     parts = [method.title if method is not None else recipe.merge_method]
-    for name, value in recipe.parameters.items():
-        parts.append(f"{labels.get(name, name)} {value_text(value)}")
+    if is_recommended(recipe):
+        parts = [TITLE]
+    else:
+        for name, value in recipe.parameters.items():
+            parts.append(f"{labels.get(name, name)} {value_text(value)}")
     if recipe.overrides:
         count = len(recipe.overrides)
         parts.append(counted(count, "override", "overrides"))
