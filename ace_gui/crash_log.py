@@ -71,8 +71,8 @@ def take_crash(folder: Path | None = None) -> str:
     ours = [file for file in index.glob("*") if _is_ours(file)]
     found = [file for file in ours if file.suffix == _NEW and not _runs(file)]
     taken = [take_words(file) for file in sorted(found, key=_written)]
-    told = [file for file in index.glob(f"*{_REPORTED}") if _is_ours(file)]
-    for old in sorted(told, key=_written)[:-_KEPT]:
+    reported = [file for file in index.glob(f"*{_REPORTED}") if _is_ours(file)]
+    for old in sorted(reported, key=_written)[:-_KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
     return next((words for words in reversed(taken) if words), "")

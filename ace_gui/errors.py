@@ -1,27 +1,27 @@
-"""Every error a person can meet, in one tree.
+"""All errors shown to users, in one tree.
 
 ::
 
-    WorkbenchError                 one sentence, and where it happened
+    WorkbenchError                 one sentence, with its context
     ├── CheckpointError            a file on disk cannot be used as a model
     │   ├── NonFiniteError         a tensor holds NaN or Inf
     │   ├── FileChangedError       a file changed while it was being read
-    │   └── PickleConsentError     a pickle, which is read only if the person agrees
+    │   └── PickleConsentError     a pickle, which is read only with consent
     ├── MismatchError              an expert does not fit the base model
-    ├── ArchitectureError          a config does not describe the tensors beside it
+    ├── ArchitectureError          a config does not match its model's tensors
     ├── RecipeError                a recipe has an unknown key or a value out of range
     ├── MethodError                a merge method cannot be applied to these tensors
     ├── TaskError                  data of a task, or a model for it, cannot be used
     ├── OutputError                the output folder cannot be written
-    ├── ResourceError              not enough disk or memory for what was asked
+    ├── ResourceError              not enough disk or memory for the requested work
     ├── ResumeError                an unfinished merge does not belong to this recipe
     ├── ClusterError               the workers of a cluster stopped or cannot be used
     └── EngineError                the engine process stopped or cannot be reached
-    Cancelled                      the person asked to stop; not an error
+    Cancelled                      the user stopped the work; not an error
 
-Each carries its sentence, and as attributes whatever is known of the place: ``path`` of the
-checkpoint or recipe, name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show
-the sentence and fold ``details`` away; none takes a sentence apart to find out what happened.
+Each has a sentence, and the known context as attributes: ``path`` of the checkpoint or recipe,
+name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show the sentence and hide
+``details``. They never parse the sentence.
 Errors travel between processes, so every argument is a keyword with a plain value.
 """
 
@@ -135,7 +135,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         "not enough memory",
         "out of memory",
         "Cannot allocate memory",
-        "can't start new thread",  # for whose stack there is no room
+        "can't start new thread",  # no memory for its stack
         "bad_alloc",
         "failed to map segment",  # of a library for which there is no room
     )

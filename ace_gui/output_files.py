@@ -177,7 +177,7 @@ def _require_writable(parent: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir():
-        raise refused(parent, "This is not a folder. Choose another place.")
+        raise refused(parent, "This is not a folder. Choose another path.")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise refused(parent, "No permission to write here. Choose another folder.")
 

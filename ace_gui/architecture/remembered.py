@@ -100,7 +100,7 @@ def _write(path: Path, architecture: Architecture) -> None:
         file.write(_digest(path, content) + b"\n" + content)
     try:
         os.replace(file.name, path)  # noqa: PTH105
-    except OSError:  # a folder in its place
+    except OSError:  # a folder of that name
         Path(file.name).unlink()
         raise
     kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)

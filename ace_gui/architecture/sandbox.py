@@ -32,9 +32,9 @@ from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import human_bytes
 from ace_gui.steps import Steps
 
-_LOOK: Final = 0.05  # seconds between two looks at the process
+_LOOK: Final = 0.05  # seconds between two checks of the process
 _WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
-_SPARE: Final = 2.0  # for the process to end by itself, where nobody ends it
+_SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from ace_gui.architecture.builder import serve; serve()"

@@ -1,8 +1,8 @@
-"""A base model that was given what its experts have and it lacks: heads, rows of new tokens.
+"""A base model extended by heads or rows of new tokens that the experts have and it lacks.
 
-What is added has no value in the base. It is read as the weighted mean of the experts that have it,
-so that an expert without it counts as unchanged, and the mean of the experts is that of what they
-have.
+Extended rows have no value in the base. They are read as the weighted mean of the experts that have
+them. An expert without them therefore counts as unchanged, and the mean of the experts equals the
+mean of those that have them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.reader import TensorReader, require_finite
 
 NOWHERE = -1
-"""For a row that a model lacks."""
+"""Marks a row that a model lacks."""
 
 Rows = NDArray[np.int64]
 Shares = NDArray[np.float64]
@@ -31,7 +31,7 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where one model has the rows of a tensor; ``rows``: by row of the tensor, or ``NOWHERE``.
+    """The rows of a tensor in one model; ``rows``: by row of the tensor, or ``NOWHERE``.
 
     Rows are equal parts of a tensor in the order of its elements. ``weight``: in the mean.
     """
@@ -45,39 +45,39 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """A tensor that is made of rows of the base (``own``, None where it has none) and of others."""
+    """A tensor made of rows of the base (``own``, None if it has none) and of other models."""
 
     own: Source | None
     sources: tuple[Source, ...]
 
     @property
     def rows(self) -> Rows:
-        """The rows of one of them, of as many as the tensor has."""
+        """The rows of one source, as many as the tensor has."""
         return (self.own or self.sources[0]).rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedCheckpoint(Checkpoint):
-    """A base with ``growths``, by name; ``tensors`` has their new shapes.
+    """A base with ``extensions``, by name; ``tensors`` has their new shapes.
 
-    ``changes``: what they change in JSON files beside it, by file and key. ``beside``: the files
-    that an output has beside its weights, by place.
+    ``changes``: their changes in JSON files, by file and key. ``output_files``: the output's files
+    other than weights, by path.
     """
 
     base: Checkpoint
-    growths: Mapping[str, Extension]
+    extensions: Mapping[str, Extension]
     changes: Mapping[str, Mapping[str, object]]
-    beside: Mapping[str, Path] = field(default_factory=dict)
+    output_files: Mapping[str, Path] = field(default_factory=dict)
 
 
 def grow(
     checkpoint: Checkpoint,
     tensors: Mapping[str, TensorInfo],
-    growths: Mapping[str, Extension],
+    extensions: Mapping[str, Extension],
     changes: Mapping[str, Mapping[str, object]],
-    beside: Mapping[str, Path] | None = None,
+    output_files: Mapping[str, Path] | None = None,
 ) -> ExtendedCheckpoint:
-    """A checkpoint that has also these tensors; one that has grown before grows further."""
+    """A checkpoint that also has these tensors. An extended checkpoint can be extended further."""
     given = vars(checkpoint)
     before: Mapping[str, Mapping[str, object]] = given.get("changes", {})
     return ExtendedCheckpoint(
@@ -85,12 +85,14 @@ def grow(
             **given,
             "tensors": {**checkpoint.tensors, **tensors},
             "base": given.get("base", checkpoint),
-            "growths": {**given.get("growths", {}), **growths},
+            "extensions": {**given.get("extensions", {}), **extensions},
             "changes": {
                 file: {**before.get(file, {}), **changes.get(file, {})}
                 for file in {**before, **changes}
             },
-            "beside": given.get("beside", checkpoint.side_files) if beside is None else beside,
+            "output_files": given.get("output_files", checkpoint.side_files)
+            if output_files is None
+            else output_files,
         }
     )
 
@@ -107,18 +109,20 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
 
 
 def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
-    """The stretches of a tensor, from element to element, that are rows which its base lacks."""
-    growth = checkpoint.growths.get(name) if isinstance(checkpoint, ExtendedCheckpoint) else None
-    if growth is None or growth.own is None:
+    """The ranges of a tensor's elements that are rows its base lacks."""
+    extension = (
+        checkpoint.extensions.get(name) if isinstance(checkpoint, ExtendedCheckpoint) else None
+    )
+    if extension is None or extension.own is None:
         return
-    width = math.prod(checkpoint.tensors[name].shape) // max(1, len(growth.rows))
-    numbers = np.arange(len(growth.rows))
-    for start, _, count in runs(np.where(growth.own.rows == NOWHERE, numbers, NOWHERE)):
+    width = math.prod(checkpoint.tensors[name].shape) // max(1, len(extension.rows))
+    numbers = np.arange(len(extension.rows))
+    for start, _, count in runs(np.where(extension.own.rows == NOWHERE, numbers, NOWHERE)):
         yield start * width, (start + count) * width
 
 
 class ExtendedReader(TensorReader):
-    """Reads a grown base; what has grown in float32, or float64 where a model has that."""
+    """Reads an extended base. Extended tensors are float32, or float64 if a model has that."""
 
     def __init__(
         self,
@@ -126,45 +130,45 @@ class ExtendedReader(TensorReader):
         readers: Mapping[int, TensorReader],
         checksums: ReadChecksums | None = None,
     ) -> None:
-        """``readers``: of the donors' checkpoints, by ``id``."""
+        """``readers``: of the sources' checkpoints, by ``id``."""
         super().__init__(checkpoint.base, checksums)
-        self._grown = checkpoint
+        self._extended = checkpoint
         self._readers = readers
 
     def read(self, name: str) -> Tensor:
         """The tensor ``name`` in its shape. Raises as ``TensorReader.read``, and as below."""
-        shape = self._grown.tensors[name].shape
+        shape = self._extended.tensors[name].shape
         return self.read_part(name, 0, math.prod(shape)).reshape(shape)
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
-        """Elements of a tensor. Raises NonFiniteError where a donor has NaN or Inf in them."""
-        growth = self._grown.growths.get(name)
-        if growth is None:
+        """Elements of a tensor. Raises NonFiniteError if a source has NaN or Inf in them."""
+        extension = self._extended.extensions.get(name)
+        if extension is None:
             return super().read_part(name, start, stop)
-        width = math.prod(self._grown.tensors[name].shape) // max(1, len(growth.rows))
+        width = math.prod(self._extended.tensors[name].shape) // max(1, len(extension.rows))
         if start >= stop or not width:
             return torch.empty(0)
         first, last = start // width, -(-stop // width)
-        rows = self._rows(growth, first, last, width)
+        rows = self._rows(extension, first, last, width)
         return rows.reshape(-1)[start - first * width : stop - first * width]
 
     def will_read(self, name: str) -> None:
         """Ask the system to prefetch a tensor; does nothing for an extended one."""
-        if name not in self._grown.growths:
+        if name not in self._extended.extensions:
             super().will_read(name)
 
-    def _rows(self, growth: Extension, first: int, last: int, width: int) -> Tensor:
+    def _rows(self, extension: Extension, first: int, last: int, width: int) -> Tensor:
         total = torch.zeros(last - first, width)
         added = np.full(last - first, True)
-        if growth.own is not None:
-            rows = growth.own.rows[first:last]
+        if extension.own is not None:
+            rows = extension.own.rows[first:last]
             added = rows == NOWHERE
-            total = self._plus(total, growth.own, rows, np.ones(last - first))
+            total = self._plus(total, extension.own, rows, np.ones(last - first))
         if not added.any():
             return total
-        placed = [np.where(added, source.rows[first:last], NOWHERE) for source in growth.sources]
-        shares = _shares(placed, [source.weight for source in growth.sources])
-        for source, rows, share in zip(growth.sources, placed, shares, strict=True):
+        placed = [np.where(added, source.rows[first:last], NOWHERE) for source in extension.sources]
+        shares = _shares(placed, [source.weight for source in extension.sources])
+        for source, rows, share in zip(extension.sources, placed, shares, strict=True):
             total = self._plus(total, source, rows, share)
         return total
 
@@ -185,7 +189,7 @@ class ExtendedReader(TensorReader):
 
 
 def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares]:
-    """The share of each donor in each row; equal ones where the weights of a row cancel out."""
+    """The share of each source in each row; equal shares if the weights of a row cancel out."""
     has = np.stack([rows != NOWHERE for rows in placed]).astype(np.float64)
     given = has * np.array(weights)[:, None]
     given = np.where(given.sum(axis=0) == 0, has, given)

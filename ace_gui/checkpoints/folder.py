@@ -33,7 +33,7 @@ _SHARD: Final = re.compile(r"-\d+-of-\d+\.\w+$")
 
 _OTHER_FRAMEWORKS: Final = (".h5", ".msgpack", ".onnx", ".npz", ".keras", ".tflite")
 
-# Files that trainers write beside the weights.
+# Files that trainers write into the same folder.
 _OF_TRAINING: Final = re.compile(
     r"(training_args|optimizer|scheduler|scaler|rng_state|random_states|trainer_state)"
 )

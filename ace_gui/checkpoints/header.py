@@ -191,7 +191,7 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
         unknown = plain(str(tag))
         raise refusal(path, f"Unknown number format `{unknown}` in `{shown}`.", tensor=name)
     if not _are_naturals(shape) or not _are_naturals(offsets) or len(offsets) != 2:
-        raise refusal(path, f"The shape or place of `{shown}` is malformed.", tensor=name)
+        raise refusal(path, f"The shape or offset of `{shown}` is malformed.", tensor=name)
     if len(shape) > RANK_LIMIT:
         sentence = f"`{shown}` has {len(shape)} dimensions; the limit is {RANK_LIMIT}."
         raise refusal(path, sentence, tensor=name)

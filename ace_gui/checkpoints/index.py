@@ -139,7 +139,7 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
     side = find_side_files(folder)
     warnings = _side_warnings(side, [read.part.config or {} for read in parts.values()])
     if is_pipeline and holds_weights(folder):
-        warnings += ("Only the parts of the pipeline are read, not the weights beside them.",)
+        warnings += ("Only the parts of the pipeline are read, not other weights in its folder.",)
     return _assembled(path, folder, parts, warnings, side=side)
 
 
@@ -199,7 +199,7 @@ def _side_warnings(side: SideFiles, configs: Iterable[Mapping[str, object]]) -> 
     if any("auto_map" in config for config in configs):
         warnings.append(
             "config.json points to code (`auto_map`), which is neither run nor copied. A copy of "
-            "this config still does: put that code beside it if you need and trust it."
+            "this config still does: add that code to its folder if you need and trust it."
         )
     if side.outside:
         names = listing([file.name for file in side.outside])

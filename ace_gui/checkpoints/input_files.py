@@ -18,7 +18,7 @@ from typing import Final
 from ace_gui.errors import CheckpointError, FileChangedError
 from ace_gui.formatting import short_path
 
-# Without O_NONBLOCK a FIFO that takes a file's place after the check would block for ever.
+# Without O_NONBLOCK a FIFO that replaces a file after the check would block for ever.
 _READ_FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)

@@ -140,7 +140,7 @@ def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str 
         return _COMPANIONS[last]
     if last.endswith("_blocks") and f"{tensor.name.removesuffix('_blocks')}_scales" in tensors:
         return "MXFP4"
-    # `scales` alone is an ordinary name; beside an integer weight it is MLX's or another's.
+    # `scales` alone is an ordinary name; with an integer weight it is MLX's or another format's.
     weight = tensors.get(f"{owner}.weight")
     if last in _SCALES and weight is not None and weight.dtype.startswith(("I", "U")):
         return "integers with scales"

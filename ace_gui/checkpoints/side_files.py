@@ -42,7 +42,7 @@ _CODE: Final = (
     *("*.c", "*.cpp", "*.cc", "*.h", "*.cu", "*.cuh", "*.rs"),
 )
 
-# Of the weights, of a training run or of an adapter: they would be wrong beside merged weights.
+# Files of the weights, of a training run or of an adapter: they do not match merged weights.
 _WEIGHTS: Final = (
     *("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf", "*.onnx", "*.h5"),
     *("*.msgpack", "*.npz", "*.index.json"),
@@ -83,7 +83,7 @@ def find_side_files(folder: Path) -> SideFiles:
     except OSError as error:
         raise unreadable(folder, error) from None
     wanted = [name for name in names if belongs(name)]
-    if _MODULES in names:  # then the list beside them is about a merge's modules
+    if _MODULES in names:  # then the list describes modules of a merge
         wanted = [name for name in wanted if name != MODULES]
     own = {name: folder / name for name in wanted if own_file(folder / name, name)}
     return SideFiles(

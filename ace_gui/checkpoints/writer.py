@@ -93,7 +93,7 @@ class ShardedWriter:
     def write_part(self, name: str, start: int, part: Tensor) -> None:
         """Write some elements of a tensor, from element ``start`` of the flattened whole on.
 
-        Raises as ``write`` does. ``mark_written`` tells when all parts are there.
+        Raises as ``write`` does. Call ``mark_written`` when all parts are written.
         """
         shard, planned = self._planned[name]
         dtype = torch_dtype(planned.dtype)

@@ -49,14 +49,14 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
     if not steps:
         return
     half = len(steps) // 2
-    above, beside = steps[:half] or steps, steps[half:]
+    above, lower = steps[:half] or steps, steps[half:]
     rows = slice(above[0].start, above[-1].stop)
-    columns = slice(beside[0].start, beside[-1].stop)
+    columns = slice(lower[0].start, lower[-1].stop)
     left_NK, right_NK = rows_NK[..., rows, :], rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
     if half:
         _add_upper_(sum_NN, rows_NK, alpha, above)
-        _add_upper_(sum_NN, rows_NK, alpha, beside)
+        _add_upper_(sum_NN, rows_NK, alpha, lower)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ def model_stock(
         share = interpolation(len(kept), cosine)
         if cosine < 0:
             notes.append(
-                f"The experts point apart (mean cosine {cosine:.2g}), so this tensor stays as in "
-                "the base."
+                f"The experts point in opposite directions (mean cosine {cosine:.2g}), so this "
+                "tensor stays as in the base."
             )
     coefficients = [share * weight / total for weight in kept]
     merged = combination(experts, coefficients, found.kept)

@@ -100,7 +100,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
-# YAML 1.1 takes 1e-5 for text because it has no dot; nobody who writes it means text.
+# YAML 1.1 takes 1e-5 for text because it has no dot, but it is meant as a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),

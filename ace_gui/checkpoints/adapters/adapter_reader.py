@@ -129,7 +129,7 @@ def reader_of(checkpoint: Checkpoint, checksums: ReadChecksums | None = None) ->
     if isinstance(checkpoint, ExpandedCheckpoint):
         return ExpandedReader(checkpoint, checksums)
     if isinstance(checkpoint, ExtendedCheckpoint):
-        sources = (source for growth in checkpoint.growths.values() for source in growth.sources)
+        sources = (source for each in checkpoint.extensions.values() for source in each.sources)
         found = {id(source.checkpoint): source.checkpoint for source in sources}
         readers = {key: reader_of(source, checksums) for key, source in found.items()}
         return ExtendedReader(checkpoint, readers, checksums)

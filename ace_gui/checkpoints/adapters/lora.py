@@ -183,7 +183,8 @@ def _others(folder: Path) -> Iterator[str]:
     found = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
     if found:
         yield (
-            f"The adapter in the folder itself is read, not those beside it: {listing(found)}. "
+            "The adapter in the folder itself is read, not others in sub-folders: "
+            f"{listing(found)}. "
             "Add a sub-folder to merge the adapter in it."
         )
 
@@ -370,14 +371,14 @@ def _refuse_unanswered(
             tensor=missing[0],
             details="\n".join(missing),
         )
-    apart = [own for own in adapter.full if own in pieces]
-    if apart:
+    partial = [own for own in adapter.full if own in pieces]
+    if partial:
         raise MismatchError(
-            f"{short_path(adapter.path)}: {listing(apart)} of the adapter is part of a larger "
+            f"{short_path(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
             "tensor in "
             f"the base's files. {MERGE_FIRST}",
             path=adapter.path,
-            tensor=apart[0],
+            tensor=partial[0],
         )
 
 

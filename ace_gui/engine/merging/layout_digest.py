@@ -38,9 +38,9 @@ def _add_places(digest: _Digest, checkpoint: Checkpoint) -> None:
         _add_places(digest, checkpoint.base)
     if isinstance(checkpoint, ExtendedCheckpoint):
         _add_places(digest, checkpoint.base)
-        for name, growth in sorted(checkpoint.growths.items()):
+        for name, extension in sorted(checkpoint.extensions.items()):
             _add(digest, name)
-            for source in (growth.own, *growth.sources):
+            for source in (extension.own, *extension.sources):
                 _add_source(digest, source)
 
 

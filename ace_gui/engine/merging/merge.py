@@ -369,11 +369,11 @@ def under_way(
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
     """Write the base's side files, or changed ones if the merge took something from the experts."""
-    grown = base if isinstance(base, ExtendedCheckpoint) else None
-    copy_side_files(base.side_files if grown is None else grown.beside, folder)
+    extended = base if isinstance(base, ExtendedCheckpoint) else None
+    copy_side_files(base.side_files if extended is None else extended.output_files, folder)
     for part in base.parts:
         without_quantisation_settings(folder / part / "config.json")
-    for file, changes in ({} if grown is None else grown.changes).items():
+    for file, changes in ({} if extended is None else extended.changes).items():
         change_json(folder / file, changes)
 
 

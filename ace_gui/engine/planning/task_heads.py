@@ -102,8 +102,8 @@ def with_heads(
 
 def is_new(base: OpenedModel, name: str) -> bool:
     """Whether the base has no value of its own for a tensor in the merged shape."""
-    growths = getattr(base.checkpoint, "growths", {})
-    return name in growths and growths[name].own is None
+    extensions = getattr(base.checkpoint, "extensions", {})
+    return name in extensions and extensions[name].own is None
 
 
 def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
@@ -314,10 +314,10 @@ def _grown(
         )
         for each in added
     }
-    growths = {each.name: _growth(each, experts) for each in added}
+    extensions = {each.name: _growth(each, experts) for each in added}
     return replace(
         base,
-        checkpoint=grow(base.checkpoint, infos, growths, {"config.json": changes}),
+        checkpoint=grow(base.checkpoint, infos, extensions, {"config.json": changes}),
         architecture=replace(base.architecture, traits=traits),
         own_names={**base.own_names, **{each.name: each.name for each in added}},
     )

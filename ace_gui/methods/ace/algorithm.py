@@ -321,7 +321,7 @@ def _rounded(value_OI: Tensor, scaling: float, size: float) -> Tensor:
     """``scaling`` times the value in float32; ``size``: at least its norm."""
     rounded_OI = value_OI.new_empty(value_OI.shape, dtype=torch.float32)
     torch.mul(value_OI, scaling, out=rounded_OI)
-    # Only what is that large, or not a number, need be asked for.
+    # Only values this large, or NaN, need a check.
     surely = abs(scaling) * size < torch.finfo(torch.float32).max / 2
     if not surely and not is_finite(rounded_OI):
         raise MethodError("The merged matrix leaves the range of float32; raise epsilon.")
@@ -343,7 +343,7 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
         summing = 2 * inputs**2 + 5 * both
         solving = inputs**2 + 4 * both + 5 * widest(inputs) * inputs
     refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
-    widening = 3 * (inputs**2 + both) / 2  # sums in float32 beside the same in float64
+    widening = 3 * (inputs**2 + both) / 2  # float32 sums and the same in float64
     return max(summing, widening, solving, refining)
 
 

@@ -1,11 +1,11 @@
-"""What the sums over experts do to a few random vectors, exactly: to check cheaper sums by.
+"""Exact products of the sums over experts with random vectors, to check cheaper sums.
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts,
 O outputs, I inputs, P probes.
 
-For a matrix D and vectors z of independent normal numbers the mean of ‖Dz‖² is ‖D‖²_F, so that a
-few thin products tell how large an error is, whatever its causes. They are taken expert by expert,
-before the regime is known, and weighed afterwards.
+For a matrix D and vectors z of independent normal numbers the mean of ‖Dz‖² is ‖D‖²_F, so a
+few thin products estimate the size of an error of any origin. They are computed per expert, before
+the regime is known, and weighted afterwards.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Probes:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What the sums over experts do to the probes, exactly (float64).
+    """Exact products of the sums over experts with the probes (float64).
 
     ``scaled_BPI``: S₀ times them. ``numerator_BPO``: B times them. ``residual_BPO``: Σ_t ΔW_t Σ̃_t
     times them. ``conditions``: about ‖S₀‖_F/e, one a layer.

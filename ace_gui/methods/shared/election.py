@@ -108,7 +108,7 @@ class Election:
             if combine == "mean":
                 side = torch.ones_like(signed).copysign_(leaning.to(signed.dtype))
                 counts = signed.mul_(side).add_(everyone).mul_(0.5)
-                values.div_(counts.clamp_(min=TINY))  # where nobody counts there is only 0
+                values.div_(counts.clamp_(min=TINY))  # entries without agreeing experts are 0
             total.copy_(values)
         return self._total.reshape(self._shape)
 

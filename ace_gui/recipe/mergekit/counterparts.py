@@ -289,7 +289,7 @@ def _nuslerp(settings: Settings) -> Translation:
     if not settings.has_base:
         return _between_whole_weights(settings, whole=whole)
     if len(settings.experts) != 2:
-        raise settings.refusal("it takes two models beside the base", "models")
+        raise settings.refusal("it needs two models besides the base", "models")
     columns = settings.flag("nuslerp_row_wise", default=False)
     if not whole:
         settings.notes.append(

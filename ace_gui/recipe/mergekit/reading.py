@@ -40,7 +40,9 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
     ]
     experts = [model for model in models if resolve(model.model) != folder]
     if not experts:
-        raise RecipeError(f"{path} has no model beside the base; add one.", path=path, key="models")
+        raise RecipeError(
+            f"{path} has no model besides the base; add one.", path=path, key="models"
+        )
     settings = Settings(
         method=document.merge_method,
         base=next((model for model in models if model not in experts), None),
@@ -222,7 +224,7 @@ def _tokenizer_notes(document: Document) -> list[str]:
         notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
     if left_out := (document.tokenizer or {}).keys() - {"source"}:
         named = ", ".join(f"{key!r}" for key in sorted(left_out))
-        notes.append(f"What 'tokenizer' says beside its source is left out: {named}.")
+        notes.append(f"Keys of 'tokenizer' other than its source are ignored: {named}.")
     if document.chat_template is not None:
         notes.append("The chat template is the base's, not the one the file names.")
     return notes

@@ -326,8 +326,8 @@ def _model_stock(_: Parameters, weights: tuple[float, ...]) -> Foreign:
     if len(set(weights)) != 1:
         raise RecipeError("mergekit's model_stock counts every expert alike.", key="weight")
     note = (
-        "mergekit goes away from experts whose changes point apart, and counts those that do not "
-        "change a tensor; here the base is kept, and they are left out."
+        "mergekit moves away from experts with opposite changes, and counts experts that do not "
+        "change a tensor; here the base is kept, and these experts are left out."
     )
     return Foreign(method="model_stock", notes=(note,))
 
