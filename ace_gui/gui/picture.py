@@ -70,7 +70,7 @@ class Studio:
     def take(self, widget: QWidget, file: Path) -> Path:
         """Write a picture. Raises OutputError."""
         if not widget.grab().save(str(file)):
-            raise OutputError(f"{file} cannot be written; choose another place.", path=file)
+            raise OutputError(f"{file} cannot be written; choose another path.", path=file)
         return file
 
     def wait(self, condition: Callable[[], bool], signal: SignalInstance) -> None:
@@ -96,7 +96,7 @@ class Studio:
         if self._error is not None:
             raise self._error
         if not done:
-            raise EngineError("The window did not come to an end with its work; try again.")
+            raise EngineError("The window did not finish its work; try again.")
 
     def close(self) -> None:
         """Close the window without asking, and wait for its engine to end."""

@@ -58,7 +58,7 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     assert sheet["digits"] == [own.overlap, own.chance, own.centred, own.others, own.cosine]
     pair = [expected[session.selection, name] for name in ("digits", "shapes")]
     agree = sum(each.centred > each.others for each in pair)
-    assert panel.matrix.caption.whole.startswith(f"{agree} of 2 estimates agree most with their")
+    assert panel.matrix.caption.whole.startswith(f"{agree} of 2 estimates match their")
     view = next(n for n in range(lower.count()) if isinstance(lower.content(n), AgreementView))
     assert lower.isTabVisible(view)
 

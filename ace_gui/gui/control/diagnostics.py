@@ -48,7 +48,7 @@ def problem_text(session: Session, crash: str = "") -> str:
     parts = [
         "What I did, and what happened:\n\n",
         f"Diagnostics\n-----------\n{diagnostics(session)}",
-        f"The log's end\n-------------\n{without_names(said, session)}",
+        f"End of the log\n--------------\n{without_names(said, session)}",
     ]
     if crash:
         parts.append(f"Crash\n-----\n{without_names(crash.strip(), session)}")
@@ -98,7 +98,7 @@ def _machine(session: Session) -> Iterator[tuple[str, str]]:
     yield "Processors", str(processors())
     yield "Memory", f"{human_bytes(free_memory())} free of {human_bytes(total_memory())}"
     limit = session.memory_bytes
-    yield "Memory for merging", human_bytes(limit) if limit else "what is free"
+    yield "Memory for merging", human_bytes(limit) if limit else "all free memory"
     engine = session.engine
     if engine is None:
         yield "Engine", "not started"
@@ -116,7 +116,7 @@ def _display() -> Iterator[tuple[str, str]]:
     for screen in QGuiApplication.screens():
         size, scale = screen.size(), screen.devicePixelRatio()
         yield "Screen", f"{size.width()}×{size.height()}, scale {scale:g}"
-    yield "Letters", f"{QGuiApplication.font().pointSizeF():g} points"
+    yield "Font size", f"{QGuiApplication.font().pointSizeF():g} points"
     yield "Colours", Settings().scheme
     yield "Language", f"{QLocale.system().name()}, {os.environ.get('LANG', 'LANG not set')}"
 

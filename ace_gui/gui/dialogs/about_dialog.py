@@ -32,7 +32,5 @@ class AboutDialog(QDialog):
                 self,
             )
         )
-        layout.addWidget(
-            muted_label("The papers behind each method stand in its form. Apache-2.0.", self)
-        )
+        layout.addWidget(muted_label("Each method's form cites its papers. Apache-2.0.", self))
         layout.addWidget(buttons)

@@ -45,7 +45,7 @@ class CleanUpDialog(QDialog):
         self.tree.setHeaderLabels(_TITLES)
         self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.said = muted_label("Looking …", self)
+        self.said = muted_label("Searching …", self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
         self.remove.setProperty("kind", "destructive")
@@ -57,7 +57,7 @@ class CleanUpDialog(QDialog):
         layout.addWidget(self._buttons)
         runs.listed.connect(self._fill)
         self._sum_up()
-        self.said.setText("Looking …")
+        self.said.setText("Searching …")
         runs.list_all()
 
     def _fill(self, kept: Sequence[Kept]) -> None:
@@ -94,12 +94,12 @@ class CleanUpDialog(QDialog):
         freed = sum(record.bytes for _, record in ticked)
         self.remove.setEnabled(bool(ticked))
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
-        self.remove.setToolTip("" if ticked else "Tick what shall go")
+        self.remove.setToolTip("" if ticked else "Select what to delete")
         if not self._kept:
-            self.said.setText("No merge is kept.")
+            self.said.setText("There are no kept merges.")
             return
         if not ticked:
-            self.said.setText(f"{human_bytes(total)} in all. Tick what shall go.")
+            self.said.setText(f"{human_bytes(total)} in total. Select what to delete.")
             return
         lost = sum(not record.exported for _, record in ticked)
         free = f"{human_bytes(freed)} of {human_bytes(total)} will be free."

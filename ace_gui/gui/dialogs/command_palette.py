@@ -112,7 +112,7 @@ class CommandPalette(QDialog):
                 str(self.list.currentIndex().data(Qt.ItemDataRole.AccessibleTextRole))
             )
         else:
-            self.said.setText("Nothing is called so; try another word.")
+            self.said.setText("No command matches; try another word.")
 
     def _take(self, index: QModelIndex) -> None:
         command = index.data(COMMAND)

@@ -43,7 +43,7 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_l
 from ace_gui.recipe.values import model_name
 
 DTYPES = (
-    (None, "as the recipe says"),
+    (None, "as in the recipe"),
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "float16"),
@@ -138,7 +138,7 @@ class ExportDialog(QDialog):
 
     def _make_complete_heads(self) -> QCheckBox:
         box = QCheckBox("A whole model for each expert's head", self)
-        box.setToolTip("Each loads by itself, and is as large as the merged model")
+        box.setToolTip("Each loads separately, and is as large as the merged model")
         box.setVisible(self._has_heads())
         return box
 
@@ -170,7 +170,7 @@ class ExportDialog(QDialog):
         form.addRow("Largest file", self.shard)
         if self._has_heads():
             form.addRow("Heads", self.complete_heads)
-        form.addRow("Will hold", self.contents)
+        form.addRow("Contents", self.contents)
         return page
 
     def _make_result(self) -> QWidget:

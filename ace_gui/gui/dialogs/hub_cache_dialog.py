@@ -101,13 +101,13 @@ class HubCacheDialog(QDialog):
         self.filter.setClearButtonEnabled(True)
         self.filter.textChanged.connect(self._sorted.setFilterFixedString)
         self.table = self._make_table()
-        self.message = muted_label("Looking through the cache …", self)
+        self.message = muted_label("Searching the cache …", self)
         self.message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self.message)
         self._pages.addWidget(self.table)
         self.base_button = QPushButton("Open as base", self)
-        self.base_button.setToolTip("In place of what is loaded")
+        self.base_button.setToolTip("Replaces what is loaded")
         self.experts_button = QPushButton("Add as experts", self)
         self.experts_button.setToolTip(
             "Models fine-tuned from the base" if can_add else "Open a base model first"
@@ -146,9 +146,7 @@ class HubCacheDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.addWidget(self.filter)
         layout.addWidget(self._pages, 1)
-        layout.addWidget(
-            muted_label("Only what is on this disk already. Nothing is downloaded.", self)
-        )
+        layout.addWidget(muted_label("Only models on this disk. Nothing is downloaded.", self))
         layout.addWidget(buttons)
 
     def _show(self, found: CachedModelsFound) -> None:

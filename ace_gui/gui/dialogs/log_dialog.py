@@ -41,8 +41,8 @@ class LogDialog(QDialog):
         self.setWindowTitle("Log")
         self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         self.levels = QComboBox(self)
-        self.levels.setAccessibleName("Least level")
-        self.levels.setToolTip("Show what matters at least so much")
+        self.levels.setAccessibleName("Minimum level")
+        self.levels.setToolTip("Show messages of at least this level")
         for level in Level:
             worst = level is Level.ERROR
             title = level.title if worst else f"{level.title} and above"
@@ -50,7 +50,7 @@ class LogDialog(QDialog):
         self.levels.setCurrentIndex(Level.INFO)
         self.filter = QLineEdit(self)
         self.filter.setAccessibleName("Find in the log")
-        self.filter.setPlaceholderText("Words in the message")
+        self.filter.setPlaceholderText("Text in the message")
         self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.filter.setClearButtonEnabled(True)
         self.found = FoundEntries(LogModel(log, self), self)
@@ -62,7 +62,7 @@ class LogDialog(QDialog):
         self.details.setFixedHeight(_DETAIL_LINES * self.details.fontMetrics().lineSpacing())
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         self.copy = buttons.addButton("&Copy", QDialogButtonBox.ButtonRole.ActionRole)
-        self.copy.setToolTip("Copy the messages that are selected, or all that are shown")
+        self.copy.setToolTip("Copy the selected messages, or all that are shown")
         self.copy.clicked.connect(lambda _=False: self._copy())
         buttons.rejected.connect(self.reject)
         above = QHBoxLayout()

@@ -282,7 +282,7 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
     layout.setContentsMargins(24, 20, 24, 16)
     layout.setSpacing(12)
     if method is None:
-        layout.addWidget(secondary_label("No method has these words.", page))
+        layout.addWidget(secondary_label("No method matches.", page))
         layout.addStretch(1)
         return page
     layout.addLayout(_title(method, page))
@@ -312,8 +312,8 @@ def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
     row = FlowLayout(spacing=8)
     row.addWidget(title)
     words = ["needs data" if method.needs else "no data", number_of_experts(method)]
-    words += ["leaves modules"] if method.leaves else []
-    words += ["draws random numbers"] if method.seeded else []
+    words += ["adds modules"] if method.leaves else []
+    words += ["uses random numbers"] if method.seeded else []
     for word in words:
         pill = plain_label(word, parent, wrap=False)
         pill.setFont(face(Face.CAPTION))

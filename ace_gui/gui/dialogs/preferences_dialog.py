@@ -32,7 +32,7 @@ _LINES: Final = QSize(36, 42)  # in text lines: width and height
 _OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
-    ("system", "As the system"),
+    ("system", "Same as system"),
     ("light", "Light"),
     ("dark", "Dark"),
 )
@@ -71,32 +71,30 @@ class PreferencesDialog(QDialog):
     def _add_computing(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
         form = self._section("Computing")
-        devices = {settings.device: settings.device, "auto": "The fastest there is"}
+        devices = {settings.device: settings.device, "auto": "The fastest available"}
         devices |= dict(preferences.devices())
         self.device = _choice("Device", devices, settings.device, preferences.choose_device)
         form.addRow("Device", self.device)
         self.threads = QSpinBox(self)
         self.threads.setAccessibleName("Threads")
         self.threads.setToolTip(
-            "Processors that the engine uses. Less leaves more to other programs."
+            "Processors that the engine uses. Fewer leave more for other programs."
         )
         self.threads.setRange(0, preferences.most_threads)
-        self.threads.setSpecialValueText("As many as there are")
+        self.threads.setSpecialValueText("All")
         self.threads.setValue(settings.threads or 0)
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
         form.addRow("Threads", self.threads)
         self.memory = QDoubleSpinBox(self)
         self.memory.setAccessibleName("Memory for merging")
-        self.memory.setToolTip(
-            "Where one tensor needs more, the checks say so before anything is merged."
-        )
+        self.memory.setToolTip("If one tensor needs more, the checks report it before the merge.")
         self.memory.setRange(
             0.0, max(preferences.most_memory, settings.memory_bytes or 0) / _GIGABYTE
         )
         self.memory.setDecimals(1)
         self.memory.setSuffix(" GB")
-        self.memory.setSpecialValueText("What is free")
+        self.memory.setSpecialValueText("All free memory")
         self.memory.setValue((settings.memory_bytes or 0) / _GIGABYTE)
         self.memory.setKeyboardTracking(False)
         self.memory.valueChanged.connect(
@@ -120,8 +118,8 @@ class PreferencesDialog(QDialog):
         self.scheme = _choice("Colours", schemes, settings.scheme, preferences.choose_scheme)
         form.addRow("Colours", self.scheme)
         sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
-        self.font_scale = _choice("Letters", sizes, settings.font_scale, preferences.enlarge)
-        form.addRow("Letters", self.font_scale)
+        self.font_scale = _choice("Text size", sizes, settings.font_scale, preferences.enlarge)
+        form.addRow("Text size", self.font_scale)
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
@@ -130,7 +128,7 @@ class PreferencesDialog(QDialog):
             "Export folder",
             "exports",
             settings.export_folder,
-            lambda: "Where the last export went",
+            lambda: "Last export folder",
             preferences.export_to,
         )
         form.addRow("Export folder", self.exports)
@@ -138,10 +136,8 @@ class PreferencesDialog(QDialog):
         self.kept = _choice("Keep runs", kept, settings.days_kept, preferences.keep_runs)
         self.kept.setToolTip("Older ones are removed when the program starts.")
         form.addRow("Keep runs", self.kept)
-        self.notify = QCheckBox("Tell me when long work ends", self)
-        self.notify.setToolTip(
-            "A message of the desktop, where the window is not in front by then."
-        )
+        self.notify = QCheckBox("Notify me when long work ends", self)
+        self.notify.setToolTip("A desktop notification, if the window is not in front.")
         self.notify.setChecked(settings.notifies)
         self.notify.toggled.connect(preferences.notify)
         form.addRow("", self.notify)

@@ -15,10 +15,9 @@ from ace_gui.gui.widgets.labels.plain_label import plain_label
 _SIZE: Final = QSize(720, 560)
 _OF_SCREEN: Final = 0.92
 _SENTENCE: Final = (
-    "Say in the first lines what you did and what happened. Paths and the names of the open "
-    "models are left out; look through the text all the same. It is in English for whoever reads "
-    "it, but for what the window said to you. Nothing is sent: copy it to whoever looks after the "
-    "program for you."
+    "Describe in the first lines what you did and what happened. Paths and the names of the open "
+    "models are left out; check the text anyway. Nothing is sent: copy it to "
+    "the person who maintains the program for you."
 )
 
 

@@ -126,7 +126,7 @@ class ScanDialog(QDialog):
             return ""
         if index == base:
             return "the base"
-        return "fits" if fits else "other tensors than the base has"
+        return "fits" if fits else "tensors differ from the base"
 
     def experts(self) -> list[Path]:
         """The checked models."""
@@ -147,13 +147,11 @@ class ScanDialog(QDialog):
             else counted(len(experts), "&Open with %n expert", "&Open with %n experts")
         )
         if not found.models:
-            self.said.setText("There is no model here, nor in the folders below.")
+            self.said.setText("There is no model in this folder or its subfolders.")
         elif base < 0:
             self.said.setText("Which one is the base, from which the others were fine-tuned?")
         else:
-            self.said.setText(
-                "Only headers were read; whether all fits is checked once it is open."
-            )
+            self.said.setText("Only headers were read; the models are checked once they are open.")
 
     def _choose(self) -> None:
         found, base = self._found, self.bases.checkedId()

@@ -54,26 +54,26 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 
 _METHOD = Figure(
     heading="Method",
-    tip="The method and the parameters set.",
+    tip="The method, and parameters other than its defaults.",
     value=lambda r: r.title,
 )
 _FIGURES = (
     Figure(
         heading="Norm",
-        tip="Norm of the merged change of all tensors, by the experts' mean norm.",
+        tip="Norm of the merged change of all tensors, relative to the experts' mean norm.",
         value=lambda row: row.relative_norm,
         text=_two,
     ),
     Figure(
         heading="Energy",
-        tip="Square of the norm: the merged change's energy, by that of an expert of mean norm.",
+        tip="Square of the norm: energy of the merged change, relative to an expert of mean norm.",
         value=lambda row: row.relative_norm**2,
         text=_two,
     ),
     Figure(
         heading="Distance",
         better=-1,
-        tip="Mean distance of the merged model from the experts, each by the expert's own distance "
+        tip="Mean distance of the merged model from the experts, relative to the expert's distance "
         "from the base: 0 is the expert, 1 as far as the base.",
         value=lambda row: row.mean_distance,
         text=_two,
@@ -101,7 +101,7 @@ _FIGURES = (
     Figure(
         heading="Memory",
         better=-1,
-        tip="Peak memory of the engine while it merged, with what the engine itself takes.",
+        tip="Peak memory of the engine during the merge, including the engine itself.",
         value=lambda row: row.peak_bytes,
         text=human_bytes,
     ),
@@ -257,7 +257,7 @@ def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
     )
     normalised = Figure(
         heading="Of experts",
-        tip="Mean over the tasks of the score by that of the task's own expert.",
+        tip="Mean over the tasks of the score relative to the task's own expert.",
         value=lambda row: row.mean.normalised,
         text=_three,
         better=1,

@@ -33,7 +33,7 @@ HEADER_TIPS = (
         "How much the expert counts; its task vector is multiplied by this. "
         "Double-click to change it."
     ),
-    "Size on disk, and whether anything about the files deserves a look.",
+    "Size on disk, and warnings about the files.",
 )
 
 _Index = QModelIndex | QPersistentModelIndex

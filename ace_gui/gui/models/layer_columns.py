@@ -69,10 +69,10 @@ HEADERS: Final = (
 )
 HEADER_TIPS: Final = (
     "Name of the tensor in the base model's files.",
-    "What the tensor does in its model.",
+    "The tensor's role in the model.",
     "Shape as stored in the files.",
     (
-        "What becomes of the tensor; hover over a row for the reason. ◆ marks an override; the "
+        "How the tensor is treated; hover over a row for the reason. ◆ marks an override; the "
         "menu of the selected rows makes one."
     ),
     (
@@ -89,7 +89,7 @@ HEADER_TIPS: Final = (
         "By scale alone: γ is above τ only because the changes have norms near 1, not because "
         "the experts disagree."
     ),
-    "How many things are out of the ordinary; hover over a row to read what one can do.",
+    "Number of findings; hover over a row for explanations and advice.",
     "Whether the tensor is merged, and with the parameters chosen now.",
 )
 
@@ -124,5 +124,5 @@ STATE_TIPS: Final = {
     LayerState.NONE: "Not merged yet.",
     LayerState.WAITING: "Waiting for its turn in the merge.",
     LayerState.EARLIER: "Settings changed since this tensor was merged; merge again to apply them.",
-    LayerState.DONE: "Merged with the present parameters.",
+    LayerState.DONE: "Merged with the current parameters.",
 }

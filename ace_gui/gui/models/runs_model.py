@@ -142,7 +142,7 @@ class RunsModel(QAbstractListModel):
             ),
             parameters,
             f"merged {when} in {took}" if when else "",
-            f"{human_bytes(run.bytes)} on the disk" if run.bytes else "",
+            f"{human_bytes(run.bytes)} on disk" if run.bytes else "",
             "exported" if run.exported else "not exported yet",
         ]
         return "\n".join(line for line in lines if line)

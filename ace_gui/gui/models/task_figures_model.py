@@ -32,10 +32,10 @@ _TIPS: Final = (
     "The base model's score.",
     "The merged model's score.",
     "The score of the task's own expert.",
-    "Merged by expert (of perplexity, expert by merged): what the merge keeps of the expert.",
-    "Examples that the expert has right and the merge wrong; of a loss, those where it grew.",
-    "Examples that the merge has right and the expert wrong; of a loss, those where it fell.",
-    "Examples that the scores are of.",
+    "Merged / expert (for perplexity, expert / merged): the share of the expert's score kept.",
+    "Examples right by the expert and wrong by the merge; for a loss, those where it grew.",
+    "Examples right by the merge and wrong by the expert; for a loss, those where it fell.",
+    "Number of examples scored.",
 )
 _NONE: Final = "–"
 
@@ -135,7 +135,7 @@ def _text(row: TaskFigures, column: int) -> str:
 
 
 def _tip(row: TaskFigures, column: int) -> str:
-    whose = f"the task of {row.owner}" if row.owner else "the task of no expert"
+    whose = f"the task of {row.owner}" if row.owner else "no expert's task"
     if column == TASK:
         return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)

@@ -123,14 +123,14 @@ class PreflightPanel(QWidget):
 
     def _advice_text(self) -> str:
         if not self._session.checks.all:
-            return "Open a base and experts: what is checked before a merge appears here."
+            return "Open a base and experts: the checks before a merge appear here."
         if self._session.checks.errors:
-            return "A merge would fail: see the errors. Merge says how to check again."
+            return "A merge would fail: see the errors. Merge offers to check again."
         if self._session.checks.worries:
-            return "Nothing here stops a merge. Merge asks once whether to go on."
+            return "A merge is possible. Merge asks once whether to continue."
         if count_of(self._session.checks.all):
             return "Accepted: Merge does not ask again for these models."
-        return "From the files' headers and configs, and the tensors once they are compared."
+        return "From the files' headers and configs, and later the compared tensors."
 
 
 class CheckRow(QFrame):

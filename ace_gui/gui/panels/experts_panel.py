@@ -114,7 +114,7 @@ class ExpertsPanel(QWidget):
         button = QToolButton(self)
         button.setFont(face(Face.CAPTION))
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        button.setToolTip("Show what was checked before the merge")
+        button.setToolTip("Show the checks before the merge")
         button.clicked.connect(lambda _=False: self.checks_wanted.emit())
         return button
 
@@ -219,6 +219,6 @@ def _change_button(change_base: Callable[[], object]) -> QToolButton:
     button = QToolButton()
     button.setIcon(icon("more"))
     button.setAccessibleName("Change the base model")
-    button.setToolTip("Choose another base model under the same experts")
+    button.setToolTip("Choose another base model for the same experts")
     button.clicked.connect(lambda _=False: change_base())
     return button

@@ -38,7 +38,7 @@ from ace_gui.gui.widgets.tables.table_tools import plain_rows
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
 _BESIDE: Final = 46  # in text lines: below this width the tables are stacked
 _WIDEST: Final = 250  # px per column; the last takes the rest
-_WORST = ("Layer", "What, and what one can do")
+_WORST = ("Layer", "Finding, and what to do")
 _EXTREMES = ("Figure", "Value", "Layer")
 
 
@@ -59,7 +59,7 @@ class HealthPanel(QWidget):
         self.summary = heading("")
         self._titles = muted_label("")
         self.worst = _LayerTable("Layers with the worst findings", _WORST)
-        self.extremes = _LayerTable("Where each figure is at its worst", _EXTREMES)
+        self.extremes = _LayerTable("The worst layer for each figure", _EXTREMES)
         for table in (self.worst, self.extremes):
             table.chosen.connect(session.select)
         self.offer = _Offer()
@@ -99,7 +99,7 @@ class HealthPanel(QWidget):
             return
         found = self._healths.summary()
         known = bool(found.counts)
-        self.summary.setText(found.sentence if known else "Nothing is known of the layers yet.")
+        self.summary.setText(found.sentence if known else "Nothing is known about the layers yet.")
         titles = (
             f"{plain(title)}: {counted(count, 'tensor', 'tensors')}"
             for title, count in found.titles.items()
@@ -130,9 +130,9 @@ class _Offer(Column):
         super().__init__()
         self.said = plain_label("")
         self.for_these = QPushButton("Use it for these layers")
-        self.for_these.setToolTip("Add an override that merges them by the automatic variant")
+        self.for_these.setToolTip("Add an override that merges them with the automatic variant")
         self.for_all = QPushButton("Use it for all")
-        self.for_all.setToolTip("Merge every layer by the automatic variant")
+        self.for_all.setToolTip("Merge every layer with the automatic variant")
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 2, 0, 4)
         layout.addWidget(self.said, 1)

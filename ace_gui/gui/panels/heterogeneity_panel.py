@@ -76,12 +76,12 @@ class HeterogeneityPanel(QWidget):
         )
         add(
             "By role",
-            "How γ is distributed in each kind of layer",
+            "The distribution of γ in each kind of layer",
             lambda: GammaView(RolePlot(), session, layers),
         )
         add(
             "Map",
-            "γ by block and role: a role lines up across the depth",
+            "γ by block and role: a row is a role across the depth",
             lambda: RoleMapView(session, layers),
         )
         add(
@@ -89,7 +89,7 @@ class HeterogeneityPanel(QWidget):
             "How far each expert moved every layer from the base",
             lambda: EnergiesView(session, layers),
         )
-        tip = "How well ACE's covariances show the inputs that were measured, layer by layer"
+        tip = "How well ACE's covariances match the measured inputs, layer by layer"
         index = add("Inputs", tip, lambda: AgreementView(session, layers))
         agreements = session.results.findings.agreements
 

@@ -39,12 +39,12 @@ def layer_menu(
         if len(chosen) != 1
         else next(iter(chosen)).split(".", 1)[-1]
     )
-    menu.addSection(title if chosen else "No part of the merge")
+    menu.addSection(title if chosen else "Not part of the merge")
 
     def act(change: Override) -> None:
         take(overridden(session, chosen, change))
 
-    methods = menu.addMenu("&Merge by")
+    methods = menu.addMenu("&Merge with")
     for family, members in by_family(session.draft.methods):
         group = methods.addMenu(family)
         group.setToolTipsVisible(True)

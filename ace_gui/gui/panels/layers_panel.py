@@ -220,7 +220,7 @@ class LayersPanel(QWidget):
             return
         base = self._session.draft.inputs.base is not None
         reading = "Reading headers …" if base else "Open a base model to see its layers."
-        self._empty.setText("No tensor fits this filter." if self.model.total else reading)
+        self._empty.setText("No tensor matches this filter." if self.model.total else reading)
         self._stack.setCurrentWidget(self._empty)
 
     def _choose(self, current: QModelIndex) -> None:

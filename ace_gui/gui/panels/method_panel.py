@@ -49,8 +49,8 @@ NON_FINITE = (
 )
 _OUT_DTYPE_TIP = "Number format of the merged tensors; rounded once, on writing."
 _NON_FINITE_TIP = (
-    "What becomes of a tensor in which an expert has NaN (not a number) or Inf (infinity), as a "
-    "training run that diverged leaves behind. The layer's notes and the model card name every "
+    "The treatment of a tensor in which an expert has NaN (not a number) or Inf (infinity), for "
+    "example after a training run that diverged. The layer's notes and the model card name every "
     "such tensor."
 )
 VOCABULARIES = (
@@ -63,27 +63,26 @@ VOCABULARIES = (
 _VOCABULARY_TIP = (
     "Embeddings and vocabulary heads have a row for each token. Row by row needs vocabularies of "
     "one size. Matched by token, each row is combined with the experts' rows of the same token, "
-    "wherever they are; an expert without the token counts as unchanged. Tokens that the base "
-    "lacks and all experts have are added, with the mean of their rows; in the union of all "
-    "tokens, so are those that only some experts have; with the base's tokens alone, none is. Or "
-    "the base's rows are kept."
+    "at any index; an expert without the token counts as unchanged. Tokens that the base "
+    "lacks and all experts have are added, with the mean of their rows. The union also adds tokens "
+    "of only some experts; the base's tokens alone adds none. Or the base's rows are kept."
 )
 _HEADS_TIP = (
-    "Task heads are merged where all experts have one task: heads of one shape with the same "
-    "labels. Otherwise, and without this, each expert's own is saved beside the merged model."
+    "Task heads are merged if all experts have one task: heads of one shape with the same labels. "
+    "Otherwise, or without this option, each expert's own head is saved with the merged model."
 )
 _POOLERS_TIP = (
-    "A pooler feeds the task head alone, and is trained for one head. Where each expert's own head "
-    "is saved beside the merged model, so is its pooler; without this, poolers are merged."
+    "A pooler feeds the task head alone, and is trained for one head. If each expert's own head is "
+    "saved with the merged model, so is its pooler. Without this option, poolers are merged."
 )
 _FUSED_TIP = (
     "Some models keep the matrices for query, key and value, or for gate and up, in one tensor. "
-    "Apart, each has its own γ, regime and spectrum; the published procedure takes them as one. "
+    "Split, each has its own γ, regime and spectrum; the published procedure treats them as one. "
     "The merged model's tensors keep their shapes either way."
 )
 _SEED_TIP = (
-    "This method draws random numbers. The same seed draws the same ones, whatever the order and "
-    "the device; another seed shows how much the result owes to chance."
+    "This method uses random numbers. The same seed gives the same ones for any order and device; "
+    "another seed shows how much the result varies."
 )
 _SEED = QRegularExpression(r"\d{1,18}")
 _SCOPE_TIP = (
@@ -92,14 +91,13 @@ _SCOPE_TIP = (
 )
 
 _FORECAST_TIP = (
-    "Norm of the change of all merged matrices together, by the mean of the experts'. Before a "
-    "merge it is estimated from matrices that a few seconds suffice to merge; after it, it is "
-    "exact. A change far above the cap is more than the experts learned: try the automatic variant "
-    "of ACE, or a cap."
+    "Norm of the change of all merged matrices together, over the mean of the experts'. Before a "
+    "merge it is estimated from a few matrices; after it, it is exact. A change far above the cap "
+    "is more than the experts learned: try the automatic variant of ACE, or a cap."
 )
 _OVERRIDES_TIP = (
-    "Some tensors can be merged by another method or with other values, averaged, or kept from the "
-    "base. Of two overrides for one tensor the later holds."
+    "Some tensors can be merged with another method or other values, averaged, or kept from the "
+    "base. If two overrides match a tensor, the later one applies."
 )
 
 

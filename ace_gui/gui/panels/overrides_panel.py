@@ -22,7 +22,7 @@ from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
 
-_NONE = "No overrides. Add one, or select layers in the table and open their menu."
+_NONE = "No overrides. Add one, or open the menu of selected layers."
 _LINES_SHOWN = 6
 
 
@@ -41,7 +41,7 @@ class OverridesPanel(QWidget):
         self._session = session
         self._none = muted_label(_NONE, self)
         self.list = self._make_list()
-        self.add = _button("Add…", "Let some tensors be merged otherwise", self)
+        self.add = _button("Add…", "Merge some tensors differently", self)
         self.edit = _button("Edit…", "Change the selected override", self)
         self.remove = _button("Remove", "Remove the selected override", self)
         self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
@@ -99,7 +99,7 @@ class OverridesPanel(QWidget):
         made = QListWidget(self)
         made.setObjectName("overrides")
         made.setAccessibleName("Overrides")
-        made.setToolTip("What some tensors do differently; of two for one tensor the later wins")
+        made.setToolTip("Different settings for some tensors; the later of two wins")
         made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         made.itemActivated.connect(lambda _: self._edit())

@@ -42,7 +42,7 @@ class ReportPage(QWidget):
         text = "Save report…"
         self.nothing = EmptyState(_WHAT, action_button(write, text))
         self.chapters = _Chapters(write, text)
-        area = scroll_area("What the report holds")
+        area = scroll_area("Contents of the report")
         area.setWidget(self.chapters)
         grounds = QWidget()
         self._shown = QStackedLayout(grounds)
@@ -125,7 +125,7 @@ def chapters(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
     )
     yield (
         "Spectra",
-        "singular values before and after refinement, of the matrices that stand out most",
+        "singular values before and after refinement, of the most unusual matrices",
     )
     yield (
         "Health",
@@ -133,7 +133,7 @@ def chapters(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
         if warned
         else "no matrix has a warning",
     )
-    yield "All tensors", "what was done to each, why, and in which numbers"
+    yield "All tensors", "how each was treated, and why, in figures"
     yield "Method", "its formula and its paper"
 
 
@@ -142,12 +142,12 @@ def _scores(run: MergeRun, session: Session) -> str:
     score = mean_score(run)
     if score is not None:
         mean = short_score_text(score)
-        return f"a mean of {mean}, beside base and experts, task by task"
+        return f"a mean of {mean}, compared with base and experts, task by task"
     if tasks:
         return counted(
             tasks,
-            "on %n task, beside base and experts; measured while the report is written",
-            "on %n tasks, beside base and experts; measured while the report is written",
+            "on %n task, compared with base and experts; measured while the report is written",
+            "on %n tasks, compared with base and experts; measured while the report is written",
         )
     return "none: the recipe names no tasks"
 

@@ -56,7 +56,7 @@ class RunsPanel(QWidget):
         self._clean_up.setProperty("kind", "link")
         self._clean_up.setFont(face(Face.CAPTION))
         self._clean_up.setAccessibleName("Clean up the kept runs")
-        self._clean_up.setToolTip("Choose which kept merges to remove from the disk")
+        self._clean_up.setToolTip("Choose which kept merges to delete from disk")
         self._clean_up.clicked.connect(lambda _=False: self.clean_up_wanted.emit())
         self._make_actions()
         self._lay_out()
@@ -102,7 +102,7 @@ class RunsPanel(QWidget):
         return made
 
     def _make_actions(self) -> None:
-        self.restore = self._action("&Restore", "Take this run's settings, and its merge")
+        self.restore = self._action("&Restore", "Restore this run's settings and merge")
         self.restore.triggered.connect(lambda: self.restore_wanted.emit(self.selected()[0]))
         self.export = self._action("&Export…", "Write this run's model as a folder")
         self.export.triggered.connect(lambda: self.export_wanted.emit(self.selected()[0]))
@@ -110,11 +110,11 @@ class RunsPanel(QWidget):
         self.compare.triggered.connect(lambda: self.pair_wanted.emit(*self._pair()))
         self.rename = self._action("Re&name", "Give this run a name", key="F2")
         self.rename.triggered.connect(lambda: self.list.edit(self.list.currentIndex()))
-        self.delete = self._action("&Delete", "Remove from the disk", key="Delete")
+        self.delete = self._action("&Delete", "Delete from disk", key="Delete")
         self.delete.triggered.connect(lambda: self.delete_wanted.emit(self.selected()))
         self.more = QToolButton(self)
         self.more.setIcon(icon("more"))
-        self.more.setAccessibleName("What to do with the chosen run")
+        self.more.setAccessibleName("Actions for the selected run")
         self.more.setToolTip("Restore, export, compare, rename, delete")
         self.more.clicked.connect(
             lambda _=False: self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))

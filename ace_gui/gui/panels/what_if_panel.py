@@ -38,10 +38,10 @@ from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.recipe.rules import describe
 
 FIGURES: Final = (
-    ("γ", "Heterogeneity: variance of the log energies by their squared mean", "gamma"),
+    ("γ", "Heterogeneity: variance of the log energies over their squared mean", "gamma"),
     (
         "regime",
-        "Heterogeneous where γ exceeds τ: there the solution is refined",
+        "Heterogeneous if γ exceeds τ: then the solution is refined",
         "regime",
     ),
     ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
@@ -57,29 +57,29 @@ FIGURES: Final = (
     ),
     (
         "refinement cosine",
-        "Of the refinement with the summed task vectors",
+        "Between the refinement and the summed task vectors",
         "refinement_cosine",
     ),
     (
         "refinement ratio",
-        "Norm of the refinement by that of W_pre",
+        "Norm of the refinement over that of W_pre",
         "refinement_ratio",
     ),
     (
         "cap factor",
-        "By how much a cap shortened the change; 1: it was short enough",
+        "Factor by which the cap scaled the change; 1: not capped",
         "cap_factor",
     ),
     (
         "effective rank",
-        "Before and after the change was given other singular values",
+        "Before and after reshaping the singular values",
         "effective_ranks",
     ),
 )
 _SPACING = 12  # px
 _PLOT = 15  # in text lines: width of the plot next to the figures
-_NOT_TRIED = "Change a value on the left to see what it does to this layer."
-_BOTH = "Both variants, as the values stand. Change one on the left to see what it does."
+_NOT_TRIED = "Change a value on the left to see its effect on this layer."
+_BOTH = "Both variants with the current values. Change a value on the left to see its effect."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
@@ -105,7 +105,7 @@ class WhatIfPanel(QWidget):
         self.scope.setMinimumContentsLength(8)
         self.apply = QPushButton("Apply")
         self.back = QPushButton("Discard")
-        self.back.setToolTip("Back to the values of the recipe")
+        self.back.setToolTip("Return to the values of the recipe")
         self.own = muted_label("")
         self._scroll = scroll_area("Values to try")
         self.table = QTableWidget(len(FIGURES), 2)
@@ -113,7 +113,7 @@ class WhatIfPanel(QWidget):
         self.note = muted_label("")
         self.plot = SpectrumPlot()
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
-        self.plot.setAccessibleName("Spectrum under the recipe and under what is tried")
+        self.plot.setAccessibleName("Spectrum with the recipe's and the trial values")
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)
         self.back.clicked.connect(what_if.back)
@@ -156,7 +156,7 @@ class WhatIfPanel(QWidget):
         index, session = self._what_if.override, self._session
         self.own.setVisible(index is not None)
         if index is None:
-            self.apply.setToolTip("Make what is tried the recipe of the whole merge")
+            self.apply.setToolTip("Apply the trial values to the whole recipe")
             return
         rule = describe(session.draft.inputs.overrides[index])
         ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
@@ -164,9 +164,9 @@ class WhatIfPanel(QWidget):
         self.apply.setToolTip(
             tooltip(
                 (
-                    "Make what is tried the override of {rule}, for all of its {count} tensors"
+                    "Apply the trial values to the override of {rule}, for all {count} tensors"
                     if len(ruled) > 1
-                    else "Make what is tried the override of {rule}"
+                    else "Apply the trial values to the override of {rule}"
                 ).format(rule=rule, count=len(ruled))
             )
         )
@@ -283,7 +283,7 @@ def figure_text(report: LayerReport, figure: str) -> str:
 
 def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
     """Set the table's look, titles and cells: one row per figure, recipe and trial."""
-    table.setAccessibleName("Figures of the layer under the recipe and under what is tried")
+    table.setAccessibleName("Figures of the layer with the recipe's and the trial values")
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setTabKeyNavigation(False)
     table.setShowGrid(False)

@@ -49,7 +49,7 @@ class LearningPlot(Plot):
             wraps=False,
             parent=parent,
         )
-        self.shown = Choice("What is drawn of the learning", {LOSSES: ("Loss", "")}, self)
+        self.shown = Choice("Figures to show", {LOSSES: ("Loss", "")}, self)
         self.shown.chosen.connect(self._draw_all)
         self.add_control(self.shown)
         self._ends = EndLabels()

@@ -20,7 +20,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.theme import Face, Tokens, face
 
-EMPTY: Final = "Merge by several methods to see them side by side."
+EMPTY: Final = "Merge with several methods to compare them."
 _SHARE: Final = 0.34  # maximum part of the width for names
 _BAR: Final = 0.62
 _POINT: Final = 10  # px

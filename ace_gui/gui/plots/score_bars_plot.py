@@ -25,7 +25,7 @@ from ace_gui.gui.state.found.score_figures import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, Tokens, face
 
-EMPTY: Final = "Scores stand here once the models have been tried."
+EMPTY: Final = "Scores appear here once the models have been evaluated."
 WIDTH: Final = 0.25  # part of a group's width for one bar
 STEP: Final = 0.29
 SERIES: Final = ("base", "merge", "expert")

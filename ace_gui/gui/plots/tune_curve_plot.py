@@ -36,7 +36,7 @@ class TuneCurvePlot(Plot):
             name="Score by value of the parameter",
             empty=EMPTY,
             bottom=self._bottom,
-            left=quantity_axis("left", "score on the half that is searched with", grid=True),
+            left=quantity_axis("left", "score on the half used for the search", grid=True),
             parent=parent,
         )
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
@@ -62,7 +62,7 @@ class TuneCurvePlot(Plot):
         self._best = best
         self.title.set_whole(f"Score by {label}")
         if not known:
-            self.show_message("The first merge is on its way …")
+            self.show_message("The first merge is running …")
             return
         self._draw()
         self.fit()

@@ -48,28 +48,26 @@ class Actions:
             "Choose models that were downloaded before; nothing is downloaded now",
         )
         self.open_recipe = make("Open &recipe…", "Choose a recipe (.yaml)", key="Ctrl+Shift+O")
-        self.scan = make("S&can a folder…", "Look for models in a folder and those below it")
-        self.reopen = make("Reopen &last session", "Open what was open in the window before")
-        self.save_recipe = make(
-            "&Save", "Save what is loaded and chosen as a recipe", key=_Key.Save
-        )
+        self.scan = make("S&can a folder…", "Search a folder and its subfolders for models")
+        self.reopen = make("Reopen &last session", "Open what the last session had open")
+        self.save_recipe = make("&Save", "Save models and settings as a recipe", key=_Key.Save)
         self.save_recipe_as = make(
             "Save &as…",
-            "Save it as another recipe, or as one for mergekit",
+            "Save as another recipe, or as one for mergekit",
             key="Ctrl+Shift+S",
         )
         self.sample = make("&Try the sample", "Open a small trained model with its experts")
         self.stop_opening = make(
             "S&top opening",
-            "Go back to what is loaded, whatever is being opened",
+            "Cancel opening and keep what is loaded",
             key="Esc",
         )
         self.close_models = make("&Close models", "Unload everything", key="Ctrl+W")
         self.quit = make("&Quit", "Close the window", key=_Key.Quit)
 
     def _add_editing(self, steps: QUndoStack) -> None:
-        self.undo = self._make("&Undo", "Take the last change back", key=_Key.Undo)
-        self.redo = self._make("&Redo", "Change it again", key=_Key.Redo)
+        self.undo = self._make("&Undo", "Undo the last change", key=_Key.Undo)
+        self.redo = self._make("&Redo", "Redo the last undone change", key=_Key.Redo)
         undoing = "There is nothing to undo.", steps.canUndo, steps.canUndoChanged
         redoing = "There is nothing to redo.", steps.canRedo, steps.canRedoChanged
         for action, (why, can, changed), named in (
@@ -82,10 +80,10 @@ class Actions:
         self.connect(self.undo, steps.undo)
         self.connect(self.redo, steps.redo)
         self.preferences = self._make(
-            "&Preferences…", "Device, threads, folders, looks, messages", key="Ctrl+,"
+            "&Preferences…", "Device, threads, folders, appearance, messages", key="Ctrl+,"
         )
         self.clean_up = self._make(
-            "&Clean up kept merges…", "Choose which kept merges to remove from the disk"
+            "&Clean up kept merges…", "Choose which kept merges to delete from disk"
         )
 
     def _add_merging(self) -> None:
@@ -93,13 +91,13 @@ class Actions:
         self.merge = make(
             "&Merge", "Merge the experts into the base", key="Ctrl+Return", picture="merge"
         )
-        self.cancel = make("&Cancel", "Stop what is going on", key="Ctrl+.", picture="cancel")
+        self.cancel = make("&Cancel", "Stop the running work", key="Ctrl+.", picture="cancel")
         self.choose_method = make(
             "&Method…", "Choose the merge method, and read what it does", key="Ctrl+M"
         )
         self.compare = make(
             "C&ompare methods…",
-            "Merge by several methods, or with several values, and compare them in a table",
+            "Merge with several methods or values, and compare the results in a table",
             key="Ctrl+Shift+M",
         )
         self.export = make(
@@ -109,7 +107,7 @@ class Actions:
             picture="export",
         )
         self.report = make(
-            "&Report…", "Write what the merge did as one HTML file", key="Ctrl+Shift+R"
+            "&Report…", "Write a report of the merge as one HTML file", key="Ctrl+Shift+R"
         )
 
     def _add_view(self) -> None:
@@ -125,38 +123,38 @@ class Actions:
         self.inputs.setChecked(True)
         self.maximise = make(
             "Ma&ximise panel",
-            "Show the panel with the focus alone, or all again",
+            "Show only the focused panel, or all again",
             key="F11",
         )
         self.detach = make(
             "Panel in its &own window",
-            "Move the panel with the focus to a window of its own, or back",
+            "Move the focused panel to its own window, or back",
             key="Shift+F11",
         )
-        self.reset_layout = make("&Reset layout", "Put the panels back as at the first start")
+        self.reset_layout = make("&Reset layout", "Restore the initial layout")
         self.schemes = self._make_schemes()
 
     def _add_help(self) -> None:
         make = self._make
-        self.palette = make("&Commands…", "Find and do anything by its name", key="Ctrl+K")
+        self.palette = make("&Commands…", "Find any command by its name", key="Ctrl+K")
         self.help = make(
             "&Help pages",
-            "How to begin, recipes, the method, limits, or the term of what has the focus",
+            "Start, recipes, methods, limits; or the glossary term of the focused control",
             key=_Key.HelpContents,
         )
         self.tutorial = make(
             "&Tutorial", "From the sample to a merged model, step by step in the window"
         )
         self.glossary = make("&Glossary", "What γ, τ, ε, regime and the other terms mean")
-        self.shortcuts = make("&Keyboard shortcuts", "Every key of the window", key="Ctrl+F1")
-        self.log = make("&Log", "What the engine and the window said", key="Ctrl+Shift+L")
+        self.shortcuts = make("&Keyboard shortcuts", "All keyboard shortcuts", key="Ctrl+F1")
+        self.log = make("&Log", "Messages of the engine and the window", key="Ctrl+Shift+L")
         self.diagnostics = make(
             "Copy &diagnostics",
-            "Copy versions, device, memory and platform; nothing of your models",
+            "Copy versions, device, memory and platform; nothing about your models",
         )
         self.problem = make(
             "&Report a problem…",
-            "Gather what helps to find a fault, as a text; nothing is sent",
+            "Collect information about a problem as text; nothing is sent",
         )
         self.about = make("&About", "Version and licence")
 
@@ -176,7 +174,7 @@ class Actions:
     def _make_schemes(self) -> QActionGroup:
         group = QActionGroup(self._window)
         for scheme, text, tip in (
-            ("system", "As the &system", "Colours: as the system"),
+            ("system", "Same as &system", "Colours: same as the system"),
             ("light", "&Light", "Colours: light"),
             ("dark", "&Dark", "Colours: dark"),
         ):

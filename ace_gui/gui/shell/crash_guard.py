@@ -36,7 +36,7 @@ class Guard(QObject):
             self.broken.emit(error)
             return
         details = "".join(traceback.format_exception(kind, error, trace))
-        sentence = f"Something unexpected went wrong: {kind.__name__}: {error}."
+        sentence = f"An unexpected error occurred: {kind.__name__}: {error}."
         self.broken.emit(WorkbenchError(sentence, details=details))
 
 

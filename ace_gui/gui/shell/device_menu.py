@@ -15,8 +15,8 @@ from ace_gui.gui.state.session import CLUSTER
 from ace_gui.gui.text import tooltip
 
 SAFETY: Final = (
-    "Whoever reaches a Ray cluster can run programs in it: keep it in a closed network. Workers on "
-    "this machine are not reached from outside."
+    "Anyone who can reach a Ray cluster can run programs in it: keep it in a closed network. "
+    "Workers on this machine are not reached from outside."
 )
 _OTHER: Final = "other"
 
@@ -50,7 +50,7 @@ class DeviceMenu(ChoiceMenu):
         """
         self._chosen = chosen
         names = {device.name for device in devices}
-        automatic = ("auto", "Automatic", "The fastest device there is")
+        automatic = ("auto", "Automatic", "The fastest available device")
         entries = [] if "auto" in names else [automatic]
         self.fill([*entries, *((each.name, each.title, each.title) for each in devices)])
         if threads:

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from ace_gui.gui.shell.shell_window import ShellWindow
     from ace_gui.gui.shell.tours.tour import Tour
 
-_COPIED: Final = (
-    "Versions, device, memory and platform are copied, in English; nothing of your models."
-)
+_COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
 _LEVELS: Final = {
     Severity.INFO: Level.INFO,
     Severity.WARNING: Level.WARNING,

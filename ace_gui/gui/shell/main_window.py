@@ -222,10 +222,10 @@ class MainWindow(ShellWindow):
     def _starts(self) -> list[Start]:
         a = self.actions_
         return [
-            Start(a.open_base, "open", "A folder; its experts are added next"),
-            Start(a.scan, "scan", "Find what in it fits together"),
-            Start(a.open_recipe, "file", "YAML, of this program or mergekit"),
-            Start(a.reopen, "clock", "What was open in the window before"),
+            Start(a.open_base, "open", "A folder; add its experts next"),
+            Start(a.scan, "scan", "Find models that fit together"),
+            Start(a.open_recipe, "file", "YAML, from this program or mergekit"),
+            Start(a.reopen, "clock", "What the last session had open"),
         ]
 
     def _restore(self) -> None:

@@ -22,7 +22,7 @@ Entry = QAction | QMenu | None
 
 _GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _FREE, _OTHER = "free", "other"
-_LIMIT_TIP: Final = "Where one tensor needs more, the checks say so before anything is merged."
+_LIMIT_TIP: Final = "If one tensor needs more, the checks report it before the merge."
 
 
 class MemoryMenu(ChoiceMenu):
@@ -42,7 +42,7 @@ class MemoryMenu(ChoiceMenu):
         self._total, self._limit = total, limit
         sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
         sizes |= {limit} if limit else set()
-        entries = [(_FREE, "What is &free", "A merge that needs more is refused before it starts.")]
+        entries = [(_FREE, "All &free memory", "A merge that needs more does not start.")]
         entries += [(str(size), human_bytes(size), _LIMIT_TIP) for size in sorted(sizes)]
         self.fill([*entries, (_OTHER, "&Other…", _LIMIT_TIP)])
         self.setEnabled(total > 0)

@@ -14,10 +14,10 @@ from ace_gui.gui.widgets.labels.icon_label import IconLabel
 
 HEIGHT: Final = 48
 WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Workspace``
-    ("Layers", "The model's tensors, and a close look at each"),
-    ("Scores", "How good the models are at tasks of your own"),
-    ("Compare", "Finished merges side by side, and methods against each other"),
-    ("Report", "What the merge did, as one HTML file"),
+    ("Layers", "The model's tensors, with details of each"),
+    ("Scores", "Scores of the models on your own tasks"),
+    ("Compare", "Comparison of finished merges, and of methods"),
+    ("Report", "A report of the merge as one HTML file"),
 )
 _BRAND: Final = 22  # px
 _BETWEEN: Final = 58  # px: margins and gaps

@@ -63,5 +63,5 @@ def _room(path: Path, needed: int) -> FolderVerdict:
         sentence = f"{human_bytes(needed)} are needed; {human_bytes(free)} are free on that disk."
         return FolderVerdict(False, f"{sentence} {'Choose another disk, or free some space.'}")
     if path.exists():
-        return FolderVerdict(True, "The folder is empty and will be filled.")
-    return FolderVerdict(True, "The folder will be made.")
+        return FolderVerdict(True, "The folder is empty and will be used.")
+    return FolderVerdict(True, "The folder will be created.")

@@ -68,11 +68,11 @@ def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix() -> None
     assert paired([(right, score([1.0]))]) is None  # not the same examples
 
 
-def test_the_sentence_says_whether_it_can_be_chance() -> None:
+def test_the_sentence_says_whether_the_difference_is_significant() -> None:
     clear = in_words(paired([(score([1.0] * 20), score([0.0] * 20))]), "ACE", "TIES", ["accuracy"])
     assert clear.startswith("Of 20 examples, ACE alone is right on 20 and TIES on 0.")
-    assert clear.endswith("hardly chance.")
+    assert clear.endswith(": significant.")
     even = in_words(paired([(score([1, 0, 1.0]), score([0, 1, 1.0]))]), "ACE", "TIES", ["accuracy"])
     assert "100 times in 100" in even
-    assert even.endswith("it may be chance.")
+    assert even.endswith("not significant.")
     assert "no examples in common" in in_words(None, "ACE", "TIES", [])

@@ -167,7 +167,7 @@ def test_somebody_who_looks_sees_both_variants(
     lengths = [item.text() for item in shown_row(panel, "delta_norm")]
     assert lengths == ["40.00", "5.000"]
     assert {curve.entry.label for curve in panel.plot.curves()} >= {"published", "automatic"}
-    said = "‖ΔW‖ by the experts' mean: published 20.0, automatic 2.50"
+    said = "‖ΔW‖ over the experts' mean: published 20.0, automatic 2.50"
     assert panel.plot.caption.whole == said
     assert not panel.note.isVisible()  # the headings say it
     of_two_variants.try_parameter("epsilon", 1e-3)

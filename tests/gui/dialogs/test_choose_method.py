@@ -87,7 +87,7 @@ def test_methods_are_found_by_name_word_and_author(
 
 def test_finding_nothing_is_said(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
     qtbot.keyClicks(dialog.filter, "no such method")
-    assert "No method has these words." in said(dialog)
+    assert "No method matches." in said(dialog)
     dialog.filter.clear()
     assert dialog.method is not None
 

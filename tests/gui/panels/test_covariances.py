@@ -116,7 +116,7 @@ def test_what_was_measured_before_is_shown_without_asking_for_more(
     assert worker.jobs[number].row.name == QUERY
     worker.say(covariances(QUERY), JobDone(), job=number)
     assert panel.matrix.isVisible()
-    assert panel.matrix.caption.whole.startswith("1 of 2 estimates agree most with their own")
+    assert panel.matrix.caption.whole.startswith("1 of 2 estimates match their own")
     assert panel.all.text() == "Compare all layers"
     panel.all.click()
     job = worker.jobs[worker.newest(CovariancesJob)]
@@ -145,7 +145,7 @@ def test_measuring_is_followed_stopped_and_ended(
     worker.say(CovariancesCompared(layer=None, done=2, total=2), JobDone(), job=number)
     assert not panel._foot.isVisible()
     loaded.session.select(KEY)
-    qtbot.waitUntil(lambda: "Nothing went through" in panel.empty._said.text())
+    qtbot.waitUntil(lambda: "do not reach this layer" in panel.empty._said.text())
 
 
 def test_an_error_stands_in_the_panel(
@@ -230,7 +230,7 @@ def test_the_agreement_of_all_layers_has_a_view_of_its_own(
     assert plot.caption.whole.startswith("in the mean own inputs 0.35, others' inputs 0.25")
     assert plot.caption.whole.endswith("here own inputs 0.60, others' inputs 0.20")
     plot.shown.choose(Agreement.DIRECTIONS)
-    assert plot.title.whole == "Estimates find more than chance in 2 of 2 layers"
+    assert plot.title.whole == "The overlap is above chance in 2 of 2 layers"
     layers, *figures = plot.columns()
     assert list(layers.values) == [QUERY, KEY]
     assert figures[1].values == pytest.approx([0.6, 0.1])

@@ -157,7 +157,7 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
 
 
 @pytest.mark.parametrize(
-    ("text", "cap"), [("as the recipe", None), ("none", False), ("at δ", Cap())]
+    ("text", "cap"), [("as in the recipe", None), ("none", False), ("at δ", Cap())]
 )
 def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
     loaded: Session, qtbot: QtBot, text: str, cap: object

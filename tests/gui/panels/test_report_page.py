@@ -60,5 +60,5 @@ def test_a_method_without_regimes(session: Session, qtbot: QtBot) -> None:
     run.reports |= {name: LayerReport(name=name) for name in ("a", "b")}
     session.results.start_merge(run)
     text = said(page)
-    assert "2 matrices, treated alike whatever their γ" in text
+    assert "2 matrices, all treated alike" in text
     assert "no matrix has a warning" in text

@@ -65,7 +65,7 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
 def test_before_there_is_a_merge_it_says_what_is_missing(page: ScoresPage) -> None:
     index = place_of(page)
     assert not index.button.isEnabled()
-    assert "No merge here sends examples to experts." in index.said.text()
+    assert "No merge here has a router." in index.said.text()
     assert index.button.toolTip().split() == index.said.text().split()  # in lines
     assert not index.tasks.isVisibleTo(index)
 
@@ -82,7 +82,7 @@ def test_shares_by_task_and_by_layer(
     assert index.button.text() == "Stop"
     found = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
     worker.say(found, JobDone(), job=number)
-    assert index.said.text() == "1 of 2 tasks go most of all to their own expert."
+    assert index.said.text() == "1 of 2 tasks mainly use their own expert."
     assert "3.0 MB" in index.cost.text()
     assert "20.0 ms instead of 5.0 ms" in index.cost.text()
     assert index.tasks.model().rowCount() == 2
@@ -111,7 +111,7 @@ def test_a_merge_without_a_router_an_error_and_a_stop(
     number = worker.newest(RoutesJob)
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert index.button.text() == "Look"
+    assert index.button.text() == "Compute"
 
 
 def test_only_merges_with_a_router_are_looked_at(

@@ -343,7 +343,7 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     record_scores(loaded, worker)
     index = scores_place(page)
     assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
-    assert index.note.text() == "2 tasks × 4 examples; a mean is good to ± 0.071"
+    assert index.note.text() == "2 tasks × 4 examples; standard error ± 0.071"
     assert index.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
     model = index.figures.model
     titles = [row.title for row in model.rows]
@@ -491,7 +491,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     assert index.note.text().startswith("The first 4 of 6 are shown.")
     first = index.model.index(0)
     assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
-        "cola, row 0: LOST 0 of cola. should be yes; the merge says no, cola yes"
+        "cola, row 0: LOST 0 of cola. should be yes; the merge answers no, cola yes"
     )
     assert index.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
     index.task.choose("sst2")

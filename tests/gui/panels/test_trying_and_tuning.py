@@ -221,7 +221,7 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     assert (asked.merges, asked.limit) == (2, None)
     points = point(0.1, 0.5, 0), point(0.9, 0.75, 1)
     worker.say(points[0], job=number)
-    assert index.cost.text() == "1 of 2 merges are tried, about 0:06 left."
+    assert index.cost.text() == "1 of 2 merges done, about 0:06 left."
     before = tuple(task_score("merged", t, 0.5, normalised=0.5) for t in ("cola", "sst2"))
     after = tuple(task_score("merged", t, 0.75, normalised=0.75) for t in ("cola", "sst2"))
     tuned = Tuned(

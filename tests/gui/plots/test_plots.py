@@ -809,7 +809,7 @@ def test_without_a_threshold_there_is_no_line(qtbot) -> None:
     plot.set_tau(float("inf"))
     plot.set_figures(np.array([0.1, 5.0]), np.array([1.0, 1.0]))
     assert not plot._line.isVisible()
-    assert "whatever their γ" in plot.accessibleDescription()
+    assert "treated alike" in plot.accessibleDescription()
     plot.keyPressEvent(
         QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Up, Qt.KeyboardModifier.ControlModifier)
     )

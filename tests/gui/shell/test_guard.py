@@ -13,7 +13,7 @@ from ace_gui.gui.shell.crash_guard import Guard, Interrupts
     ("error", "sentence"),
     [
         (CheckpointError("The file is empty."), "The file is empty."),
-        (ZeroDivisionError("oops"), "Something unexpected went wrong: ZeroDivisionError: oops."),
+        (ZeroDivisionError("oops"), "An unexpected error occurred: ZeroDivisionError: oops."),
     ],
 )
 def test_what_nothing_caught_is_told(

@@ -25,7 +25,7 @@ def choose(window: MainWindow, text: str) -> None:
 def test_what_is_free_unless_told(window: MainWindow, worker: FakeWorker) -> None:
     assert not window.menus.memory.isEnabled()  # the engine knows the machine
     worker.say(MACHINE, job=0)
-    assert checked(window) == "What is free"
+    assert checked(window) == "All free memory"
     texts = [action.text().replace("&", "") for action in window.menus.memory.actions()]
     assert texts[1:-1] == ["1.0 GB", "2.0 GB", "4.0 GB", "8.0 GB", "16 GB"]
 
@@ -35,14 +35,14 @@ def test_a_limit_is_remembered_and_can_be_lifted(window: MainWindow, worker: Fak
     choose(window, "4.0 GB")
     assert window.session.memory_bytes == Settings().memory_bytes == 4 * GIGABYTE
     assert checked(window) == "4.0 GB"
-    choose(window, "What is free")
+    choose(window, "All free memory")
     assert window.session.memory_bytes is Settings().memory_bytes is None
 
 
 def test_any_other_limit_can_be_given(window: MainWindow, worker: FakeWorker) -> None:
     worker.say(MACHINE, job=0)
     choose(window, "Other…")
-    assert checked(window) == "What is free"  # nothing is chosen yet
+    assert checked(window) == "All free memory"  # nothing is chosen yet
     dialog = window.findChild(QInputDialog)
     dialog.setDoubleValue(2.5)
     dialog.accept()

@@ -110,8 +110,8 @@ def in_words(found: Paired | None, first: str, second: str, metrics: Sequence[st
         f"Of {found.n} examples, {first} {does} on {found.first} and {second} on {found.second}."
     )
     if found.p >= 0.05:
-        return f"{counts} Two equal models differ as much {_often(found.p)}: it may be chance."
-    return f"{counts} Two equal models differ as much {_often(found.p)}: hardly chance."
+        return f"{counts} Two equal models differ as much {_often(found.p)}: not significant."
+    return f"{counts} Two equal models differ as much {_often(found.p)}: significant."
 
 
 def _often(p: float) -> str:

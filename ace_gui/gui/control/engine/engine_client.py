@@ -53,7 +53,7 @@ _STATES: Final[dict[type, State]] = {
 
 _GOES_ON: Final = {
     True: "Merge again to resume from the last finished tensor.",
-    False: "Another one was started; what is finished is kept.",
+    False: "It was restarted, and finished work is kept.",
 }
 """Advice to the user after the engine was lost, by whether it was merging."""
 

@@ -102,7 +102,7 @@ class EngineWorker(QThread):
             except EngineError as error:
                 self._lose(error)
             except Exception as error:  # a thread that dies silently leaves a window that hangs
-                sentence = f"The engine said something strange: {type(error).__name__}: {error}."
+                sentence = f"The engine sent an invalid message: {type(error).__name__}: {error}."
                 self._lose(EngineError(sentence, details=traceback.format_exc()))
         self._close()
 

@@ -119,7 +119,7 @@ class MergeOperation:
             self._give_up()
         elif isinstance(end, JobCancelled):
             session.advice.emit(
-                "Merge cancelled. What is finished is kept: Merge continues from there."
+                "Merge cancelled. Finished tensors are kept, so Merge continues from there."
             )
 
     def _give_up(self) -> None:

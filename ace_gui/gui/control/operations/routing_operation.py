@@ -34,7 +34,7 @@ class RoutingOperation(OneOperation):
         if self.merges or not routing:
             return ""
         methods = ", ".join(routing)
-        return f"No merge here sends examples to experts. Merge by one of these methods: {methods}."
+        return f"No merge here has a router. Merge with one of these methods: {methods}."
 
     @property
     def merges(self) -> list[MergeRun]:
@@ -60,7 +60,7 @@ class RoutingOperation(OneOperation):
         """Take the progress or the routes."""
         match event:
             case EvaluationProgress(done=done, total=total, task=task):
-                title = f"looking at the routes of {task}"
+                title = f"computing the routes of {task}"
                 progress = Progress(state=State.SCORING, done=done, total=total, title=title)
                 self._session.activity.set_progress(progress)
             case RoutesFound(routes=routes):

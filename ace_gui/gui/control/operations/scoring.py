@@ -149,7 +149,7 @@ class Scoring(QObject):
             return "Open a base model first."
         if not session.draft.inputs.tasks:
             return "Add a task first."
-        return "Models are being tried." if self.is_running else ""
+        return "An evaluation is running." if self.is_running else ""
 
     def evaluate(self) -> None:
         """Evaluate base, experts and all finished merges on the tasks, except known scores."""

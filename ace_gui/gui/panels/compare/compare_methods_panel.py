@@ -36,8 +36,8 @@ from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 _TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
 _BESIDE = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
-    "Tick methods at the left, then Compare: each merges the models in turn, and their norms, "
-    "distances and scores stand here side by side. The window's merge stays."
+    "Select methods at the left, then Compare: each merges the models in turn, and their norms, "
+    "distances and scores are compared here. The current merge stays."
 )
 
 
@@ -57,17 +57,15 @@ class CompareMethodsPanel(QWidget):
         self._spotted: list[MethodCompared] = []
         self.choices = MergeChoices(session, self)
         self.start = plain_button(
-            "&Compare", "Merge by each method ticked, one after another", self
+            "&Compare", "Merge with each selected method, one after another", self
         )
         self.start.setProperty("kind", "tinted")
-        self.stop = plain_button(
-            "&Stop", "Stop after the present tensor; rows that are there stay", self
-        )
+        self.stop = plain_button("&Stop", "Stop after the current tensor; finished rows stay", self)
         self.status = muted_label("", self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
-        self.use = plain_button("&Use this", "Take the selected merge for the window's", self)
+        self.use = plain_button("&Use this", "Make the selected merge the current one", self)
         self.pair = plain_button(
             "Compare &layers", "Compare the two selected merges layer by layer", self
         )
@@ -146,7 +144,7 @@ class CompareMethodsPanel(QWidget):
     def _make_table(self) -> FittedTable:
         table = FittedTable(self)
         table.setObjectName("compared")
-        table.setAccessibleName("Merges compared")
+        table.setAccessibleName("Compared merges")
         table.setModel(self.model)
         plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)

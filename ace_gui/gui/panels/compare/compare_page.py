@@ -17,7 +17,7 @@ from ace_gui.gui.widgets.layout.card import card
 
 METHODS, TWO_MERGES = range(2)
 LOOKS: Final = (
-    ("Methods", "Merge by several methods, or with several values, and compare them"),
+    ("Methods", "Merge with several methods or values, and compare the results"),
     ("Two merges", "Two finished merges layer by layer"),
 )
 

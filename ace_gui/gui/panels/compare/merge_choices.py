@@ -40,8 +40,8 @@ class MergeChoices(QWidget):
         self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
-        self.all = plain_button("Tick a&ll", "Tick every method", self)
-        self.none = plain_button("&None", "Tick no method", self)
+        self.all = plain_button("Select a&ll", "Select every method", self)
+        self.none = plain_button("&None", "Deselect every method", self)
         self._lay_out()
         self._fill_methods()
         self._fill_parameters()
@@ -146,7 +146,7 @@ class MergeChoices(QWidget):
         self.values.setAccessibleName("Values to try")
         self.values.setPlaceholderText("0.1, 0.2, 0.5")
         title = method.title if method is not None else "the method"
-        tip = f"Values of one parameter of {title}, with commas between, instead of other methods"
+        tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
         self.parameter.setToolTip(tip)
         self.values.setToolTip(tip)
 

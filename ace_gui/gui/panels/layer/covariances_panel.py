@@ -41,13 +41,10 @@ _NO_DATA: Final = (
     "task calibration inputs to see how good the estimate is for your models."
 )
 _NOT_YET: Final = (
-    "Each expert runs once over its calibration inputs; then every layer is compared. What is "
-    "measured is kept, and you can stop and go on."
+    "Each expert runs once over its calibration inputs; then every layer is compared. Results "
+    "are kept, so you can stop and continue."
 )
-_UNSEEN: Final = (
-    "Nothing went through this layer with the calibration inputs of one of the experts, or none "
-    "changes it."
-)
+_UNSEEN: Final = "One expert's calibration inputs do not reach this layer, or no expert changes it."
 _NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
@@ -65,7 +62,7 @@ _LOOKS: Final = {
     ),
     CovarianceView.EIGENVALUES: (
         "Eigenvalues",
-        "How steeply both fall, and what the estimate gives to the inputs' directions",
+        "How steeply both fall, and the estimate along the inputs' directions",
     ),
 }
 
@@ -96,7 +93,7 @@ class CovariancesPanel(LayerPanel):
             "What is compared", {key: (t, tip) for key, (t, tip) in _LOOKS.items()}
         )
         self.expert = Choice("Expert whose eigenvalues are shown", {"": ("–", "")})
-        self.matrix = ExpertMatrixPlot("Whose inputs ACE's covariances show")
+        self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.eigenvalues = EigenvaluePlot()
         self.sheet = FigureSheet("Figures of the covariances")
         self.said = muted_label("", self)
@@ -104,7 +101,7 @@ class CovariancesPanel(LayerPanel):
         self.all.setProperty("kind", "ghost")
         self.all.clicked.connect(lambda _=False: self._press())
         self.use = QPushButton("Use in ACE", self)
-        self.use.setAccessibleName("Merge by ACE with the measured covariances")
+        self.use.setAccessibleName("Merge with ACE and the measured covariances")
         self.use.clicked.connect(
             lambda _=False: self.inputs_edited.emit(with_measured(session.draft.inputs))
         )
@@ -236,7 +233,7 @@ class CovariancesPanel(LayerPanel):
         tip = (
             "ACE with the measured covariances is chosen."
             if used
-            else "Choose the variant of ACE that takes the measured covariances, not estimates."
+            else "Choose the variant of ACE that uses measured covariances, not estimates."
         )
         self.use.setToolTip(tooltip(tip))
 
@@ -266,10 +263,10 @@ class CovariancesPanel(LayerPanel):
 def whose_inputs(found: LayerCovariances) -> str:
     """Whether each estimate matches its own expert's inputs best, and how to read the matrix."""
     own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
-    said = "Rows: whose estimate; columns: whose inputs."
+    said = "Rows: estimates; columns: inputs."
     if len(found.experts) < 2:
         return said
-    knows = f"{own} of {len(found.experts)} estimates agree most with their own expert's inputs."
+    knows = f"{own} of {len(found.experts)} estimates match their own expert's inputs best."
     return f"{knows} {said}"
 
 
@@ -298,7 +295,7 @@ def figure_rows(found: LayerCovariances) -> list[FigureRow]:
             "1 where they span the same subspace, 0 where they are orthogonal.",
             "overlap",
         ),
-        row("by chance", "The overlap of subspaces without any relation.", "chance"),
+        row("by chance", "The overlap of unrelated subspaces.", "chance"),
         row(
             "own inputs",
             "Cosine of ACE's estimate with the covariance of the expert's own inputs, both "

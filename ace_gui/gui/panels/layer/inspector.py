@@ -32,7 +32,7 @@ _PANELS = (  # title, short title, tooltip
     (
         "Subspaces",
         "Spaces",
-        "Which directions refinement kept, and which experts share",
+        "Directions kept by refinement, and shared by experts",
         SubspacesPanel,
     ),
     (
@@ -75,12 +75,12 @@ class InspectorPanel(QWidget):
             self.tabs.add(title, tip, partial(kind, session), short=short)
         self.tabs.add(
             "Inputs",
-            "How well ACE's covariance of this layer shows that of the experts' inputs",
+            "How well ACE's covariance of this layer matches that of the experts' inputs",
             partial(CovariancesPanel, session, measuring),
             short="Data",
         )
         self.preflight = PreflightPanel(session, self)
-        tip = "What was looked at before the merge, and how it came out"
+        tip = "The checks before the merge, and their results"
         self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
         self.tabs.content(self._checks)  # created at once, because it comes to the front by itself
         self._worries: frozenset[object] = frozenset()

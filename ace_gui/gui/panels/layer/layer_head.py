@@ -25,7 +25,7 @@ _NONE: Final = "Choose a layer in the table or in the plot below."
 _LOW: Final = 800  # px: in a lower window the figures are hidden in favour of the plot
 _FIGURES: Final = (
     ("Heterogeneity γ", "How much the experts' energies differ in this layer"),
-    ("Ridge mass Σε", "How much of the solve is the ridge's"),
+    ("Ridge mass Σε", "The ridge's share in the solution"),
     ("Change ‖ΔW‖", "Frobenius norm of the merged change"),
 )
 

@@ -15,7 +15,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, current_theme
 
-LEARNS_FIRST: Final = "This method learns from data first: merge to see what comes of it."
+LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
 
 class LayerPanel(QWidget):

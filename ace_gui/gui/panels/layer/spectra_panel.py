@@ -84,8 +84,8 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
         ),
         _row(
             "effective rank",
-            "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): how many directions carry "
-            "the matrix; from 1, one direction, to all of them, equally strong.",
+            "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): the effective "
+            "number of directions, from 1 to all of them, equally strong.",
             [f.effective_rank for f in figures],
         ),
         _row(
@@ -95,7 +95,7 @@ def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
         ),
         _row(
             "condition number",
-            "σ₁ by the smallest σ above 10⁻⁷·σ₁; what lies below is rounding and not counted.",
+            "σ₁ over the smallest σ above 10⁻⁷·σ₁; smaller values are rounding errors.",
             [f.condition for f in figures],
         ),
         _row("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),

@@ -30,7 +30,7 @@ class AnswerCard(QWidget):
         self.bars = NamedBars(self)
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
-        self.text.setAccessibleName(f"What the model writes: {role}")
+        self.text.setAccessibleName(f"Answer of the model: {role}")
         self.state = muted_label("", self)
         self.error = plain_label("", self)
         self.error.setProperty("kind", "bad")

@@ -32,7 +32,7 @@ class ExamplesStrip(QWidget):
         super().__init__()
         self._session, self._scoring = session, scoring
         self._store: Path | None = None
-        self.verdict = Segments("What became of the examples", self)
+        self.verdict = Segments("Lost or gained examples", self)
         for title, tip in (
             ("Lost", "The other model is right, and the merge is wrong"),
             ("Gained", "The merge is right, and the other model is wrong"),
@@ -75,8 +75,8 @@ class ExamplesStrip(QWidget):
         if not found:
             why = self._scoring.obstacle or ("" if self._store is not None else "Merge first.")
             self.ask.setEnabled(not why and not self._scoring.is_running)
-            self.ask.setToolTip(why or "Ask both models where their answers are not known yet")
-            self.note.setText("What the merge gets wrong that the experts had right.")
+            self.ask.setToolTip(why or "Evaluate both models if their answers are not known yet")
+            self.note.setText("Examples that the experts answer correctly and the merge does not.")
             return
         for index, verdict in enumerate(_VERDICTS):
             count = sum(each.counts[verdict] for each in found.values())
@@ -84,8 +84,8 @@ class ExamplesStrip(QWidget):
             self.verdict.set_title(index, f"{title} {count}")
         verdict = _VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is Verdict.LOST
-        lost = "The truth, and below it what the merge says."
-        gained = "The truth, and below it what the expert says."
+        lost = "The true label, and below it the merge's answer."
+        gained = "The true label, and below it the expert's answer."
         self.note.setText(lost if verdict is Verdict.LOST else gained)
         self._show(listed_examples(self._session, found.values(), verdict))
 

@@ -49,7 +49,7 @@ _TIPS: Final = (
     "Neither is right",
 )
 NOTHING: Final = (
-    "Which examples the merge gets wrong that the expert had right, and the other way round."
+    "Examples that the expert answers correctly and the merge does not, and vice versa."
 )
 _ALL: Final = ""
 _LARGE: Final = 160  # px
@@ -67,10 +67,10 @@ class ExamplesTab(QWidget):
         self.against = Segments("What the merge is compared with", self)
         self.against.add("Against the experts", "Each task's own expert")
         self.against.add("Against the base", "The base model")
-        self.verdict = Segments("What became of the examples", self)
+        self.verdict = Segments("Lost or gained examples", self)
         for title, tip in zip(TITLES, _TIPS, strict=True):
             self.verdict.add(title, tip)
-        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
+        self.merge = Choice("Merge to show", {"": ("no merge yet", "")})
         self.task = Choice("Task", {_ALL: ("All tasks", "")})
         self.model = ExamplesModel(self)
         self.cell = ExampleCell(self)
@@ -189,7 +189,7 @@ class ExamplesTab(QWidget):
         count = sum(each.counts[verdict] for each in chosen)
         some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
         losses = all(each.metric.value in LOSSES for each in chosen)
-        rule = "Lost is where the loss grew most." if losses else _rule(verdict, self.with_base)
+        rule = "Lost: the loss grew most." if losses else _rule(verdict, self.with_base)
         self.note.setText(f"{some} {rule}".lstrip())
 
     def _show_listed(self, listed: list[ListedExample]) -> None:
@@ -221,7 +221,7 @@ class ExamplesTab(QWidget):
         self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
         self.compare_button.setEnabled(not why)
         self.compare_button.setToolTip(
-            why or "Ask both models where their answers are not known yet"
+            why or "Evaluate both models if their answers are not known yet"
         )
 
     def _show_detail(self) -> None:
@@ -249,7 +249,7 @@ class ExampleDetail(QWidget):
         self.row_label = muted_label("", self)
         self.try_button = QPushButton("Try it", self)
         self.try_button.setAccessibleName("Try the models on this example")
-        self.try_button.setToolTip("See what base, expert and merge say to it, with probabilities")
+        self.try_button.setToolTip("See the answers of base, expert and merge, with probabilities")
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         column = QVBoxLayout(self)
@@ -284,9 +284,9 @@ class ExampleDetail(QWidget):
 
 def _rule(verdict: Verdict, with_base: bool) -> str:
     return {
-        Verdict.LOST: "The truth, and below it what the merge says.",
-        Verdict.GAINED: "The truth, and below it what the base says."
+        Verdict.LOST: "The true label, and below it the merge's answer.",
+        Verdict.GAINED: "The true label, and below it the base model's answer."
         if with_base
-        else "The truth, and below it what the expert says.",
-        Verdict.BOTH_WRONG: "The truth, and below it what the merge says.",
+        else "The true label, and below it the expert's answer.",
+        Verdict.BOTH_WRONG: "The true label, and below it the merge's answer.",
     }[verdict]

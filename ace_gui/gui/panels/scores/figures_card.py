@@ -57,7 +57,7 @@ class FiguresCard(QWidget):
         column.addWidget(heading("Figures", self))
         column.addWidget(self.table)
         column.addWidget(muted_label(NOTE, self))
-        column.addWidget(heading("Is the difference chance?", self))
+        column.addWidget(heading("Is the difference significant?", self))
         column.addLayout(pair)
         column.addWidget(self.test)
         column.addStretch(1)

@@ -88,7 +88,7 @@ class RangeRows(QWidget):
     def fault(self) -> str:
         """What is wrong with the ranges; empty if they can be searched."""
         if not self.ranges:
-            return "Tick a parameter."
+            return "Select a parameter."
         wrong = [each.name for each in self.ranges if not each.low < each.high]
         return f"The range of {wrong[0]} is empty." if wrong else ""
 

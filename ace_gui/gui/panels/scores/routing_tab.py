@@ -26,8 +26,8 @@ LIMIT: Final = 100
 """Examples per task: enough to know a share to a few hundredths."""
 
 WHAT: Final = (
-    "Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here the "
-    "recipe's tasks are answered, and every row says in what shares the experts took part."
+    "Merges by SMILE, Twin-Merging, FREE-Merging and WEMoE send each example to experts. Here they "
+    "run on the recipe's tasks, and every row shows the experts' shares."
 )
 
 
@@ -40,7 +40,7 @@ class RoutingTab(QWidget):
         super().__init__(parent)
         self._session, self._routing = session, routing
         self.merge = Choice("Merge whose routes are shown", _none())
-        self.button = QPushButton("Look")
+        self.button = QPushButton("Compute")
         self.button.setProperty("kind", "tinted")
         self.button.setFont(face(Face.STRONG))
         self.said = plain_label("", self)
@@ -106,8 +106,8 @@ class RoutingTab(QWidget):
         options = {each.key: (each.title, each.title) for each in reversed(merges)}
         self.merge.offer(options or _none())
         running, why = routing.is_running, routing.obstacle
-        self.button.setText("Stop" if running else "Look")
-        self.button.setAccessibleName("Stop looking" if running else "Look at the routes")
+        self.button.setText("Stop" if running else "Compute")
+        self.button.setAccessibleName("Stop computing" if running else "Compute the routes")
         self.button.setEnabled(running or not why)
         self.button.setToolTip("" if running else tooltip(why))
         routes = routing.routes or ()
@@ -129,7 +129,7 @@ class RoutingTab(QWidget):
             return "This merge has no router."
         own = [each for each in routes if each.owner in each.experts]
         most = [each for each in own if _largest(each) == each.owner]
-        return f"{len(most)} of {len(own)} tasks go most of all to their own expert."
+        return f"{len(most)} of {len(own)} tasks mainly use their own expert."
 
     def _show_layers(self) -> None:
         routes = self._routing.routes or ()
@@ -156,7 +156,7 @@ def _largest(each: TaskRoutes) -> str:
 
 
 def _sheet(routes: Sequence[TaskRoutes]) -> tuple[Sequence[str], list[FigureRow]]:
-    tip = "The share of each expert in the mean over the layers and the examples."
+    tip = "The share of each expert, averaged over the layers and the examples."
     rows = [FigureRow(title=e.task, tip=tip, values=e.mean_T, percent=True) for e in routes]
     return (routes[0].experts if routes else ()), rows
 
@@ -170,6 +170,6 @@ def _cost(routes: Sequence[TaskRoutes]) -> str:
         for name in ("seconds", "plain_seconds")
     )
     return (
-        f"The modules take {human_bytes(routes[0].module_bytes)} beside the weights, and an "
+        f"The modules take {human_bytes(routes[0].module_bytes)} more than the weights, and an "
         f"example {own:.1f} ms instead of {bare:.1f} ms without them, of {count} examples."
     )

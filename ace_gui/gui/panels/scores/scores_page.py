@@ -22,15 +22,15 @@ from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 TASKS, SCORES, EXAMPLES, TRY, TUNE, ROUTING = range(6)
 PLACES: Final = (  # title and tooltip, in this order
-    ("Tasks", "Data that the models are tried on, and how they are read"),
-    ("Scores", "How good base, experts and merges are at the tasks"),
+    ("Tasks", "The evaluation data, and how they are read"),
+    ("Scores", "Scores of base, experts and merges on the tasks"),
     ("Examples", "Which examples a merge lost and gained"),
     (
         "Try it",
-        "Type a text or drop a picture, and see what base, expert and merge say to it",
+        "Type a text or drop a picture, and see the answers of base, expert and merge",
     ),
-    ("Tune", "Look for values of parameters by trying them on half of the data"),
-    ("Routing", "Which expert a merge with a router takes for which examples"),
+    ("Tune", "Search parameter values on half of the data"),
+    ("Routing", "Which expert a merge with a router uses for which examples"),
 )
 
 
@@ -50,7 +50,7 @@ class ScoresPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._scoring = scoring
-        self.tabs = LazyTabs("Places of the scores", self)
+        self.tabs = LazyTabs("Parts of the Scores page", self)
         makers: tuple[Callable[[], QWidget], ...] = (
             lambda: TasksTab(session, scoring),
             lambda: ScoresTab(

@@ -45,7 +45,7 @@ from ace_gui.gui.widgets.layout.card import GAP, card
 
 _HIGH: Final = 44  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
-NO_TASKS: Final = "There are no tasks yet: add data that the models can be tried on."
+NO_TASKS: Final = "There are no tasks yet: add data to evaluate the models on."
 NO_SCORES: Final = (
     "The models have not been tried on the tasks yet. Base, experts and every finished merge are "
     "tried one after another, in the background."
@@ -70,7 +70,7 @@ class ScoresTab(QWidget):
         self.title = plain_label("", self)
         self.title.setFont(face(Face.TITLE))
         self.note = secondary_label("", self)
-        self.merge = Choice("Merge that is looked at", {"": ("no merge yet", "")})
+        self.merge = Choice("Merge to show", {"": ("no merge yet", "")})
         self.merge.chosen.connect(self.refresh)
         self.evaluate = EvaluateButton(session, scoring)
         self.line = ScoreLine(self)
@@ -223,8 +223,8 @@ class ScoresTab(QWidget):
 
     def _untried(self, model: str) -> str:
         if self._scoring.is_running:
-            return "The models are being tried"
-        return "This merge has not been tried yet" if model else "No merge has been tried yet"
+            return "The models are being evaluated"
+        return "This merge is not evaluated yet" if model else "No merge is evaluated yet"
 
     def _show_bars(self, rows: list[TaskFigures]) -> None:
         if not rows:
@@ -276,7 +276,7 @@ class EvaluateButton(ProgressButton):
             self.setToolTip(progress.title if progress is not None and known else "")
             return
         why = self._scoring.obstacle
-        self.show_action("Evaluate", why or "Try base, experts and every finished merge")
+        self.show_action("Evaluate", why or "Evaluate base, experts and every finished merge")
         self.setEnabled(not why)
 
     def _press(self) -> None:
@@ -305,7 +305,7 @@ def _note(rows: list[TaskFigures]) -> str:
         note = counted(max(counts, default=0), "example", "examples")
         note = f"{len(tasks)} tasks × {note}" if len(tasks) > 1 else note
     mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
-    return f"{note}; a mean is good to ± {mean:.2g}" if isfinite(mean) else note
+    return f"{note}; standard error ± {mean:.2g}" if isfinite(mean) else note
 
 
 def _one_of(metrics: set[str]) -> str:

@@ -55,16 +55,16 @@ class TaskEditor(QWidget):
         self.choose = QPushButton("Choose…", self)
         self.choose.setProperty("kind", "link")
         self.choose.setAccessibleName("Choose calibration inputs")
-        self.expert = _box("Whose task it is")
+        self.expert = _box("Expert of the task")
         self.kind = _box("Kind of task")
-        self.measure = _box("How answers are scored")
+        self.measure = _box("Metric")
         self.limit = QSpinBox()
         self.limit.setRange(0, _MOST)
         self.limit.setSpecialValueText("all")
-        self.limit.setAccessibleName("Examples at most, drawn by chance")
+        self.limit.setAccessibleName("Maximum number of examples, chosen at random")
         self.limit.setKeyboardTracking(False)
-        self.labels = _line("Labels, in the order of the head")
-        self.labels.setPlaceholderText("as the head's config says")
+        self.labels = _line("Labels, in the head's order")
+        self.labels.setPlaceholderText("as in the head's config")
         self.fault = plain_label("", self)
         self.fault.setProperty("kind", "bad")
         self.remove = QPushButton("Remove task", self)
@@ -167,11 +167,7 @@ class TaskEditor(QWidget):
         kinds = found.kinds if found is not None else ()
         chosen = found.kind if found is not None else task.kind
         _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
-        says = (
-            "What the model does with the data; guessed."
-            if task.kind is None
-            else "What the model does with the data; as said."
-        )
+        says = "The kind of task; guessed." if task.kind is None else "The kind of task; as set."
         self.kind.setToolTip(tooltip(says))
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
@@ -216,7 +212,7 @@ class TaskEditor(QWidget):
             self._count.setText("Reading the data …")
             return
         self._count.setText(
-            counted(found.count, "example", "examples") if found.count else "None could be read."
+            counted(found.count, "example", "examples") if found.count else "No example readable."
         )
         for example in found.examples:
             self._shown.addWidget(_example_row(example))

@@ -37,7 +37,7 @@ from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.recipe.tasks import Task
 
 NO_DATA: Final = (
-    "A task is data of your own that the models are tried on: a table, a text, or a folder of "
+    "A task is your own data for evaluating the models: a table, a text, or a folder of "
     "pictures by class. Drop it here, or add it."
 )
 _NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))

@@ -76,14 +76,14 @@ class TryTab(QWidget):
         self._given = _Given()
         self._latest = ""
         self.setAcceptDrops(True)
-        self.task = Choice("Task whose answers are wanted", {"": ("–", "")})
-        self.merge = Choice("Merge that is tried", {"": ("no merge yet", "")})
+        self.task = Choice("Task", {"": ("–", "")})
+        self.merge = Choice("Merge to try", {"": ("no merge yet", "")})
         self.text = QPlainTextEdit()
         self.text.setAccessibleName("Text to try")
         self.text.setPlaceholderText("Type a text")
         self.text.setTabChangesFocus(True)
         self.pair = QLineEdit()
-        self.pair.setAccessibleName("Second text, where the task has two")
+        self.pair.setAccessibleName("Second text, if the task has two")
         self.pair.setPlaceholderText("Second text")
         self.picture = ExamplePicture(_SIDE)
         self.hint = muted_label("Drop a picture here.", self)
@@ -101,13 +101,13 @@ class TryTab(QWidget):
 
     def _lay_out(self) -> None:
         self.seed.setRange(0, 2**31 - 1)
-        self.seed.setAccessibleName("Seed of what is written, the same for every model")
+        self.seed.setAccessibleName("Random seed, the same for every model")
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
-        self.temperature.setAccessibleName("Temperature; 0: always the likeliest word")
+        self.temperature.setAccessibleName("Temperature; 0: always the likeliest token")
         self.length.setRange(1, 4096)
         self.length.setValue(LENGTH)
-        self.length.setAccessibleName("Length of what is written, in tokens at most")
+        self.length.setAccessibleName("Maximum length of the answer, in tokens")
         self.problem.setProperty("kind", "bad")
         self.problem.setWordWrap(True)
         self.problem.setTextFormat(Qt.TextFormat.PlainText)
@@ -301,7 +301,7 @@ class TryTab(QWidget):
         self.task.offer(tasks or {"": ("–", "")})
         merges: dict[Hashable, tuple[str, str]]
         merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(merges or {"": ("no merge yet", "Merge first to try the merge, too")})
+        self.merge.offer(merges or {"": ("no merge yet", "Merge first to include the merge")})
         self._follow_merge(merges)
         kind = self.kind
         pictures = kind in _OF_PICTURES
@@ -350,7 +350,7 @@ class TryTab(QWidget):
         self.button.setText("Stop" if running else "Try")
         self.button.setAccessibleName("Stop" if running else "Try it on the models")
         self.button.setEnabled(running or not why)
-        self.button.setToolTip("What is written stays" if running else why)
+        self.button.setToolTip("Text so far stays" if running else why)
 
     # Drag and drop
 

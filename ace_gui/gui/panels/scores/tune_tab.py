@@ -61,8 +61,8 @@ class TuneTab(QWidget):
         super().__init__(parent)
         self._session, self._tuning, self._use = session, tuning, use
         self.ranges = RangeRows()
-        self.merges = _spin("Merges to try", "as usual")
-        self.limit = _spin("Examples of each task at most", "all")
+        self.merges = _spin("Merges to try", "default")
+        self.limit = _spin("Maximum number of examples per task", "all")
         self.cost = muted_label("", self)
         self.button = QPushButton("Start")
         self.button.setProperty("kind", "tinted")
@@ -87,7 +87,7 @@ class TuneTab(QWidget):
         columns = QSplitter(Qt.Orientation.Horizontal)
         columns.setChildrenCollapsible(False)
         columns.setHandleWidth(GAP)
-        scroll = scroll_area("What is tuned")
+        scroll = scroll_area("Parameters to tune")
         scroll.setWidget(self._make_left())
         columns.addWidget(card(scroll))
         right = Column()
@@ -117,7 +117,7 @@ class TuneTab(QWidget):
         form.addRow("Exam&ples", self.limit)
         what = (
             "Merges with other values, each scored on one half of every task's data. What is "
-            "reported is measured on the other half, with which nothing is chosen."
+            "reported is measured on the other half, which the search does not use."
         )
         column = QVBoxLayout(left)
         column.setContentsMargins(8, 6, 8, 8)
@@ -201,7 +201,7 @@ class TuneTab(QWidget):
         self.button.setEnabled(tuning.is_running or not why)
         self.button.setToolTip("" if tuning.is_running else why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
-        self.cost.setText(f"{count} merges are tried, and {REPORTED} more for the other half.")
+        self.cost.setText(f"{count} merges for the search, and {REPORTED} for the other half.")
         if tuning.is_running and tuning.points:
             self.cost.setText(_time_left(tuning.points))
         self.problem.setText(plain(tuning.error or (tuning.obstacle if not self._busy else "")))
@@ -244,13 +244,13 @@ class TuneTab(QWidget):
         self.said.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         rows = [
-            _row("as it was", tuned.before, before, tasks),
-            _row("chosen", tuned.scores, after, tasks),
+            _row("before", tuned.before, before, tasks),
+            _row("after", tuned.scores, after, tasks),
         ]
         self.figures.show_figures(["mean", *tasks], rows)
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
-            f"On the half of the data with which nothing was chosen, {n} examples. "
+            f"On the half of the data that the search did not use, {n} examples. "
             f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
         )
         now = self._session.draft.inputs.touched
@@ -299,7 +299,7 @@ def _time_left(points: tuple[TunePoint, ...]) -> str:
     each = sum(point.seconds for point in points) / len(points)
     left = each * (points[-1].of - len(points) + REPORTED)
     return (
-        "{count} of {of} merges are tried, about {left} left."
+        "{count} of {of} merges done, about {left} left."
         if isfinite(left)
-        else "{count} of {of} merges are tried."
+        else "{count} of {of} merges done."
     ).format(count=len(points), of=points[-1].of, left=duration(left) if isfinite(left) else "")

@@ -21,7 +21,7 @@ _COLUMNS: Final = (
     (46, 2),
     (0, 1),
 )  # minimum width in text lines for this number of columns
-_WHAT: Final = "Merge fine-tuned models into one, and see layer by layer what came of it."
+_WHAT: Final = "Merge fine-tuned models into one, and see the result layer by layer."
 _OPENING: Final = "Opening: the headers of the files are read …"
 
 

@@ -68,7 +68,7 @@ _NAMES: Final = {  # of the figure, and of its baseline
 }
 _TITLES: Final = {
     Agreement.EXPERTS: "Estimates agree more with own inputs in {count} of {all} layers",
-    Agreement.DIRECTIONS: "Estimates find more than chance in {count} of {all} layers",
+    Agreement.DIRECTIONS: "The overlap is above chance in {count} of {all} layers",
 }
 
 
@@ -80,7 +80,7 @@ class AgreementPlot(LayersPlot):
         self._left = quantity_axis("left", *_AXES[Agreement.EXPERTS], grid=True)
         self._means: dict[str, CovarianceMatch] = {}
         self.shown = Choice(
-            "What is drawn of every layer",
+            "Figure to show",
             _OPTIONS,
         )
         super().__init__(
@@ -233,7 +233,7 @@ class AgreementPlot(LayersPlot):
         if not known.any():
             return ""
         pair = float(figure_L[known].mean()), float(reference_L[known].mean())
-        return f"in the mean {self._said(pair)}"
+        return f"mean {self._said(pair)}"
 
     def _draw_selection(self) -> None:
         self._mark.setVisible(self._selected is not None)

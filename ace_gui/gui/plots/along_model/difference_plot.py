@@ -29,7 +29,7 @@ from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose two merges to compare."
 RELATIVE_TIP: Final = (
-    "‖W₁ − W₂‖ by the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
+    "‖W₁ − W₂‖ over the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
     "changes of the same size"
 )
 _NEAR: Final = 14.0  # pixels

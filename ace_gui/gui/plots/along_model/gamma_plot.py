@@ -56,7 +56,7 @@ def heterogeneous_text(above: int, known: int) -> str:
 
 def treated_alike(count: int) -> str:
     """The text for a method without γ."""
-    return f"{count} matrices, treated alike whatever their γ"
+    return f"{count} matrices, all treated alike"
 
 
 def tau_text(tau: float) -> str:
@@ -159,12 +159,12 @@ class GammaPlot(LayersPlot):
             FigureColumn(
                 title="mean ln energy",
                 values=self._mean_log,
-                tip="Mean over the experts of ln ‖ΔW‖². Near zero it lifts γ by itself.",
+                tip="Mean over the experts of ln ‖ΔW‖². A mean near zero alone makes γ large.",
             ),
             FigureColumn(
                 title="deviation of ln energy",
                 values=deviation,
-                tip="Standard deviation over the experts; γ is its square by that of the mean.",
+                tip="Standard deviation over the experts; γ is its square over that of the mean.",
             ),
         )
 

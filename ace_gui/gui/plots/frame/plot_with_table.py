@@ -155,7 +155,7 @@ class PlotWithTable(QStackedWidget):
         title.set_full_text(self.plot.accessibleName())
         head.addWidget(title, 1)
         buttons = (
-            ("Save CSV…", "Save the table as CSV, with every digit", self.save_csv),
+            ("Save CSV…", "Save the table as CSV with full precision", self.save_csv),
             ("Plot", "Show the plot again", lambda: self.show_table(False)),
         )
         for text, tip, slot in buttons:

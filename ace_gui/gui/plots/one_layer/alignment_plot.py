@@ -19,7 +19,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = "Choose a layer to see what refinement did to its directions."
+EMPTY: Final = "Choose a layer to see the effect of refinement on its directions."
 LEFT: Final = "left"
 RIGHT: Final = "right"
 KEPT: Final = 0.9  # minimum |cosine| of a direction that counts as kept
@@ -124,9 +124,9 @@ def _caption(left_K: NDArray[np.float64]) -> str:
     mean = number_text(float(left_K.mean()), 2)
     return counted(
         len(left_K),
-        "Of the %n leading direction, {kept} kept their place: cosines of at least {least:g}, "
+        "Of the %n leading direction, {kept} were kept: cosines of at least {least:g}, "
         "the mean is {mean}.",
-        "Of the %n leading directions, {kept} kept their place: cosines of at least {least:g}, "
+        "Of the %n leading directions, {kept} were kept: cosines of at least {least:g}, "
         "the mean is {mean}.",
         kept=kept,
         least=KEPT,

@@ -20,7 +20,7 @@ EIGENVALUES: Final = Words(
     options={
         Quantity.VALUE: (
             "eigenvalues",
-            "λᵢ by their sum, largest first: the share of the variance along direction i",
+            "λᵢ over their sum, largest first: the share of the variance along direction i",
         ),
         Quantity.RELATIVE: (
             "relative to the largest",

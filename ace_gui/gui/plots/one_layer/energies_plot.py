@@ -58,7 +58,7 @@ class EnergiesPlot(Plot):
         """Draw ``energies`` of the layer ``name``; ``colours`` maps expert to "#rrggbb"."""
         self.set_busy(False)
         if not energies:
-            self.clear("No energies are known of this layer.")
+            self.clear("The energies of this layer are not known.")
             return
         shown = self.title.whole, self._energies, self._colours
         if (name, energies, colours) == shown and self.message() is None:

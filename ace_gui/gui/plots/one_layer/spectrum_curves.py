@@ -123,7 +123,7 @@ def picture_of_comparison(
     caption = ", ".join(said)
     return Picture(
         new.name,
-        f"‖ΔW‖ by the experts' mean: {caption}" if caption else "",
+        f"‖ΔW‖ over the experts' mean: {caption}" if caption else "",
         curves,
     )
 

@@ -22,8 +22,8 @@ from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 LAYERS, INSPECTOR, VIEWS = range(3)
 _TURNS: Final = (
     ("Layers", "The model's tensors"),
-    ("One layer", "A close look at the chosen tensor"),
-    ("All layers", "γ and what else concerns the whole model"),
+    ("One layer", "Details of the selected tensor"),
+    ("All layers", "γ and other views of the whole model"),
 )
 _LEAST: Final = (42, 39)  # in text lines: the width and height that all three cards need together
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window

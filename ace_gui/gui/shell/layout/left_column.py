@@ -117,12 +117,12 @@ class Rail(QWidget):
 
     def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setAccessibleName("Inputs, folded")
+        self.setAccessibleName("Inputs, collapsed")
         self.buttons = [
-            self._button("panel", "Show models and method", "Unfold the column of the inputs"),
-            self._button("open", "Models", "Unfold the column: base and experts"),
-            self._button("sliders", "Method", "Unfold the column: method and parameters"),
-            self._button("clock", "Runs", "Unfold the column: the merges that are kept"),
+            self._button("panel", "Show models and method", "Expand the input column"),
+            self._button("open", "Models", "Expand the column: base and experts"),
+            self._button("sliders", "Method", "Expand the column: method and parameters"),
+            self._button("clock", "Runs", "Expand the column: kept merges"),
         ]
         self.experts = _Experts(session, self)
         column = QVBoxLayout(self)

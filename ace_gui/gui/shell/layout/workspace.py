@@ -246,7 +246,7 @@ class Workspace(QWidget):
 
         index = add(
             "Health",
-            "Which layers are out of the ordinary, and what one can do",
+            "Unusual layers, and what to do about them",
             make_health,
         )
 
@@ -263,14 +263,14 @@ class Workspace(QWidget):
 
         add(
             "What if",
-            "Try other values on the selected layer before you take them",
+            "Try other values on the selected layer before you apply them",
             make_what_if,
         )
 
     def _add_learning(self, session: Session) -> None:
         """Add the tab that only exists once a merge has learned something."""
         tabs, learning = self.heterogeneity.tabs, session.results.learning
-        tip = "How a method that learns from data goes on: loss by task, coefficients by expert"
+        tip = "Progress of a method that learns from data: loss by task, coefficients by expert"
         index = tabs.add("Learning", tip, lambda: LearningView(session))
 
         def show() -> None:

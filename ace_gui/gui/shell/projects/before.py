@@ -71,7 +71,7 @@ class Before(QObject):
 
     def _allow(self) -> None:
         busy = self._window.session.activity.is_running(*BUSY)
-        why = WAIT if busy else "" if self._is_known else "Nothing was open before."
+        why = WAIT if busy else "" if self._is_known else "There is no last session."
         set_allowed(self._window.actions_.reopen, why)
         self._menus.recent.setEnabled(bool(self._shown) and not busy)
 
@@ -103,9 +103,7 @@ class Before(QObject):
 
     def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
         if self._recovered:
-            said = (
-                "The last session did not end well. What was open is kept, and so are its merges."
-            )
+            said = "The last session crashed. Its project and its merges are kept."
         else:
-            said = "The last session did not end well."
+            said = "The last session crashed."
         self._window.notice.ask(Severity.WARNING, said, self._help.crash, answers)

@@ -37,7 +37,7 @@ class Closing(QObject):
         box.setWindowTitle("ACE Workbench")
         box.setText("An export is running." if exporting else "A merge is running.")
         if not exporting:
-            box.setInformativeText("What is finished is kept: it can be continued next time.")
+            box.setInformativeText("Finished tensors are kept, and the merge can be continued.")
         self.stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
         self.keep = box.addButton(
             "&Keep exporting" if exporting else "&Keep merging",

@@ -134,7 +134,7 @@ class Project(QObject):
         buttons = QMessageBox.StandardButton
         text = f"Save the changes to the project {self.name}?"
         box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
-        box.setInformativeText("Finished merges are kept in any case.")
+        box.setInformativeText("Finished merges are always kept.")
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
         box.button(buttons.Discard).setText("&Don't save")
         box.setDefaultButton(buttons.Save)

@@ -67,13 +67,13 @@ def marks(window: MainWindow) -> list[Step]:
     """The coach marks at the end of the demo."""
     return [
         Step(
-            sentence="How good every model is at the tasks: the base, the experts at their own "
+            sentence="The scores of every model on the tasks: the base, the experts at their own "
             "task, averaging, ACE as published, and the recommended merge.",
             target=lambda: window.workspace.show_scores().tabs,
         ),
         Step(
-            sentence="Layers shows what the merge did to each matrix; Compare puts methods beside "
-            "each other; Report writes it down.",
+            sentence="Layers shows what the merge did to each matrix; Compare compares "
+            "methods; Report writes it down.",
             target=lambda: window.header.workspaces,
         ),
         Step(

@@ -47,8 +47,8 @@ def _opening(window: ShellWindow) -> list[Step]:
             done=is_open,
         ),
         Step(
-            sentence="Every matrix of the model is a row. γ says how unequally the experts moved "
-            "it. Choose a row.",
+            sentence="Every matrix of the model is a row. γ measures how unequally the experts "
+            "moved it. Choose a row.",
             begin=layers,
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
@@ -104,7 +104,7 @@ def _judging(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence="Is the merge any good? Turn to the scores.",
+            sentence="How good is the merge? Open the scores.",
             target=lambda: window.header.workspaces,
             done=lambda: window.header.workspaces.current == 1,
         ),

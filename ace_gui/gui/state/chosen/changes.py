@@ -21,7 +21,7 @@ def change_text(
         lambda: "change of overrides" if before.overrides != after.overrides else "",
         lambda: "change of tasks" if before.tasks != after.tasks else "",
         lambda: "change of scope" if before.scope != after.scope else "",
-        lambda: "change of what follows" if before.after != after.after else "",
+        lambda: "change of later steps" if before.after != after.after else "",
     )
     return next((text for kind in kinds if (text := kind())), "change of options")
 

@@ -122,8 +122,8 @@ class Draft(QObject):
                 name=recommended.NAME,
                 title=recommended.TITLE,
                 family="Recommended",
-                summary=f"{made.summary} In its automatic variant, with a more even spectrum of "
-                "the merged change, and with each expert's pooler kept with its head.",
+                summary=f"{made.summary} Uses the automatic variant, a more even spectrum of "
+                "the merged change, and each expert's pooler with its head.",
             ),
         )
 

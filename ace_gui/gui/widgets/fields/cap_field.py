@@ -36,7 +36,7 @@ class CapField(QWidget):
         self.choice = QComboBox(self)
         self.choice.setAccessibleName("Cap on the change")
         self.choice.setToolTip(tooltip(CAP_TIP))
-        choices = (("as the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
+        choices = (("as in the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
         for text, value in choices:
             self.choice.addItem(text, value)
         self.choice.addItem("at δ", Cap())

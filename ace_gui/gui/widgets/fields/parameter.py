@@ -52,7 +52,7 @@ class ParameterField(QWidget):
         self.control.installEventFilter(self)
         self._reset = DotButton(self)
         self._reset.setAccessibleName(f"Default {field.label}")
-        self._reset.setToolTip("Back to the default")
+        self._reset.setToolTip("Restore the default")
         self._reset.clicked.connect(lambda: self.edited.emit(None))
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)

@@ -20,8 +20,8 @@ METHOD: Final = Qt.ItemDataRole.UserRole
 MISFIT: Final = Qt.ItemDataRole.UserRole + 2
 """Why it cannot merge what is loaded; empty if it can."""
 MEANS: Final = (
-    "The mean accuracy of the five experts of the sample merged by each method with its defaults, "
-    "with the modules that it leaves. Bars run from the base to the experts themselves."
+    "The mean accuracy of the five experts of the sample merged with each method at its defaults, "
+    "with the modules that it adds. Bars run from the base to the experts themselves."
 )
 _Index = QModelIndex | QPersistentModelIndex
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
