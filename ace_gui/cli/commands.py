@@ -346,7 +346,10 @@ def compare(
     recipe: RecipeFile,
     methods: Annotated[
         str,
-        typer.Option(metavar="a,b,c|all", help=("The methods to compare, each with its defaults.")),
+        typer.Option(
+            metavar="a,b,c|all",
+            help="The methods to compare, each with its defaults; also: recommended.",
+        ),
     ] = "",
     parameter: Annotated[
         str,

@@ -1,6 +1,6 @@
 """The architecture matrix: what the catalogue asserts, one line a model, as Markdown.
 
-``python -m tests.unit.architecture``; with ``--sweep`` the count over every model class of
+``python -m tests.architecture``; with ``--sweep`` the count over every model class of
 transformers instead.
 """
 
