@@ -71,11 +71,11 @@ def open_tensors(path: Path) -> KeptTensors:
     checkpoint, metadata = _opened(path)
     stamp = checkpoint.files[0]
     try:
-        told, about = json.loads(metadata.get(_KEPT, ""))
+        stored, about = json.loads(metadata.get(_KEPT, ""))
         digest = _digest_of(str(about), _content(stamp, stamp.ctime_ns))
     except (ValueError, TypeError):
         raise _mismatch(path) from None
-    if digest != told:
+    if digest != stored:
         raise _mismatch(path)
     return KeptTensors(checkpoint=checkpoint, about=about, digest=digest)
 
@@ -106,8 +106,8 @@ def say_anew(path: Path, error: Exception) -> None:
     """Warn that a kept file cannot be used and is computed again."""
     reason = "unknown content"
     if isinstance(error, WorkbenchError):
-        told, _, _ = error.sentence.partition(". ")  # without what to do about a download
-        reason = told.removeprefix(f"{short_path(path)}: ").removesuffix(".")
+        stored, _, _ = error.sentence.partition(". ")  # without what to do about a download
+        reason = stored.removeprefix(f"{short_path(path)}: ").removesuffix(".")
     _log.warning("%s cannot be used and is computed anew: %s.", short_path(path), reason)
 
 

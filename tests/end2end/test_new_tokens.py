@@ -293,5 +293,5 @@ def test_a_table_that_was_trained_apart_from_a_saved_head_is_refused(tmp_path: P
     held = load_file(folder / "adapter_model.safetensors")
     held[f"{PREFIX}lm_head.weight"] += 1
     save_adapter(folder, held)
-    with pytest.raises(CheckpointError, match="was trained apart from `lm_head"):
+    with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
         prepare(recipe_over(tmp_path / "base", [folder], vocabulary=Vocabulary.TOKENS))

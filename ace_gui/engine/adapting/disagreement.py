@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import answers, has_entropy, places
+from ace_gui.engine.adapting.objectives import answers, batch_indices, has_entropy
 from ace_gui.engine.evaluating.askers import Asker, Piece
 
 INPUTS: Final = 128
@@ -31,13 +31,13 @@ class Disagreement:
         self._seed = seed
         self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
 
-    def hear(self, expert: Asker) -> None:
+    def add_expert(self, expert: Asker) -> None:
         """Store an expert's answers to some inputs of its task, if answers are choices."""
         if has_entropy(expert.data.kind):
             examples = expert.data.examples
-            chosen = places(len(examples), INPUTS, 0, self._seed)
+            chosen = batch_indices(len(examples), INPUTS, 0, self._seed)
             pieces = expert.pieces_of([examples[at] for at in chosen])
-            self._tasks[expert.data.name] = pieces, list(_said(expert, pieces))
+            self._tasks[expert.data.name] = pieces, list(_answers(expert, pieces))
 
     def knows(self, task: str) -> bool:
         """Whether the answers of the expert are stored."""
@@ -48,15 +48,15 @@ class Disagreement:
         shares = []
         for asker in merged:
             pieces, wanted = self._tasks[asker.data.name]
-            found = zip(wanted, _said(asker, pieces), strict=True)
-            each = [(own != said).double().mean() for own, said in found if len(own)]
+            found = zip(wanted, _answers(asker, pieces), strict=True)
+            each = [(own != theirs).double().mean() for own, theirs in found if len(own)]
             shares.append(torch.stack(each).mean())
         return float(torch.stack(shares).mean())
 
 
-def _said(asker: Asker, pieces: _Inputs) -> Iterator[Tensor]:
+def _answers(asker: Asker, pieces: _Inputs) -> Iterator[Tensor]:
     """The indices of the answers to each input, R."""
     with torch.no_grad():
         for first in range(0, len(pieces), TOGETHER):
-            for said_RC in answers(asker, pieces[first : first + TOGETHER]):
-                yield said_RC.argmax(dim=1)
+            for logits_RC in answers(asker, pieces[first : first + TOGETHER]):
+                yield logits_RC.argmax(dim=1)

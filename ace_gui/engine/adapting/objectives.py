@@ -68,33 +68,35 @@ class TaskObjective:
 
     def __call__(self, step: int, kept: Kept) -> Found:
         """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
-        chosen = places(len(self.asker.data.examples), self._size, step, self._seed)
+        chosen = batch_indices(len(self.asker.data.examples), self._size, step, self._seed)
         examples = self.asker.data.examples
         pieces = [
             kept.get(("inputs", self.name, at), lambda: self.asker.pieces_of([examples[at]])[0])  # noqa: B023
             for at in chosen
         ]
-        said = answers(self.asker, pieces)
+        outputs = answers(self.asker, pieces)
         losses = [
             self._loss(own, index, given)
-            for own, index, given in zip(said, chosen, pieces, strict=True)
+            for own, index, given in zip(outputs, chosen, pieces, strict=True)
         ]
         loss = torch.stack(losses).mean()
-        return Found(loss=loss, spread=_spread(said) if has_entropy(self.asker.data.kind) else None)
+        return Found(
+            loss=loss, spread=_spread(outputs) if has_entropy(self.asker.data.kind) else None
+        )
 
-    def _loss(self, said_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
-        if not len(said_RC):  # a text of one token, or words that were all cut off
-            return said_RC.sum()
+    def _loss(self, outputs_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
+        if not len(outputs_RC):  # a text of one token, or words that were all cut off
+            return outputs_RC.sum()
         if self._targets is None:
-            return entropy(said_RC)
+            return entropy(outputs_RC)
         kind, target = self.asker.data.kind, self._targets[index]
         if kind is TaskKind.REGRESSION:
-            return (said_RC[0, 0] - float(target)) ** 2
+            return (outputs_RC[0, 0] - float(target)) ** 2
         if kind is TaskKind.CAUSAL_LM:
             wanted_R = torch.cat([piece.inputs["input_ids"][1:] for piece in pieces])
         else:
             wanted_R = torch.tensor(self._columns(target, pieces))
-        return functional.cross_entropy(said_RC, wanted_R.to(said_RC.device))
+        return functional.cross_entropy(outputs_RC, wanted_R.to(outputs_RC.device))
 
     def _columns(self, target: Any, pieces: Sequence[Piece]) -> list[int]:
         """The columns of the right answers."""
@@ -126,13 +128,13 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
     return Seen(losses=losses, spreads=spreads)
 
 
-def entropy(said_RC: Tensor) -> Tensor:
+def entropy(outputs_RC: Tensor) -> Tensor:
     """−Σ_c p_c ln p_c of logits, averaged over the answers."""
-    log_RC = said_RC.log_softmax(dim=1)
+    log_RC = outputs_RC.log_softmax(dim=1)
     return -(log_RC.exp() * log_RC).sum(dim=1).mean()
 
 
-def places(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
+def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
     """The indices of a step's batch. Each pass over the examples has a new random order.
 
     It depends only on the arguments, so that resumed training gives the same result.
@@ -149,15 +151,15 @@ def places(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]
     return found
 
 
-def _spread(said: Sequence[Tensor]) -> float:
+def _spread(outputs: Sequence[Tensor]) -> float:
     """Entropy of the mean answer.
 
     If each example has choices of its own, it is taken over their positions.
     """
-    width = max(own.shape[1] for own in said)
+    width = max(own.shape[1] for own in outputs)
     padded = [
         functional.pad(own.detach().softmax(dim=1).mean(dim=0), (0, width - own.shape[1]))
-        for own in said
+        for own in outputs
     ]
     mean_C = torch.stack(padded).mean(dim=0).double()
     return float(torch.special.entr(mean_C).sum())
@@ -198,8 +200,8 @@ def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
     ]
 
 
-def _joined(asker: Asker, said: list[Tensor]) -> Tensor:
+def _joined(asker: Asker, outputs: list[Tensor]) -> Tensor:
     """Join the pieces of an example: choices as columns, answers as rows."""
     if asker.data.kind is TaskKind.MULTIPLE_CHOICE:
-        return torch.stack(said)[None].float()
-    return torch.cat(said).float()
+        return torch.stack(outputs)[None].float()
+    return torch.cat(outputs).float()

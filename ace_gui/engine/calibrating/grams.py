@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.calibrating.linear_inputs import LinearInputs, ModuleInput, Seen
-from ace_gui.engine.calibrating.model_parameters import places
+from ace_gui.engine.calibrating.model_parameters import locate
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.planning.models import OpenedModel
@@ -64,7 +64,7 @@ def gram_groups(
 
     ``widths``: number of inputs, by the base's name of a tensor.
     """
-    found = places(asker.model, expert, widths)
+    found = locate(asker.model, expert, widths)
     tensors = {
         name if index.index is None or len(own) == 1 else f"{name}[{index.index}]": index.name
         for name, own in found.items()

@@ -44,7 +44,7 @@ def float_tensors(prepared: Prepared, t: int) -> list[str]:
     ]
 
 
-def places(
+def locate(
     model: Any, expert: OpenedModel, names: Iterable[str]
 ) -> dict[str, tuple[ModuleInput, ...]]:
     """By the base's name, its matrix in the model, or all those of its stack.

@@ -285,9 +285,9 @@ def _require_answer(url: str, over: Event) -> None:
     theirs.close()
     try:
         for seconds in (IMPORT_SECONDS, REACH_SECONDS):
-            told = _heard(ours, seconds, over)
-            if told:
-                raise _unreachable(url, told)
+            reply = _reply(ours, seconds, over)
+            if reply:
+                raise _unreachable(url, reply)
     finally:
         asking.kill()
         asking.join()
@@ -295,7 +295,7 @@ def _require_answer(url: str, over: Event) -> None:
         ours.close()
 
 
-def _heard(connection: Connection, seconds: float, over: Event) -> str:
+def _reply(connection: Connection, seconds: float, over: Event) -> str:
     """The reply of the other process; "" means success."""
     started = time.monotonic()
     while not connection.poll(TICK):

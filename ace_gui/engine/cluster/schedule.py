@@ -26,7 +26,7 @@ from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.machine import total_memory
 
 UNIT_SECONDS: Final = 0.005
-"""Seconds for sending a unit to a worker and receiving its result, apart from its bytes."""
+"""Seconds for sending a unit to a worker and receiving its result, not counting its bytes."""
 
 LATE: Final = 0.1
 """Fraction of memory for output that the system has not written to disk yet."""

@@ -205,10 +205,7 @@ class MergeStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class PassProgress:
-    """Progress of a pass over the model before or after the merge:
-
-    ``done`` of ``total`` tensors.
-    """
+    """Progress of a pass before or after the merge: ``done`` of ``total`` tensors."""
 
     title: str
     done: int
@@ -339,9 +336,9 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareProgress:
-    """Progress of merge ``index`` (from 0) ``of`` several:
+    """Progress of merge ``index`` (from 0) ``of`` several.
 
-    ``done`` of ``total`` tensors, 0 if unknown.
+    ``done`` of ``total`` tensors; 0 if unknown.
     """
 
     title: str

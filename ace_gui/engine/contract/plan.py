@@ -157,9 +157,9 @@ class PlanRow:
 
     @property
     def store_dtype(self) -> str:
-        """The dtype tag in a store that is exported later:
+        """The dtype tag in a store that is exported later.
 
-        wide enough that values are rounded only once.
+        It is wide enough to round values only once.
         """
         return self.dtype if self.dtype == "F64" else self.output_dtype("float32")
 

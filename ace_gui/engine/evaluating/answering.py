@@ -42,12 +42,12 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
 
     Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
     """
-    said: list[dict[int, Any]] = [{} for _ in asker.data.examples]
+    outputs: list[dict[int, Any]] = [{} for _ in asker.data.examples]
     for batch in _batches(asker):
         for index, answer in zip(batch, _asked(asker, batch), strict=True):
-            said[index.example][index.piece] = answer
-        yield sum(map(bool, said))
-    yield [asker.answer([each[n] for n in range(len(each))]) for each in said]
+            outputs[index.example][index.piece] = answer
+        yield sum(map(bool, outputs))
+    yield [asker.answer([each[n] for n in range(len(each))]) for each in outputs]
 
 
 def stacked_batches(asker: Asker) -> Iterator[Batch]:

@@ -72,9 +72,9 @@ class Asker:
         """The head's indices of the labels that can be answers."""
         return []
 
-    def answer(self, said: list[Any]) -> Any:
+    def answer(self, outputs: list[Any]) -> Any:
         """The answer to an example from the outputs for its pieces."""
-        return said[0]
+        return outputs[0]
 
 
 class _Labelled(Asker):
@@ -206,8 +206,8 @@ class _Predictor(_OfText):
             (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
         ]
 
-    def answer(self, said: list[Any]) -> Any:
-        return sum(nll for nll, _ in said), sum(tokens for _, tokens in said)
+    def answer(self, outputs: list[Any]) -> Any:
+        return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
 
 
 class Chooser(_OfText):
@@ -227,8 +227,8 @@ class Chooser(_OfText):
         found: list[float] = self.scores(batch).tolist()
         return found
 
-    def answer(self, said: list[Any]) -> Any:  # noqa: D102
-        return max(range(len(said)), key=said.__getitem__)
+    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
+        return max(range(len(outputs)), key=outputs.__getitem__)
 
 
 class _LanguageChooser(Chooser):

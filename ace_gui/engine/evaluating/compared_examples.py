@@ -14,6 +14,7 @@ from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.scored.shown_examples import ComparedExample, ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict, verdicts
 from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.displayed import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.evaluate import (
     MERGED,
     Outcome,
@@ -22,7 +23,6 @@ from ace_gui.engine.evaluating.evaluate import (
     outcomes_of,
     trials_of,
 )
-from ace_gui.engine.evaluating.said import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.subjects import Subject, models_of
 from ace_gui.engine.planning.prepare import Prepared
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating.displayed import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.evaluate import trials_of
 from ace_gui.engine.evaluating.kinds import KINDS, class_of, columns_of, kind_of, metric_of
-from ace_gui.engine.evaluating.said import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError, WorkbenchError

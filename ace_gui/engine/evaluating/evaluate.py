@@ -313,11 +313,11 @@ def outcomes_of(
             key = _key(trial, device)
             known = _remembered(cache, key, trial)
             if known is None:
-                for said in answered(loaded.asker(trial.data, trial.loading)):
-                    if isinstance(said, int):
-                        yield trial, said
+                for step in answered(loaded.asker(trial.data, trial.loading)):
+                    if isinstance(step, int):
+                        yield trial, step
                     else:
-                        known = Outcome(measured=_measure(trial, said), answers=said)
+                        known = Outcome(measured=_measure(trial, step), answers=step)
             assert known is not None
             _remember(cache, key, trial, known)
             yield trial, known

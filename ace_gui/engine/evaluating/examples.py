@@ -84,8 +84,8 @@ class TaskData:
                 role: value.digest() if isinstance(value, Picture) else value
                 for role, value in example.given.items()
             }
-            told = repr((example.row, given, example.label))
-            digest.update(told.encode("utf-8", "surrogatepass") + b"\0")
+            text = repr((example.row, given, example.label))
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return digest.hexdigest()
 
 

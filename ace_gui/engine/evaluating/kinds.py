@@ -165,7 +165,7 @@ def columns_of(
     ``labelled``: whether the right answers are needed as well. Raises TaskError if a column is
     missing or ambiguous.
     """
-    traits, chosen = KINDS[kind], _said(task, kind, table, labelled=labelled)
+    traits, chosen = KINDS[kind], _given_columns(task, kind, table, labelled=labelled)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures are called so; a text, anything
@@ -188,7 +188,7 @@ def columns_of(
     return chosen if second is None else {**chosen, PAIR: (second,)}
 
 
-def _said(
+def _given_columns(
     task: Task, kind: TaskKind, table: Table, *, labelled: bool
 ) -> dict[str, tuple[str, ...]]:
     """The columns given by the task. Raises TaskError."""

@@ -19,8 +19,8 @@ from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials
 from ace_gui.engine.evaluating.one_in_memory import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
-from ace_gui.engine.modules.looking_on import Telling, routers_of
 from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.router_observers import ObservedRouter, routers_of
 from ace_gui.methods.shared.expert_modules import ModuleKind
 from ace_gui.recipe.tasks import Task
 
@@ -49,10 +49,10 @@ def routed(
             one = loaded.asker(trial.data, _loading(trial, with_modules=with_modules))
             means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
             started = time.perf_counter()
-            for said in answered(one):
-                if isinstance(said, int):
+            for step in answered(one):
+                if isinstance(step, int):
                     names = {"model": index[0], "task": index[1]}
-                    yield EvaluationProgress(**names, done=done + said, total=total)
+                    yield EvaluationProgress(**names, done=done + step, total=total)
             took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
             done += len(trial.data.examples)
             if with_modules:
@@ -72,7 +72,7 @@ def _loading(trial: Trial, *, with_modules: bool) -> Loading:
 class _Mean:
     """The mean of one router's weights over examples, each averaged over its tokens."""
 
-    def __init__(self, router: Telling) -> None:
+    def __init__(self, router: ObservedRouter) -> None:
         self.location, self.experts = router.location, router.experts
         self._total, self._count = torch.zeros(len(self.experts), dtype=torch.float64), 0
         router.seen = self._add

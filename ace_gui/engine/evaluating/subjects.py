@@ -222,9 +222,9 @@ def loading_of(
         return Loading(
             folder=folder, config=own_config, preprocessing=preprocessing, modules=modules
         )
-    beside = folder / HEADS / expert
-    if (beside / "config.json").is_file():
-        config = read_config(beside)
+    head_folder = folder / HEADS / expert
+    if (head_folder / "config.json").is_file():
+        config = read_config(head_folder)
     elif config is None:
         config = _recipe_config(folder, expert)
     return Loading(

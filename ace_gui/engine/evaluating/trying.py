@@ -18,6 +18,7 @@ from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.askers import Asker, Batch, asker
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
+from ace_gui.engine.evaluating.displayed import answer_names, answer_text
 from ace_gui.engine.evaluating.evaluate import SEED
 from ace_gui.engine.evaluating.examples import Example, TaskData, read_task
 from ace_gui.engine.evaluating.kinds import (
@@ -30,7 +31,6 @@ from ace_gui.engine.evaluating.kinds import (
     metric_of,
 )
 from ace_gui.engine.evaluating.model_with_head import load
-from ace_gui.engine.evaluating.said import answer_names, answer_text
 from ace_gui.engine.evaluating.subjects import Loading, Models, require_kind
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.recipe.tasks import Task, TaskKind
@@ -120,8 +120,8 @@ def _answered(one: Asker, model: str, loading: Loading) -> Tried:
         batch = Batch(inputs=inputs, notes=[pieces[0].note])
         logits_1C = one.logits(batch)
         if logits_1C is None:
-            said = one.answer(one.ask(batch))
-            return Tried(model=model, words=answer_text(one.data, example, said, names))
+            output = one.answer(one.ask(batch))
+            return Tried(model=model, words=answer_text(one.data, example, output, names))
         share_C = logits_1C[0].double().softmax(dim=0).tolist()
     indices = one.label_indices
     pairs = ((names[index], share) for index, share in zip(indices, share_C, strict=True))

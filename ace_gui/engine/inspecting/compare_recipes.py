@@ -74,10 +74,10 @@ def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
     if is_recommended(recipe):
         recipe = replace(recipe, parameters={}, **USUAL)
     names = dict.fromkeys(methods)
-    beside = {name.partition(":")[0] for name in names if ":" in name}
+    with_variants = {name.partition(":")[0] for name in names if ":" in name}
     usual = {key: value for key, value in recipe.parameters.items() if key != "variant"}
     plain = replace(recipe, parameters=usual) if "variant" in recipe.parameters else recipe
-    return tuple(_by_method(plain if name in beside else recipe, name) for name in names)
+    return tuple(_by_method(plain if name in with_variants else recipe, name) for name in names)
 
 
 def _by_method(recipe: Recipe, name: str) -> Recipe:

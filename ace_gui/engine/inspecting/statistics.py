@@ -11,7 +11,7 @@ from ace_gui.engine.contract.events import LayerAnalysed
 from ace_gui.engine.contract.figures.expert_similarity import cosines_of
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.inner_products import gram
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers

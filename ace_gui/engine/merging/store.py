@@ -130,8 +130,8 @@ class Manifest:
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
             if mine != theirs
         ]
-        apart = {"inputs", "libraries", "warnings", "code", "added_methods"}
-        names = [item.name for item in fields(self) if item.name not in apart]
+        ignored = {"inputs", "libraries", "warnings", "code", "added_methods"}
+        names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
         changed += [
             f"{name} {now} (was {self.libraries.get(name, 'unknown')})"

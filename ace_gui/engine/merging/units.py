@@ -39,9 +39,9 @@ Sending each alone would take longer than merging it.
 """
 
 TOKEN: Final = "reachable"
-"""Probe file in an unfinished merge:
+"""Probe file in an unfinished merge.
 
-a process that reads the expected content there can write there, too.
+A process that reads the expected content there can write there, too.
 """
 
 Unit = tuple[PlanRow, ...]
@@ -190,9 +190,10 @@ class Workers(Executor, Protocol):
 
 
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
-    """Split all rows into units:
+    """Split all rows into units.
 
-    single matrices, or batches that a GPU merges together, and packs of small elementwise tensors.
+    A unit is a single matrix, a batch that a GPU merges together, or a pack of small elementwise
+    tensors.
     """
     together = alone if device.type == "cpu" else batches
     found: list[Unit] = [tuple(batch) for batch in together(rows, prepared)]

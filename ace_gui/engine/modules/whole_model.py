@@ -22,8 +22,8 @@ from ace_gui.checkpoints import TensorReader, plain
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored.routes import WHOLE
-from ace_gui.engine.modules.looking_on import Seen
 from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.stored import TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError

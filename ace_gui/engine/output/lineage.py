@@ -57,8 +57,8 @@ def lineage_of(recipe: Recipe) -> Lineage:
     names = [model_name(recipe.base_model), *recipe.expert_names]
     cards = [_front_matter(_folder(path)) for path in paths]
     public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
-    said = _said(paths[0], "config.json", "_name_or_path")
-    public[0] = public[0] or public_name(_folder(paths[0]), {"_name_or_path": said})
+    named = _name_in(paths[0], "config.json", "_name_or_path")
+    public[0] = public[0] or public_name(_folder(paths[0]), {"_name_or_path": named})
     public[0] = public[0] or _not_a_path(_name_of_base(paths, cards), paths[0])
     licences = [_word(card.get("license")) for card in cards]
     return Lineage(
@@ -77,14 +77,16 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     local path. It counts if two configs have it, or if the base's folder has this name.
     """
     certain = [_only(card.get("base_model")) for card in cards[1:]]
-    certain += [_said(path, "adapter_config.json", "base_model_name_or_path") for path in paths[1:]]
-    guessed = [_said(path, "config.json", "_name_or_path") for path in paths]
+    certain += [
+        _name_in(path, "adapter_config.json", "base_model_name_or_path") for path in paths[1:]
+    ]
+    guessed = [_name_in(path, "config.json", "_name_or_path") for path in paths]
     sure = {name for name in certain if name}
     if sure:
         return sure.pop() if len(sure) == 1 else ""
-    said = [name for name in guessed if name]
-    same_folder = said[:1] == guessed[:1] and said[0].endswith("/" + model_name(paths[0]))
-    return said[0] if len(set(said)) == 1 and (len(said) > 1 or same_folder) else ""
+    named = [name for name in guessed if name]
+    same_folder = named[:1] == guessed[:1] and named[0].endswith("/" + model_name(paths[0]))
+    return named[0] if len(set(named)) == 1 and (len(named) > 1 or same_folder) else ""
 
 
 def _not_a_path(name: str, base: Path) -> str:
@@ -92,7 +94,7 @@ def _not_a_path(name: str, base: Path) -> str:
     return "" if base.absolute().as_posix().endswith(f"/{name}") else name
 
 
-def _said(path: Path, file: str, key: str) -> str:
+def _name_in(path: Path, file: str, key: str) -> str:
     """A name of the form ``org/name`` under ``key`` in a JSON file of a model, else empty."""
     try:
         return _only(read_json(_folder(path) / file, limit=_JSON_BYTES).get(key))

@@ -82,17 +82,19 @@ def _use_lines(library: Library) -> list[str]:
 
 def _licence_lines(lineage: Lineage) -> list[str]:
     """The licences of the models' cards, if they do not share a single one."""
-    said = [f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence]
-    if lineage.licence or not said:
+    named = [
+        f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence
+    ]
+    if lineage.licence or not named:
         return []
-    more = " The others' cards name none." if len(said) < len(lineage.licences) else ""
+    more = " The others' cards name none." if len(named) < len(lineage.licences) else ""
     return [
         "## Licence",
         "",
         f"No licence is given here, because the models do not all name the same one.{more} Before "
         "you pass this model on, see what they allow:",
         "",
-        *(f"- {line}" for line in said),
+        *(f"- {line}" for line in named),
     ]
 
 
@@ -143,7 +145,7 @@ def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
             for mean in means(scores)
             if mean.normalised is not None
         ),
-        *(f"- {_plain(said)}" for said in remarks(scores)),
+        *(f"- {_plain(remark)}" for remark in remarks(scores)),
     ]
 
 
@@ -218,7 +220,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
 def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """The number formats of the computation, with numbers of matrices and reasons, if known."""
     numbers = Counter(report.precision.split(",")[0].rstrip(".") for report in reports.values())
-    return [f"- {count} {said[0].lower()}{said[1:]}" for said, count in numbers.items() if said]
+    return [f"- {count} {text[0].lower()}{text[1:]}" for text, count in numbers.items() if text]
 
 
 def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:

@@ -191,7 +191,7 @@ def _combined(
 ) -> PlanRow:
     found = len(row.experts)
 
-    def said(reason: str) -> str:
+    def with_count(reason: str) -> str:
         return reason if found == total else f"{reason} (in {found} of {total} experts)"
 
     if found < method.least or (method.most is not None and found > method.most):
@@ -206,10 +206,10 @@ def _combined(
         }[decision.kind]
         transposed = traits.transposed and not decision.as_stored
         return replace(
-            row, disposition=disposition, transposed=transposed, reason=said(decision.reason)
+            row, disposition=disposition, transposed=transposed, reason=with_count(decision.reason)
         )
     if method.kind is Kind.ENTRY:
-        reason = said(f"{method.title} applies to every entry")
+        reason = with_count(f"{method.title} applies to every entry")
         turned = traits.transposed  # matters where the matrix is capped, and so merged whole
         return replace(row, disposition=Disposition.MERGED, transposed=turned, reason=reason)
     if traits.matrix and traits.role not in AVERAGE_REASONS:
@@ -220,13 +220,13 @@ def _combined(
             row,
             disposition=Disposition.MERGED,
             transposed=traits.transposed,
-            reason=said(reason),
+            reason=with_count(reason),
         )
     if method.kind in {Kind.TENSOR, Kind.ROW}:
-        reason = said(f"{method.title} applies to tensors of any shape")
+        reason = with_count(f"{method.title} applies to tensors of any shape")
         return replace(row, disposition=Disposition.MERGED, reason=reason)
     reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
-    return replace(row, disposition=Disposition.AVERAGED, reason=said(reason))
+    return replace(row, disposition=Disposition.AVERAGED, reason=with_count(reason))
 
 
 def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
@@ -275,7 +275,7 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
     lists = {block_list(name) for name in base.architecture.traits}
     for expert in experts:
         # For example, a tower of the base when the expert lacks the other towers altogether.
-        apart = whole_stacks(base.checkpoint.tensors, expert.own_names)
+        separate = whole_stacks(base.checkpoint.tensors, expert.own_names)
         missing = [
             name
             for name, traits in base.architecture.traits.items()
@@ -283,7 +283,7 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role != Role.BUFFER
             and not expert.has(name)
             and part_of(name, base.checkpoint.parts) not in expert.lacks
-            and not (stack_of(name) in apart and _has_blocks(expert, base))
+            and not (stack_of(name) in separate and _has_blocks(expert, base))
         ]
         if missing:
             raise MismatchError(

@@ -109,8 +109,8 @@ def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
 def memory_on_gpu(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> tuple[int, int]:
     """GPU memory of the largest matrix, and host memory of the largest tensor in that case."""
     on_gpu = max((whole_bytes(row, method) for row in rows if is_whole(row, method)), default=0)
-    beside = max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
-    return on_gpu, with_freed(beside)
+    host = max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
+    return on_gpu, with_freed(host)
 
 
 def require_memory(
@@ -174,10 +174,7 @@ def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> in
 
 
 def _between_others(row: PlanRow) -> int:
-    """Bytes of the neighbours of a matrix that lies between others in its tensor:
-
-    read, and assembled.
-    """
+    """Bytes for reading and assembling the neighbours of a matrix inside its tensor."""
     part = row.part
     if part is None or part.in_one_piece:
         return 0

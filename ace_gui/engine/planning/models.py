@@ -105,9 +105,9 @@ class OpenedModel:
 
 
 def answering_name(row: PlanRow, model: OpenedModel) -> str:
-    """The base's name under which an expert has the row's tensor:
+    """The base's name under which an expert has the row's tensor.
 
-    its own, or the one it is tied to.
+    It is its own, or the one it is tied to.
 
     Raises KeyError where the expert has neither.
     """
@@ -245,11 +245,11 @@ def _refuse_untied(
         if own in adapter.deltas:  # the table that LoRA changes, saved along: the tie stays
             continue
         tied = [name for name, source in base.architecture.absent.items() if source == table]
-        apart = [name for name in tied if name not in named and not name.endswith(".bias")]
-        if apart and not adapter.keeps_ties:
+        separate = [name for name in tied if name not in named and not name.endswith(".bias")]
+        if separate and not adapter.keeps_ties:
             raise CheckpointError(
-                f"{short_path(adapter.path)}: `{plain(own)}` was trained apart from "
-                f"`{plain(apart[0])}`, to which the base ties it. {MERGE_FIRST}",
+                f"{short_path(adapter.path)}: `{plain(own)}` was trained separately from "
+                f"`{plain(separate[0])}`, to which the base ties it. {MERGE_FIRST}",
                 path=adapter.path,
                 tensor=own,
             )

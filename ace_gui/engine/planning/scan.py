@@ -31,9 +31,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | None]:
-    """Read the headers of every model at or below ``paths``; ``base``:
+    """Read the headers of every model at or below ``paths``.
 
-    a model that is open already.
+    ``base``: a model that is open already.
 
     Models that cannot be opened are listed with the reason.
     """
@@ -141,8 +141,8 @@ def _base_among(
 def _named_bases(path: Path) -> Iterator[str]:
     """The last part of the names of the models from which a model says it was made."""
     folder = path if path.is_dir() else path.parent
-    said = (("adapter_config.json", "base_model_name_or_path"), ("config.json", "_name_or_path"))
-    for file, key in said:
+    sources = (("adapter_config.json", "base_model_name_or_path"), ("config.json", "_name_or_path"))
+    for file, key in sources:
         try:
             name = read_json(folder / file, limit=_CONFIG_BYTES).get(key)
         except CheckpointError:

@@ -85,13 +85,13 @@ def with_heads(
     )
     asked = {n: _asked(each, base, recipe) for n, each in heads.items() if not wanted}
     merged = set(heads) if wanted else {name for name, rules in asked.items() if rules}
-    beside = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
-    added = merged | (beside if merged or not _any_heads(experts) else set())
+    extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
+    added = merged | (extras if merged or not _any_heads(experts) else set())
     changes = _config_changes(base, experts) if added else {}
     new = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
     choice = HeadChoice(
         merged=frozenset(merged),
-        why=_said(why, wanted, recipe),
+        why=_with_choice(why, wanted, recipe),
         poolers=frozenset(_kept_poolers(base, experts, merged, recipe)),
         asked=asked,
     )
@@ -268,7 +268,7 @@ def _goes_along(
     return recipe.vocabulary is Vocabulary.POSITION and not tied
 
 
-def _said(why: str, wanted: bool, recipe: Recipe) -> str:
+def _with_choice(why: str, wanted: bool, recipe: Recipe) -> str:
     if recipe.heads is not Heads.AUTO:
         return f"as the recipe says (heads: {recipe.heads.value})"
     if not wanted and recipe.scope != DEFAULT:

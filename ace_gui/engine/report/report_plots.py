@@ -46,9 +46,11 @@ def gamma_plot(content: Content) -> Markup | None:
         for index, (row, gamma) in enumerate(zip(rows, gammas, strict=True), start=1)
     ]
     above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
-    said = f"{len(rows)} tensors, γ {_range(gammas)}"
-    said += "" if limit is None else f"; {above} above τ = {value_text(limit)}"
-    return frame.picture("Heterogeneity γ along the model", said, [*_limit(frame, limit), *marks])
+    caption = f"{len(rows)} tensors, γ {_range(gammas)}"
+    caption += "" if limit is None else f"; {above} above τ = {value_text(limit)}"
+    return frame.picture(
+        "Heterogeneity γ along the model", caption, [*_limit(frame, limit), *marks]
+    )
 
 
 def role_plot(content: Content) -> Markup | None:
@@ -73,8 +75,8 @@ def role_plot(content: Content) -> Markup | None:
         ]
         x, y = frame.point(statistics.median(gammas), index)
         marks.append(tag("line", class_="median", x1=x, x2=x, y1=y - 10, y2=y + 10))
-    said = f"γ of {len(every)} tensors in {len(roles)} roles; a bar marks each median"
-    return frame.picture("Heterogeneity γ by role", said, marks)
+    caption = f"γ of {len(every)} tensors in {len(roles)} roles; a bar marks each median"
+    return frame.picture("Heterogeneity γ by role", caption, marks)
 
 
 def gammas_by_role(content: Content) -> Mapping[str, list[float]]:
@@ -106,8 +108,8 @@ def energy_plot(content: Content) -> Markup | None:
             if layer.energies.get(name, 0) > 0
         ]
         marks.append(line(points, expert_class(index)))
-    said = f"{len(names)} experts, {len(layers)} tensors, {_range(every)}"
-    return frame.picture("Energies of the task vectors", said, marks)
+    caption = f"{len(names)} experts, {len(layers)} tensors, {_range(every)}"
+    return frame.picture("Energies of the task vectors", caption, marks)
 
 
 def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
@@ -126,8 +128,8 @@ def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
         y=Axis.over("singular value σᵢ", every, log=True),
     )
     marks = [line(_points(frame, sigma), class_) for sigma, class_ in lines if len(sigma)]
-    said = f"Of {len(found.experts)} experts and of the merge; the largest is {number(largest)}"
-    return frame.picture(f"Singular values of {found.name}", said, marks)
+    caption = f"Of {len(found.experts)} experts and of the merge; the largest is {number(largest)}"
+    return frame.picture(f"Singular values of {found.name}", caption, marks)
 
 
 def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:

@@ -99,7 +99,7 @@ def score_table(content: Content) -> Table | None:
         rows.append((mean.model, *cells, number(mean.score), share(mean.normalised)))
     headings = ("model", *tasks.values(), "mean", "of experts")
     caption = "Scores with standard errors, by metric and number of examples"
-    caption = ". ".join((caption, *(said.rstrip(".") for said in remarks(scores))))
+    caption = ". ".join((caption, *(remark.rstrip(".") for remark in remarks(scores))))
     return Table(caption=caption, headings=headings, rows=tuple(rows)) if rows else None
 
 

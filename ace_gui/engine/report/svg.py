@@ -183,8 +183,8 @@ def line(points: Iterable[tuple[float, float]], class_: str) -> Markup:
     return tag("polyline", class_=f"line {class_}", fill="none", points=text)
 
 
-def symbol(kind: str, x: float, y: float, class_: str, said: str, size: float = 3.6) -> Markup:
-    """A symbol of about ``size`` around a point; ``said`` is its tooltip."""
+def symbol(kind: str, x: float, y: float, class_: str, tooltip: str, size: float = 3.6) -> Markup:
+    """A symbol of about ``size`` around a point; ``tooltip`` is its title element."""
     shapes = {
         "circle": f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size} 0"
         f"a{size} {size} 0 1 0 {-2 * size} 0",
@@ -195,4 +195,4 @@ def symbol(kind: str, x: float, y: float, class_: str, said: str, size: float = 
         "cross": f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}"
         f"l{-2 * size} {2 * size}",
     }
-    return tag("path", tag("title", said), class_=f"mark {kind} {class_}", d=shapes[kind])
+    return tag("path", tag("title", tooltip), class_=f"mark {kind} {class_}", d=shapes[kind])

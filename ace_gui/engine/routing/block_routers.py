@@ -72,14 +72,14 @@ def trained_blocks(
         for block, router in routers.items()
         for name in ROUTER
     }
-    heard = _heard(prepared, device) if parameters.steps and parameters.patience else None
+    distance = _disagreement(prepared, device) if parameters.steps and parameters.patience else None
     tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
     for task in tasks:
         put_layers(task.asker.model, layers, routers, shared)
         task.asker.model.register_forward_pre_hook(partial(_forget, routers))
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
     askers = [task.asker for task in tasks]
-    loop = Loop(values, step, parameters, distance=partial(heard, askers) if heard else None)
+    loop = Loop(values, step, parameters, distance=partial(distance, askers) if distance else None)
     yield from trained(loop, kept_in, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
     return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
@@ -102,12 +102,12 @@ def _forget(routers: Mapping[str, BlockRouter], *_: Any) -> None:
         router.first = None
 
 
-def _heard(prepared: Prepared, device: torch.device) -> Disagreement:
+def _disagreement(prepared: Prepared, device: torch.device) -> Disagreement:
     """The answers of the experts themselves, one after the other."""
     disagreement, loaded = Disagreement(SEED), Loaded(device)
     for t in range(len(prepared.experts)):
         for data, loading in calibration(prepared, t).tasks:
-            disagreement.hear(loaded.asker(data, loading))
+            disagreement.add_expert(loaded.asker(data, loading))
     return disagreement
 
 

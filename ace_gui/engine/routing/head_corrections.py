@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.learned_folder import trained
-from ace_gui.engine.adapting.objectives import places
+from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
@@ -84,7 +84,7 @@ def _step(
 ) -> Seen:
     """The mean absolute difference to the expert's features, and the correction's relative size."""
     if len(given_NH) > VECTORS:
-        chosen = places(len(given_NH), VECTORS, step, (SEED,))
+        chosen = batch_indices(len(given_NH), VECTORS, step, (SEED,))
         given_NH, wanted_NH = given_NH[chosen], wanted_NH[chosen]
     with torch.enable_grad():
         change_NH = torch.relu(given_NH @ values["down"].T) @ values["up"].T

@@ -195,5 +195,5 @@ def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path: Path)
         f"{PREFIX}{name}": before[name] + 1,
     }
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    with pytest.raises(CheckpointError, match="was trained apart from `lm_head"):
+    with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
         merged(tmp_path / "base", adapter, tmp_path / "store")

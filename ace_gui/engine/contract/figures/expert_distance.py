@@ -56,9 +56,9 @@ def equally_weighted(
 def fit_checks(
     layers: Iterable[LayerStatistics], weights: Mapping[str, float]
 ) -> tuple[Check, ...]:
-    """How far each expert is from the base:
+    """The distance of each expert from the base.
 
-    a warning for each outlier, or one line if there is none.
+    A warning for each outlier, or one line if there is none.
 
     ``weights``: of every expert, by name. No checks without experts.
     """

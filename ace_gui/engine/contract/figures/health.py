@@ -30,18 +30,18 @@ if TYPE_CHECKING:  # an empty window does without
 
 LARGEST_RIDGE_MASS: Final = 0.5
 NOTED_RIDGE_MASS: Final = 0.1
-"""e = Σ ε_t enters the refinement as −(e/T) Σ_t ΔW_t:
+"""Limit of e = Σ ε_t, which enters the refinement as −(e/T) Σ_t ΔW_t.
 
-near 1 the refinement turns against the experts.
+Near 1 the refinement turns against the experts.
 """
 
 SMALL_ENERGY: Final = 0.1
 """Mean energy Ē below which the prior takes nearly all of each row's mean."""
 
 LARGEST_REFINEMENT: Final = 10.0
-"""Norm of the refinement relative to the solution:
+"""Norm of the refinement relative to the solution.
 
-above this it is the result, not a correction of it.
+Above this it is the result, not a correction.
 """
 
 LARGEST_NORM: Final = 10.0

@@ -106,9 +106,9 @@ class MeanScore:
 
 
 def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> float | None:
-    """The share of the expert's score:
+    """The share of the expert's score.
 
-    above 1 is better than the expert. None if it cannot be compared.
+    Above 1 is better than the expert. None if it cannot be compared.
 
     ``error``: standard error of the expert's score. A correlation within two standard errors of 0
     cannot be compared with.
@@ -121,7 +121,7 @@ def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> 
 
 
 def share_of_way(metric: str, score: float, base: float, expert: float) -> float | None:
-    """How far a score is on the way from the base's to the expert's:
+    """The fraction of the way from the base's score to the expert's.
 
     0 at the base, 1 at the expert.
 
@@ -149,7 +149,7 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
 
 def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
     """Why means of these scores are missing, one sentence each."""
-    return tuple(dict.fromkeys(said for mean in means(scores) for said in mean.remarks))
+    return tuple(dict.fromkeys(remark for mean in means(scores) for remark in mean.remarks))
 
 
 def line_of(score: TaskScore) -> str:

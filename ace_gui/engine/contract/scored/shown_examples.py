@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # an empty window does without
 
 @dataclass(frozen=True, kw_only=True)
 class ShownExample:
-    """``row``:
+    """One example for display.
 
-    its row in the file. ``texts``: the model's inputs by role. ``picture``: H × W × 3, uint8,
-    reduced in size. ``label``: the correct answer.
+    ``row``: its row in the file. ``texts``: the model's inputs by role. ``picture``: H × W × 3,
+    uint8, reduced in size. ``label``: the correct answer.
     """
 
     row: str

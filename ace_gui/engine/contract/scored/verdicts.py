@@ -48,10 +48,11 @@ def verdicts(
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """``first``, ``second``:
+    """The result of a paired test.
 
-    examples on which only that model does better. ``p``: probability that two equal models differ
-    by as much or more by chance. ``n``: number of all examples.
+    ``first``, ``second``: number of examples on which only that model does better. ``p``:
+    probability that two equal models differ by as much or more by chance. ``n``: number of all
+    examples.
     """
 
     first: int

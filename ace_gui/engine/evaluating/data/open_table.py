@@ -78,8 +78,8 @@ def _refusing(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, WorkbenchError | Cancelled) or is_out_of_memory(error):
             raise
-        said = f"{type(error).__name__}: {error}"
-        raise refused(path, f"The data cannot be read ({said}); write them again.") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise refused(path, f"The data cannot be read ({reason}); write them again.") from error
 
 
 def _opened(path: Path) -> Table:

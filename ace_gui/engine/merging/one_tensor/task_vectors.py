@@ -41,9 +41,10 @@ class ModelReader:
         base: ModelReader | None = None,
         checksums: ReadChecksums | None = None,
     ) -> None:
-        """``base``:
+        """Read from ``model``.
 
-        the reader that supplies token rows an expert lacks. ``checksums``: records what is read.
+        ``base``: the reader that supplies token rows an expert lacks. ``checksums``: records what
+        is read.
         """
         self.model = model
         self._base = base
@@ -171,9 +172,9 @@ BASE: Final = -1
 
 
 class TaskVectors(Sequence[Tensor]):
-    """ΔW_t = W_t − W₀ of one tensor, for the experts that have it:
+    """ΔW_t = W_t − W₀ of one tensor, for the experts that have it.
 
-    float32, oriented outputs × inputs.
+    They are float32, oriented outputs × inputs.
 
     Each index reads the expert again, so that at most one has to be in memory. ``base`` is W₀ in
     the same dtype and orientation; matrices stored as inputs × outputs are transposed if the plan

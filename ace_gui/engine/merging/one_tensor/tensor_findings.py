@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.random_keys import random_key_of
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared

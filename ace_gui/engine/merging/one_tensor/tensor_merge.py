@@ -18,7 +18,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
-from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.one_tensor.non_finite import ResolvedRow, resolve_non_finite
 from ace_gui.engine.merging.one_tensor.random_keys import random_key_of
@@ -50,9 +50,9 @@ DIVIDED: Final = (
 )
 
 HARMLESS_NORM: Final = 1e30
-"""Relative change that cannot make a finite float32 number infinite:
+"""Relative change that cannot make a finite float32 number infinite.
 
-below half a unit in the last place.
+It is below half a unit in the last place.
 """
 
 

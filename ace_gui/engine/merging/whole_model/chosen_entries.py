@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.whole_model.surveying import parts_of_pass

@@ -142,7 +142,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         folder = folder_to_write(folder, prepared)
         with claimed(folder):
             readers = Readers(prepared)
-            yield from (told for told in surveyed(prepared, readers) if told is not None)
+            yield from (event for event in surveyed(prepared, readers) if event is not None)
             with full_float32(), _same_bits(device):
                 yield from _Work(prepared, need, sources, readers, folder, device).done()
         known = Statistics(folder)
@@ -244,7 +244,7 @@ class _Work:
                     if self._prepared.parameters.patience:  # it is the expert as yet
                         for other, own in source.tasks:
                             if own == loading:
-                                self._disagreement.hear(asker(other, own, model))
+                                self._disagreement.add_expert(asker(other, own, model))
                     expert = self._prepared.experts[t]
                     answers = set(expert.answers.values())  # a tied head is the embedding
                     shapes = {n: s for n, s in self._shapes.items() if n in answers}

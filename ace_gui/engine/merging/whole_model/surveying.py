@@ -24,7 +24,7 @@ from torch import Tensor
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, say_anew
-from ace_gui.engine.merging.one_tensor.error_place import merging_of
+from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
@@ -126,10 +126,7 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
 
 
 _Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
-"""A function from a survey pass and rows to the findings of the rows, in order; None:
-
-no result yet.
-"""
+"""A function from a survey pass and rows to the rows' findings, in order. None: no result yet."""
 
 
 def _looked(

@@ -22,9 +22,9 @@ from ace_gui.engine.planning.vocabulary.new_tokens import (
     Known,
     extended,
     join,
-    places,
     renumbered,
     resized,
+    token_indices,
 )
 from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import files_beside, tokenizer_stamps, tokens_of
@@ -114,7 +114,7 @@ class _Growing:
         return base, tuple(self._answering(expert) for expert in experts)
 
     def _places(self, model: Known) -> NDArray[np.int64]:
-        return places(self.joined.tokens, self.joined.rows, model, padding=True)
+        return token_indices(self.joined.tokens, self.joined.rows, model, padding=True)
 
     def _growth(self, name: str) -> Extension:
         own = _source(self.base, name, self._places(self.ours))
@@ -148,7 +148,7 @@ class _Growing:
         known = self.known[position]
         ours = set(self.ours.tokens.values())
         tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
-        rows = places(tokens, self.joined.rows, known, padding=False)
+        rows = token_indices(tokens, self.joined.rows, known, padding=False)
         shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == known.rows]
         return replace(expert, token_rows={**expert.token_rows, **dict.fromkeys(shared, rows)})
 

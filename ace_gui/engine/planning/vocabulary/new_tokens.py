@@ -92,7 +92,7 @@ def _moved(before: Tokens, after: Tokens) -> int:
     return sum(after.get(index) != token for index, token in before.items())
 
 
-def places(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
+def token_indices(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
     """For each of ``rows`` rows of the tokens ``wanted`` its row in a model, or ``NOWHERE``.
 
     With ``padding``, a row without a token takes the model's row of the same number, if that one

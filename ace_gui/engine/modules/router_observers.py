@@ -11,7 +11,7 @@ Seen = Callable[[Tensor], None]
 """Called with the weights of the experts, … × T. They belong to the model and are read-only."""
 
 
-class Telling(Protocol):
+class ObservedRouter(Protocol):
     """A router in a model.
 
     ``location``: its layer; ``experts``: names of the experts, in the order of the weights.
@@ -22,8 +22,8 @@ class Telling(Protocol):
     seen: Seen | None
 
 
-def routers_of(model: Any) -> Iterator[Telling]:
+def routers_of(model: Any) -> Iterator[ObservedRouter]:
     """Every router in a loaded model, in the model's order."""
     for module in model.modules():
         if hasattr(module, "seen") and hasattr(module, "location"):
-            yield cast(Telling, module)
+            yield cast(ObservedRouter, module)
