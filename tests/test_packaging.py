@@ -141,7 +141,7 @@ def test_what_is_not_a_dependency_stays_out_of_the_bundle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "used"),
+    ("where", "used"),
     [
         ("torch/test/test_api", False),
         ("torch/lib/libtorch_cpu.so", True),

@@ -68,7 +68,7 @@ def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog
 @pytest.mark.parametrize(
     ("words", "titles"),
     [
-        ("arc between", {"SLERP"}),
+        ("arc between", {"SLERP", "SLERP from the base"}),
         ("iso_", {"Iso-C", "Iso-CTS"}),
         ("Matena", {"Fisher averaging"}),
         ("nobody at all", set()),
