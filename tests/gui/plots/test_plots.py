@@ -30,7 +30,8 @@ from ace_gui.engine.contract.role_families import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, two_digits
+from ace_gui.gui.plots.along_model.gamma_by_role_plot import RolePlot
+from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
@@ -421,6 +422,46 @@ def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
         assert plot.caption.isVisible() == (chosen is not None)
         plot.show_as_picture(False)
         assert (plot.caption.isVisible(), plot._quantity.isVisible()) == shown == (True, False)
+
+
+def places(plot: GammaPlot) -> list[QPointF]:
+    """Where the symbols are in the scene."""
+    to_scene = plot.canvas.getViewBox().mapViewToScene
+    points = zip(plot._x, plot._heights(), strict=True)
+    return [to_scene(QPointF(float(x), float(y))) for x, y in points if np.isfinite(y)]
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+@pytest.mark.parametrize("width", [500, 700, 1100])
+@pytest.mark.parametrize("kind", [HeterogeneityPlot, RolePlot])
+def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, kind, width, logarithmic):
+    plot = in_view(qtbot, kind(), width=300, height=300)
+    plot.set_layers(NAMES, ROLES, BLOCKS)
+    plot.set_figures(gammas(), MEAN_LOGS)
+    plot.log_box.setChecked(logarithmic)
+    plot.resize(width, 300)
+    QApplication.processEvents()
+    for gamma in GAMMAS.values():  # the line goes through every symbol once
+        plot.set_tau(gamma)
+        for name in NAMES:
+            plot.select(name)
+            plot.grab()
+            pill = plot._line.pill.mapRectToScene(plot._line.pill.boundingRect())
+            said = plot._said.mapRectToScene(plot._said.boundingRect())
+            for box in (pill, said):
+                assert not any(box.contains(symbol) for symbol in places(plot)), (gamma, name)
+            assert not said.intersects(pill)
+            assert not said.top() < pill.center().y() < said.bottom(), "the line is not through it"
+            assert plot.canvas.getViewBox().sceneBoundingRect().contains(said)
+
+
+def test_a_zoom_stays_when_the_plot_has_another_width(qtbot, plot):
+    view = plot.canvas.getViewBox()
+    view.setXRange(1, 3.5, padding=0)
+    before = view.viewRange()[0]
+    plot.resize(500, 300)
+    QApplication.processEvents()
+    assert view.viewRange()[0] == pytest.approx(before)
 
 
 def test_arrows_walk_the_layers(qtbot, plot):

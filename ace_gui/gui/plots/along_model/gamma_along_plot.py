@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
-from ace_gui.gui.plots.along_model.layer_plot import block_starts, fit_columns
+from ace_gui.gui.plots.along_model.layer_plot import block_starts, columns_extent
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 
 
@@ -17,9 +17,8 @@ class HeterogeneityPlot(GammaPlot):
         self._bottom = BlockAxis()
         super().__init__(name="Heterogeneity along the model", bottom=self._bottom, parent=parent)
 
-    def fit(self) -> None:
-        fit_columns(self, len(self._names))
-        self._refresh()
+    def _extent(self) -> tuple[float, float, float]:
+        return *columns_extent(len(self._names)), 4.0
 
     def _place(self) -> None:
         self._x = np.arange(len(self._names), dtype=np.float64)

@@ -31,12 +31,8 @@ class RolePlot(GammaPlot):
         self._boxes: list[pg.GraphicsObject] = []
         super().__init__(name="Heterogeneity by role", bottom=self._bottom, parent=parent)
 
-    def fit(self) -> None:
-        view = self.canvas.getViewBox()
-        low, high = -0.6, max(len(self._role_names), 1) - 0.4
-        view.setLimits(xMin=low, xMax=high, minXRange=min(1.2, high - low))
-        view.setXRange(low, high, padding=0)
-        self._refresh()
+    def _extent(self) -> tuple[float, float, float]:
+        return -0.6, max(len(self._role_names), 1) - 0.4, 1.2
 
     def restyle(self, before: Tokens) -> None:
         super().restyle(before)

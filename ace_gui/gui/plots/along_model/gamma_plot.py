@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, inf, isfinite, log10
+from math import floor, inf, isfinite, log10, nan
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -25,6 +25,7 @@ from ace_gui.gui.plots.along_model.layer_plot import (
     symbol_size,
 )
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
 from ace_gui.gui.plots.frame.points import Points
@@ -34,6 +35,9 @@ EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
 HALO = 22  # pixels: diameter of the selected layer's halo
+_SYMBOL = 5.0  # pixels: radius of a symbol
+_LEVELS = (0.5, 1.5, -0.5, 2.5, -1.5)  # vertical anchors of the selected layer's name
+_PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
 LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
 NEAR_POLE = "by scale alone"
 POLE_TIP = f"{BY_SCALE}: {WHY_BY_SCALE}"
@@ -67,7 +71,8 @@ def tau_text(tau: float) -> str:
 class GammaPlot(LayersPlot):
     """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
 
-    Ctrl with up and down moves τ. Subclasses set ``_x``, the layers' positions, in ``_place``.
+    Ctrl with up and down moves τ. Subclasses set ``_x``, the layers' positions, in ``_place``;
+    ``_extent`` is the range that ``fit`` shows.
 
     Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is released, each a float.
     """
@@ -87,6 +92,7 @@ class GammaPlot(LayersPlot):
         self._mean_log = np.zeros(0)
         self._tau = 0.3
         self._y_range = (0.0, 1.0)
+        self._fitted = [nan, nan]
         super().__init__(
             name=name,
             empty=EMPTY,
@@ -96,8 +102,11 @@ class GammaPlot(LayersPlot):
             logarithmic=True,
             parent=parent,
         )
-        self.canvas.getViewBox().setMouseEnabled(x=True, y=False)
+        view = self.canvas.getViewBox()
+        view.setMouseEnabled(x=True, y=False)
         self._make_items()
+        view.sigResized.connect(lambda _view: self._fit_again())
+        view.sigRangeChanged.connect(lambda *_: self._put_said())
         self.restyle(self.theme)
 
     # Data
@@ -167,6 +176,30 @@ class GammaPlot(LayersPlot):
                 tip="Standard deviation over the experts; γ is its square over that of the mean.",
             ),
         )
+
+    def fit(self) -> None:
+        self._fit_range()
+        self._refresh()
+
+    def _fit_range(self) -> None:
+        """Show all layers, none of them under the pill of τ."""
+        low, high, least = self._extent()
+        view, pill = self.canvas.getViewBox(), self._line.room
+        if isfinite(self._tau) and view.width() > _PILL_MOST * pill:
+            low -= room_at_end(view, high - low, pill)
+        view.setLimits(xMin=low, xMax=high, minXRange=min(least, high - low))
+        view.setXRange(low, high, padding=0)
+        self._fitted = list(view.viewRange()[0])
+
+    def _fit_again(self) -> None:
+        """After a resize: show all layers again, unless the plot is zoomed."""
+        if self._names and np.allclose(self._fitted, self.canvas.getViewBox().viewRange()[0]):
+            self._fit_range()
+        self._put_said()
+
+    def _extent(self) -> tuple[float, float, float]:
+        """The range of the layers, and the shortest range to zoom to."""
+        raise NotImplementedError
 
     def rescale(self) -> None:
         self._left.logarithmic = self.log_box.isChecked()
@@ -308,12 +341,36 @@ class GammaPlot(LayersPlot):
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
             self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
-            gap = HALO / 2 / max(1.0, self._said.boundingRect().width())  # next to the halo
-            self._said.setAnchor((1 + gap, 0.5) if index > len(self._names) // 4 else (-gap, 0.5))
             self._said.setPos(x, height)
+            self._put_said()
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
         self._show_caption()
+
+    def _put_said(self) -> None:
+        """Put the layer's name next to the halo, where it covers the fewest symbols."""
+        if not self._said.isVisible() or self._selected is None:
+            return
+        view, size = self.canvas.getViewBox(), self._said.textItem.boundingRect()
+        across, up = view.viewPixelSize()
+        symbols_S2 = np.column_stack((self._x / across, -self._heights() / up))
+        symbols_S2 -= symbols_S2[self._selected]
+        gap = HALO / 2 / max(1.0, size.width())
+        anchors = [(side, level) for level in _LEVELS for side in (1 + gap, -gap)]
+        boxes = [size.translated(-x * size.width(), -y * size.height()) for x, y in anchors]
+        (left, _), (_, top) = view.viewRange()
+        x, y = self._x[self._selected], self._heights()[self._selected]
+        seen = QRectF((left - x) / across, (y - top) / up, view.width(), view.height())
+        threshold = QRectF(seen)  # the pill's height, from side to side: the line is in its middle
+        height = self._line.pill.boundingRect().height() if self._line.isVisible() else 0.0
+        threshold.setTop((y - float(self._line.value())) / up - height / 2)
+        threshold.setHeight(height)
+
+        def costs(box: QRectF) -> tuple[bool, int, bool]:
+            covered = _inside(symbols_S2, box)
+            return not seen.contains(box), covered, box.intersects(threshold)
+
+        self._said.setAnchor(anchors[min(range(len(boxes)), key=lambda at: costs(boxes[at]))])
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
@@ -371,6 +428,14 @@ class GammaPlot(LayersPlot):
         self.set_tau(two_digits(max(self._tau + direction * step, 0.0)))
         self.tau_changed.emit(self._tau)
         self.tau_committed.emit(self._tau)
+
+
+def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
+    """The number of symbols that a box covers, in pixels; NaN is never covered."""
+    grown = box.adjusted(-_SYMBOL, -_SYMBOL, _SYMBOL, _SYMBOL)
+    x, y = points_S2.T
+    across = (x >= grown.left()) & (x <= grown.right())
+    return int((across & (y >= grown.top()) & (y <= grown.bottom())).sum())
 
 
 def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:

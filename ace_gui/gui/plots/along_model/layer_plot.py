@@ -155,10 +155,15 @@ def symbol_size(count: int) -> float:
 
 def fit_columns(plot: Plot, count: int) -> None:
     """Show this number of columns from 0 on, with a small margin at both ends."""
-    view, pad = plot.canvas.getViewBox(), max(0.5, 0.012 * count)
-    low, high = -0.5 - pad, count - 0.5 + pad
+    view, (low, high) = plot.canvas.getViewBox(), columns_extent(count)
     view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
     view.setXRange(low, high, padding=0)
+
+
+def columns_extent(count: int) -> tuple[float, float]:
+    """The range of this number of columns, with a small margin at both ends."""
+    pad = max(0.5, 0.012 * count)
+    return -0.5 - pad, count - 0.5 + pad
 
 
 def nearest_column(plot: Plot, scene_position: QPointF, count: int) -> int | None:

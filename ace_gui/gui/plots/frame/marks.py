@@ -62,13 +62,11 @@ class Pill(pg.InfLineLabel):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.ground)
-        rect = self._ground()
+        rect = self.boundingRect()
         painter.drawRoundedRect(rect, rect.height() / 2, rect.height() / 2)
 
     def boundingRect(self) -> QRectF:
-        return self.textItem.mapRectToParent(self._ground())
-
-    def _ground(self) -> QRectF:
+        """The ground, in pixels from where the line begins."""
         across, down = _PAD
         words = self.textItem.mapRectToParent(self.textItem.boundingRect())
         return words.adjusted(-across + 4, -down + 4, across - 4, down - 4)
@@ -87,6 +85,11 @@ class ThresholdLine(pg.InfiniteLine):
         for item in (self, self.pill):
             item.setCursor(Qt.CursorShape.SizeVerCursor)
         self.setZValue(10)
+
+    @property
+    def room(self) -> float:
+        """Pixels from the left edge of the plot to the pill's right end."""
+        return self.pill.boundingRect().width() * (1 + _BEFORE)
 
     def write(self, text: str) -> None:
         """Set the pill's text."""
