@@ -29,12 +29,12 @@ MARK: Final = ".made-by-ace-workbench"
 MARK_TEXT: Final = b"ACE workbench made this folder, and removes it when nobody needs it.\n"
 """Content of the marker file."""
 
-_FULL: Final = "The disk is full. Make room on it, or choose another disk."
+_FULL: Final = "The disk is full. Free some space, or choose another disk."
 _LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
 _FORBIDDEN: Final = "No permission to write here. Choose another folder."
 _OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
 _IN_USE: Final = "This folder is in use. Choose a folder inside it."
-_NOWHERE: Final = "There is no such folder. Make it first, or choose another."
+_NOWHERE: Final = "There is no such folder. Create it first, or choose another."
 _LONG: Final = "The name is too long for this disk. Choose a shorter one."
 _LOOP: Final = "This link points to itself. Choose another name."
 
@@ -166,7 +166,7 @@ def _require_empty_folder(path: Path) -> None:
     if not path.is_dir():
         raise refused(path, "This is not a folder. Choose a new or empty folder.")
     if os.path.ismount(path):
-        raise refused(path, "This is where a disk is mounted. Choose a new folder inside it.")
+        raise refused(path, "This is the mount point of a disk. Choose a new folder inside it.")
     with os.scandir(path) as entries:
         if any(entries):
             raise refused(path, "The folder is not empty. Choose a new or empty folder.")

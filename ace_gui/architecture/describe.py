@@ -232,5 +232,5 @@ def _note(
         and sorted(shapes[name]) != sorted(tensors[destination.name].shape)
     ]
     if resized:
-        sentences.append(f"Of another shape than the config says: {listing(resized)}.")
+        sentences.append(f"These tensors have other shapes than in the config: {listing(resized)}.")
     return " ".join(sentences)

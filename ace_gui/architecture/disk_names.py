@@ -133,7 +133,7 @@ def _converted(
     finder: DiskNames, converter: Any, target: str, columns: Mapping[str, Any]
 ) -> dict[int, tuple[str, int]]:
     """The module and row to which the library's conversion moves each row; {} if it fails."""
-    # Each operation fails in its own way where the files have not all that it takes.
+    # Each operation fails in its own way if the files lack some of its inputs.
     try:
         for operation in converter.operations:
             columns = operation.convert(

@@ -1,24 +1,25 @@
 """Which tensors of a model are its output heads.
 
-A head is what maps to the labels of a task, or to a vocabulary; what an expert may have for itself.
+A head maps to the labels of a task, or to a vocabulary. Each expert may keep its own.
 
-- What changes with the number of labels in the config is a head, wherever it lies.
-- In a class that has such tensors besides its base model, and in those for classification or with a
-  fixed number of labels (the start and end of an answer, the choice among sentences), everything
-  besides the base model is, but for whole models: it stands between the body and the labels.
-  Without a base model, the modules that hold such tensors are. What is tied to a head is too.
-- The output embedding is a vocabulary head, and so is what is kept with it in a module of its own
-  (BERT's ``cls.predictions``), and everything besides the base model of a masked or causal language
-  model, or of one that writes down speech (CTC).
-- Predictions of pre-training that have labels of their own (next sentence, replaced token).
+- Tensors that change with the number of labels in the config belong to a head, wherever they are.
+- In a class that has such tensors besides its base model, and in classes for classification or with
+  a fixed number of labels (the start and end of an answer, the choice among sentences), everything
+  besides the base model is a head: it is between the body and the labels. Whole models are an
+  exception. Without a base model, the modules that hold such tensors are the head. Tensors tied to
+  a head belong to it too.
+- The output embedding is a vocabulary head. So are the other tensors of its module (BERT's
+  ``cls.predictions``), and everything besides the base model of a masked or causal language model,
+  or of a speech recognition model (CTC).
+- Pre-training predictions with their own labels (next sentence, replaced token) are heads.
 
-All else is the body, where it may stand: poolers and projections, whatever they are called, and
-decoders that predict pixels, depths or positions, which mean the same in every expert. Every model
-inside of the model is asked in the same way.
+All else is the body: poolers and projections of any name, and decoders that predict pixels, depths
+or positions, which mean the same in every expert. Every model inside the model is examined in the
+same way.
 
-Some modules of the body feed the task heads alone: what they compute is no part of the hidden
-states. These are a body's pooler, and what a classifier without a base model of its own has between
-its encoder and its head.
+Some modules of the body feed only the task heads: their outputs are not part of the hidden states.
+These are a body's pooler, and the modules between encoder and head of a classifier without a base
+model of its own.
 """
 
 from __future__ import annotations

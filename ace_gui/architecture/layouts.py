@@ -98,7 +98,7 @@ def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusi
         return _in_order(_heads(text), 1, _head_size(text), outputs)
     if leaf in _THIRDS and outputs == 3 * inputs:
         return Fusion(shares=tuple((role, inputs) for role in _QKV))
-    if leaf == "c_attn" and outputs == 2 * inputs:  # of a decoder that looks at an encoder
+    if leaf == "c_attn" and outputs == 2 * inputs:  # cross-attention of a decoder
         return Fusion(shares=((Role.KEY, inputs), (Role.VALUE, inputs)))
     return None
 

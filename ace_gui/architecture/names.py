@@ -15,7 +15,7 @@ from ace_gui.architecture.traits import Role, TensorTraits
 
 Shape = tuple[int, ...]
 
-# Added round a whole model by DataParallel, torch.compile and PEFT; they say nothing of the model.
+# Prefixes added to a whole model by DataParallel, torch.compile and PEFT; they carry no meaning.
 _WRAPPER = re.compile(r"(?:^|(?<=\.))(?:_orig_mod\.|module\.(?!\d)|base_model\.model\.)")
 
 # The attribute under which a task class keeps its base model (`base_model_prefix`).

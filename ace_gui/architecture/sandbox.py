@@ -45,10 +45,11 @@ _CHECK: Final = "check the numbers in it."
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one description: processor time, which grows with the tensors, and memory.
+    """Limits of one description: processor time, which grows with the number of tensors, and
+    memory.
 
-    The largest published model with a module for every expert, 123 000 tensors, takes 27 s and
-    0.8 GB; all others less than a second.
+    The largest published model with a module for every expert, 123 000 tensors, takes 27 s and 0.8
+    GB. All others take less than a second.
     """
 
     seconds: float = 8.0
@@ -153,7 +154,7 @@ class Describer:
         try:
             found: dict[str, Any] = json.loads(answer.result())
         except (OSError, ValueError) as error:
-            sentence = f"{_BUILDING} failed, since its process was ended; {_CHECK}"
+            sentence = f"{_BUILDING} failed, because its process was ended; {_CHECK}"
             raise _BeyondLimitsError(sentence) from error
         return found
 

@@ -48,7 +48,7 @@ def _pairs(whole: Mapping[str, Shape], part: Mapping[str, Shape]) -> dict[str, s
         return {}
     best = f"{votes[0][0]}."
     pairs: dict[str, str] = {}
-    # The longest prefix first: a head stands outside of the model that has the blocks.
+    # The longest prefix first: a head is outside of the model that has the blocks.
     for own, prefix, name in sorted(found, key=lambda each: -len(each[1])):
         if best.startswith(f"{prefix}.") and own not in pairs and name not in pairs.values():
             pairs[own] = name

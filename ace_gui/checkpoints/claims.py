@@ -52,7 +52,9 @@ class Claim:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise output_error(path, error) from None
-            _log.warning("%s: no locks there; start no second merge into it", path.parent)
+            _log.warning(
+                "%s: the file system has no locks; do not start a second merge into it", path.parent
+            )
         return claim
 
     def __enter__(self) -> Claim:

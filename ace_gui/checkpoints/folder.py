@@ -175,7 +175,8 @@ def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> C
         return refusal(folder, f"Holds only weights ({listing(others)}) {sentence}")
     if inner := [path.name for path in nested_models(folder)]:
         return refusal(
-            folder, f"No weights here, but in {listing(inner)}. Open one of these: each is a model."
+            folder,
+            f"No weights here, only in {listing(inner)}. Open one of these: each is a model.",
         )
     return refusal(
         folder, "No weights here. A model folder holds `model.safetensors`, or shards and an index."

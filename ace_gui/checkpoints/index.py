@@ -110,7 +110,7 @@ def open_checkpoint(
 
     A file that holds the weights of its folder is opened as that folder. If weights are pickles,
     ``converted`` returns the files to read instead. Raises CheckpointError with one sentence for
-    everything that is not a model to merge.
+    anything that cannot be merged.
     """
     path = Path(path)
     if S_ISDIR(status_of(path).st_mode):

@@ -182,7 +182,7 @@ def read_json_value(path: Path, *, limit: int) -> object:
         if read_at(descriptor, memoryview(raw), 0) < stamp.size:
             raise changed(path)
     if json_memory(raw) > min(JSON_MEMORY, _MEMORY_A_BYTE * limit):
-        raise refusal(path, "Holds more values than any such file does. Download it again.")
+        raise refusal(path, "Holds more values than such a file can have. Download it again.")
     try:
         value: object = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

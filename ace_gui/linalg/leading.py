@@ -109,7 +109,7 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
 def _fewest(s_R: Tensor, share: float) -> int:
     """How many of them make up ``share`` of their sum."""
     reached = s_R.cumsum(0)
-    # Rounding of the sum must not ask for one more than all.
+    # Rounding of the sum must not exceed the number of all.
     missing = reached < share * reached[-1] * (1 - 1e-12)
     return int(missing.sum()) + 1
 

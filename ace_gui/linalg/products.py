@@ -1,12 +1,11 @@
 """Sums of matrix products, of one matrix or of a batch of B of one shape. N rows, M columns.
 
-A batch goes to a GPU as a whole, since one small matrix leaves most of it idle. A batch of one goes
-as the matrix that it is: what libraries do for batches gains a processor nothing, and may cost.
+A GPU gets a batch as a whole, since one small matrix leaves most of it idle. A batch of one is
+computed as a single matrix: batched library calls do not help a processor, and may be slower.
 
 On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
-of it, which is nearly twice as fast in float64 and more in float32: where ``choose_library`` finds
-that so, those of threads that compute alone go there. Others in float32 go to oneDNN
-(``unpublished``).
+of it, which is nearly twice as fast in float64 and more in float32. If ``choose_library`` measures
+that, products of single threads use numpy. Other float32 products use oneDNN (``unpublished``).
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def wants_rows(matrix: Tensor) -> bool:
 
 def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     found_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
-    with np.errstate(all="ignore"):  # infinities are for those who know the tensor's name
+    with np.errstate(all="ignore"):  # the caller, which knows the tensor's name, reports infinities
         np.matmul(left_NK.numpy(), right_KM.numpy(), out=found_NM.numpy())
     return found_NM
 
@@ -121,7 +120,7 @@ def _add_in_parts_(
     alpha: float,
     multiply: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
-    """For libraries that cannot add to a sum by themselves."""
+    """For libraries that cannot accumulate into a sum."""
     for rows, columns in _parts(sum_NM.shape, PIECE):
         sum_NM[rows, columns].add_(multiply(left_NK[rows], right_KM[:, columns]), alpha=alpha)
 
@@ -148,7 +147,7 @@ def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
 
 
 def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
-    """Some of the matrices of a batch; without a list of places that a GPU would have to wait for.
+    """Some of the matrices of a batch, without an index list that a GPU would have to wait for.
 
     All of them in their order are not copied.
     """

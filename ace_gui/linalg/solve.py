@@ -25,7 +25,7 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     squares = [matrix_BII[:, block, block].clone() for block in steps]
     inverses, failed_B = _cholesky_(matrix_BII)
-    # Asked for together: a GPU must finish its work before it can answer.
+    # Read together: each read waits until the GPU has finished its work.
     is_finite, *failed = torch.cat([finite_1, failed_B]).tolist()
     if not is_finite:
         raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")

@@ -58,7 +58,9 @@ def karcher(
     Raises MethodError where one is not finite, for negative weights, and where directions cancel.
     """
     if any(weight < 0 for weight in weights):
-        raise MethodError("A mean of directions needs weights of at least 0; change the negative.")
+        raise MethodError(
+            "A mean of directions needs weights of at least 0; change the negative ones."
+        )
     experts = WeightedExperts(deltas, weights)
     found = census(experts, weights)
     if not found.kept:

@@ -58,10 +58,10 @@ def _set(keys: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
     names = name.strip().split(".")
     if not equals or not text.strip() or not all(names):
-        raise RecipeError(f"{shown(setting)} is no setting; write KEY=VALUE.", key="set")
+        raise RecipeError(f"{shown(setting)} is not a setting; write KEY=VALUE.", key="set")
     if names[0] in _OF_MODELS:
         raise RecipeError(
-            f"{names[0]} cannot be set; name models and method by themselves.", key="set"
+            f"{names[0]} cannot be set here; name models and method as arguments.", key="set"
         )
     if names[0] not in known_keys[()]:
         names = ["parameters", *names]

@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                    None, None, f"the key {key!r} appears twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
         self.values += 1
         self.depth += 1
         if self.values > MOST_VALUES or self.depth > DEEPEST:
-            what = "too deeply nested" if self.depth > DEEPEST else "more than a recipe can say"
+            what = "too deeply nested" if self.depth > DEEPEST else "larger than a recipe can be"
             raise yaml.composer.ComposerError(
                 None,
                 None,
@@ -200,10 +200,9 @@ def _check(path: Path, key: str, rule: Override) -> None:
     if rule.selects and rule.changes:
         return
     lacking = (
-        "does not say what is different; add disposition, merge_method, parameters, weights, "
-        "experts or after"
+        "changes nothing; add disposition, merge_method, parameters, weights, experts or after"
         if rule.selects
-        else "does not say for which tensors it is; add role, blocks, pattern or tensors"
+        else "selects no tensors; add role, blocks, pattern or tensors"
     )
     raise RecipeError(f"{path}: {key} {lacking}.", path=path, key=key)
 
@@ -256,7 +255,7 @@ def parsed_value(key: str, text: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
-            f"{shown(text)} is no value for {shown(key)}: {_one_line(error)}.",
+            f"{shown(text)} is not a value for {shown(key)}: {_one_line(error)}.",
             key=key,
             details=str(error),
         ) from None

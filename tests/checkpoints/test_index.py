@@ -187,7 +187,7 @@ def test_malformed_config(folder: Path, config: str):
             ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
             "The shards' index is missing.",
         ),
-        (["unet/diffusion_pytorch_model.safetensors"], "No weights here, but in `unet`."),
+        (["unet/diffusion_pytorch_model.safetensors"], "No weights here, only in `unet`."),
     ],
 )
 def test_folders_without_a_model(folder: Path, names: list[str], sentence: str):
@@ -219,7 +219,7 @@ def test_a_folder_of_several_models_names_them(folder: Path):
         save_model(folder / name, small_tensors())
     (folder / "tokenizer").mkdir()
     (folder / "notes").touch()
-    refused(folder, "No weights here, but in `text_encoder`, `unet`, `vision_model`. Open one")
+    refused(folder, "No weights here, only in `text_encoder`, `unet`, `vision_model`. Open one")
     names = [path.name for path in nested_models(folder)]
     assert names == ["text_encoder", "unet", "vision_model"]
     assert all(open_checkpoint(path).tensors for path in nested_models(folder))

@@ -172,7 +172,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(not Path("/dev/null").exists(), reason="no device nodes on this system")
 def test_devices_and_mounts():
     refused(Path("/dev/null"), "This is not a folder.")
-    refused(Path("/"), "This is where a disk is mounted.")
+    refused(Path("/"), "This is the mount point of a disk.")
 
 
 def test_no_output_inside_an_input(tmp_path: Path):

@@ -261,7 +261,7 @@ def test_a_survey_is_asked_for_where_it_is_missing(method: MergeMethod[Any]) -> 
     with pytest.raises(MethodError, match="survey of the whole model; run one first"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
     other = {"findings": {"threshold": (1.0,)}}
-    with pytest.raises(MethodError, match="not one of these 5 experts"):
+    with pytest.raises(MethodError, match="does not have these 5 experts"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra, **other)
 
 

@@ -22,7 +22,7 @@ REFUSED = {
         "base_model: x\nmodels: [{model: a, parameters: {wieght: 1}}]",
         "'models[0].parameters.wieght'; did you mean 'weight'",
     ),
-    "repeated key": (MINIMAL + "base_model: y", "stands twice"),
+    "repeated key": (MINIMAL + "base_model: y", "appears twice"),
     "bad dtype": (MINIMAL + "out_dtype: int8", "must be one of 'float32'"),
     "weight is not a number": (
         "base_model: x\nmodels: [{model: a, parameters: {weight: .nan}}]",

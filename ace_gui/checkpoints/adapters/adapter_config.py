@@ -127,7 +127,7 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
     kind = config.get("peft_type")
     if str(kind).upper() in _PROMPTS:
         shown = plain(str(kind))
-        sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so that "
+        sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so "
         raise refusal(path, f"{sentence}there is nothing to merge.")
     if str(kind).upper() != "LORA":
         shown = plain(str(kind))
@@ -157,7 +157,7 @@ def _rank(path: Path, key: str, value: object) -> int:
 
 
 def _impossible(path: Path, key: str, value: object) -> CheckpointError:
-    return refusal(path, f"`{key}` is {plain(json.dumps(value))}, which it cannot be.")
+    return refusal(path, f"`{key}` is {plain(json.dumps(value))}, which is not a valid value.")
 
 
 def _pattern(
@@ -169,7 +169,7 @@ def _pattern(
     """Module name, its end, or a regular expression for them → value."""
     pattern = config.get(key) or {}
     if not isinstance(pattern, dict):
-        raise refusal(path, f"`{key}` is no table of modules. Download it again.")
+        raise refusal(path, f"`{key}` is not a table of modules. Download it again.")
     for module in pattern:
         try:
             matches(module, "module")

@@ -115,12 +115,12 @@ class Adapter:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpandedCheckpoint(Checkpoint):
-    """A base model with an adapter on it, which looks like a whole model under the base's names.
+    """A base model with an adapter, which looks like a whole model under the base's names.
 
-    ``deltas`` by the base's names: one change, or several of modules whose rows the base keeps in
+    ``deltas`` by the base's names: one change, or several for modules whose rows the base keeps in
     one tensor. Their tensors are float32 (float64 on a float64 base), and are in no file:
-    ``reader_of`` makes them one at a time. ``beneath``: what a change is added to in place of the
-    base's tensor, where the adapter brings that.
+    ``reader_of`` computes them one at a time. ``beneath``: tensors of the adapter to which a change
+    is added instead of the base's tensor.
     """
 
     base: Checkpoint
@@ -291,7 +291,7 @@ def _sorted_tensors(
             continue
         adapters.setdefault(found["adapter"] or "", info.name)
         if len(adapters) > 1:
-            sentence = f"{listing(adapters.values())} are of several adapters. Save one by itself."
+            sentence = f"{listing(adapters.values())} are of several adapters. Save one separately."
             raise refusal(folder, sentence, tensor=info.name)
         group = factors.setdefault((found["module"], found["embedding"] is not None), {})
         group[found["letter"]] = info

@@ -153,7 +153,9 @@ def _checked_archive(file: BinaryIO, stamp: FileStamp) -> tuple[tuple[ZipInfo, .
                 raise refusal(path, "This archive is not a PyTorch checkpoint.")
             order = f"{roots[0]}byteorder"
             if order in names and archive.read(order) != b"little":
-                raise refusal(path, "Its numbers are big-endian. Save it on an ordinary computer.")
+                raise refusal(
+                    path, "Its numbers are big-endian. Save it on a little-endian computer."
+                )
             text = archive.getinfo(f"{roots[0]}data.pkl")
             if text.file_size > PICKLE_LIMIT:
                 raise refusal(
@@ -247,7 +249,7 @@ def _state_dict(path: Path, value: object) -> dict[str, Tensor]:
     for _ in range(_DEEPEST):
         wrappers = _wrapped(value)
         if len(wrappers) > 1:
-            sentence = f"Holds several sets of weights ({listing(wrappers)}). Save one by itself."
+            sentence = f"Holds several sets of weights ({listing(wrappers)}). Save one separately."
             raise refusal(path, sentence)
         if not wrappers or not isinstance(value, dict):
             break
@@ -272,7 +274,7 @@ def _checked_name(path: Path, name: object) -> str:
 
 def _checked(path: Path, name: str, item: object) -> Tensor:
     if not isinstance(item, Tensor):
-        sentence = f"`{plain(name)}` is not a tensor. Save the model's state dict by itself."
+        sentence = f"`{plain(name)}` is not a tensor. Save the model's state dict separately."
         raise refusal(path, sentence, tensor=name)
     kind = ""
     if item.layout != torch.strided:

@@ -2,23 +2,24 @@
 
 Bo Xu, Haotian Wu, Hehai Lin, Weiquan Huang, Beier Zhu, Yao Shu, Chengwei Qin, arXiv:2603.02945v2;
 equation numbers are theirs. Where the paper leaves a choice (the variance in Eq. 7, guards of
-1e-12 on denominators) this follows the authors' published code. B layers of one shape, O outputs,
+1e-12 on denominators), this follows the authors' published code. B layers of one shape, O outputs,
 I inputs, T experts.
 
 Departures from the published procedure, each reported in the notes of the result:
 
-- An expert with numerically no change in a tensor is left out of it. Published, its log energy
-  would drive γ, and dividing by its trace would let the ridge drown all the others.
-- With one expert left the result is its task vector; published, centring and the prior would
-  change even that. With none left the result is zero.
-- No refinement where floor(k_frac · min(O, I)) is 0; published, the mean of no singular values.
-- No refinement along directions in which the fused matrix is numerically zero: Eq. 18 does not
-  define them, and a decomposition returns arbitrary ones.
+- An expert with numerically no change in a tensor is left out of it. As published, its log energy
+  would dominate γ, and dividing by its trace would let the ridge outweigh all other experts.
+- With one remaining expert the result is its task vector. As published, centring and the prior
+  would change even that. With none the result is zero.
+- There is no refinement if floor(k_frac · min(O, I)) is 0. As published, it would be the mean of no
+  singular values.
+- There is no refinement along directions in which the fused matrix is numerically zero. Eq. 18 does
+  not define them, and a decomposition returns arbitrary ones.
 
-The automatic variant is not the paper's. It normalises every layer, takes a ridge of α times the
-mean eigenvalue of a normalised Gram matrix (1/I), does not refine, and caps the change; so its
-result is equivariant to the scale of the experts. Neither is the measured one, which takes the
-covariances of the experts' inputs (``by_data``) for the Σ̂_t.
+The automatic variant is not the paper's. It normalises every layer, uses a ridge of α times the
+mean eigenvalue of a normalised Gram matrix (1/I), does not refine, and caps the change. Its result
+is therefore equivariant to the scale of the experts. The measured variant is not the paper's
+either. It uses the covariances of the experts' inputs (``by_data``) instead of Σ̂_t.
 """
 
 from __future__ import annotations

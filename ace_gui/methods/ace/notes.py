@@ -74,8 +74,8 @@ def left_out(found: Heterogeneity) -> list[str]:
     total = len(found.kept) + len(found.left_out)
     if found.left_out:
         notes.append(
-            f"{len(found.left_out)} of {total} experts do not change this tensor, or less than "
-            "1e-5 of what is usual here, and were left out."
+            f"{len(found.left_out)} of {total} experts do not change this tensor, or by less "
+            "than 1e-5 of the usual change, and were left out."
         )
     if len(found.kept) == 1:
         notes.append("Only one expert changes this tensor, so its task vector was taken as it is.")
@@ -133,8 +133,8 @@ def arbitrary_directions(refinement: Refinement) -> list[str]:
     if refinement.rank == refinement.k:
         return []
     return [
-        f"The fused matrix has only {refinement.rank} directions above rounding where "
-        f"{refinement.k} were to be refined; the others, which are arbitrary, were left alone."
+        f"The fused matrix has only {refinement.rank} directions above rounding, but "
+        f"{refinement.k} were requested. The others are arbitrary and were not refined."
     ]
 
 

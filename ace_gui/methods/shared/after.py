@@ -24,9 +24,7 @@ from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.tolerance import EXACT
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
-FLAT: Final = (
-    "The cap does not apply here: the experts move all outputs alike, so that it has no scale."
-)
+FLAT: Final = "The cap does not apply here: the experts move all outputs alike, so it has no scale."
 
 
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:

@@ -55,7 +55,9 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
 def required(random_key: RandomKey | None, experts: int) -> RandomKey:
     """The random key. Raises MethodError if there is none, or if its number of experts differs."""
     if random_key is None:
-        raise MethodError("This method draws random numbers; say for which tensor and experts.")
+        raise MethodError(
+            "This method draws random numbers; pass `random_key` with the tensor and experts."
+        )
     if len(random_key.experts) != experts or len(set(random_key.experts)) != experts:
         raise MethodError(
             f"This method needs a distinct name for each of {experts} experts, but got "

@@ -54,7 +54,7 @@ def required_measured(measured: Measured | None, experts: int) -> Measured:
     """What was measured. Raises MethodError where nothing was, or of another number of experts."""
     found = _given(measured)
     if len(found.each) != experts:
-        raise MethodError(f"What was measured is not of these {experts} experts.")
+        raise MethodError(f"The measured statistics are not of these {experts} experts.")
     return found
 
 
@@ -62,7 +62,7 @@ def required_values(measured: Measured | None, experts: int) -> Mapping[str, Ten
     """What was learned. Raises as ``required_measured``."""
     found = _given(measured)
     if found.experts != experts:
-        raise MethodError(f"What was learned is not of these {experts} experts.")
+        raise MethodError(f"The learned values are not of these {experts} experts.")
     return found.values
 
 

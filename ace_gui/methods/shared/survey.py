@@ -75,7 +75,7 @@ def required_findings(findings: Findings | None, experts: int) -> Findings:
     if findings is None:
         raise MethodError("This method needs a survey of the whole model; run one first.")
     if any(len(values) != experts for values in findings.values()):
-        raise MethodError(f"The survey of the whole model is not one of these {experts} experts.")
+        raise MethodError(f"The survey of the whole model does not have these {experts} experts.")
     return findings
 
 

@@ -106,7 +106,7 @@ def translated(settings: Settings) -> Translation:
     method = METHODS.get(settings.method)
     if method is None:
         raise RecipeError(
-            f"mergekit's method {settings.method!r} is not known here; those that are: "
+            f"mergekit's method {settings.method!r} is not known here; known methods: "
             f"{', '.join(METHODS)}.",
             key="merge_method",
         )
@@ -115,7 +115,7 @@ def translated(settings: Settings) -> Translation:
     everything = [*settings.shared, *(model.parameters for model in settings.experts)]
     for name in dict.fromkeys(name for scope in everything for name in scope):
         if name not in settings.used:
-            settings.notes.append(f"{name!r} means nothing to {settings.method}: left out.")
+            settings.notes.append(f"{name!r} has no effect on {settings.method}: left out.")
     return found
 
 
@@ -125,7 +125,7 @@ def _ones(settings: Settings) -> list[Chain]:
 
 def _electing(settings: Settings, *, normalize: bool) -> dict[str, Chain]:
     if any(float(c.value) < 0 for chain in settings.weights() for c in chain):
-        raise settings.refusal("negative weights are counted otherwise here", WEIGHT)
+        raise settings.refusal("negative weights count differently here", WEIGHT)
     mean = settings.flag("normalize", default=normalize)
     return {
         **_scaling(settings),
@@ -228,7 +228,7 @@ def _random(settings: Settings) -> None:
 def _crumbs(settings: Settings) -> None:
     _refuse_rescale(settings, wanted=False)
     settings.notes.append(
-        "Of a tensor so small that mergekit would keep no entry, the largest is kept here."
+        "In a tensor so small that mergekit would keep no entry, the largest entry is kept here."
     )
 
 

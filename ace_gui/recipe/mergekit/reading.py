@@ -116,7 +116,7 @@ def _refuse_parts(models: Sequence[Model], path: Path, resolve: Callable[[str], 
         if model.layer_range == (0, count):
             continue
         first, end = model.layer_range
-        has = "does not say how many blocks it has" if count is None else f"has {count} blocks"
+        has = "has no number of blocks in its config" if count is None else f"has {count} blocks"
         raise RecipeError(
             f"{path}: layer_range is [{first}, {end}], but {model.model!r} {has}; parts of models "
             "cannot be merged here, so name all blocks of every model, or write 'models'.",
@@ -221,7 +221,7 @@ def _tokenizer_notes(document: Document) -> list[str]:
     notes = []
     source = _tokenizer_source(document)
     if source not in (None, "base", "union", document.base_model):
-        notes.append(f"The tokenizer is the base's, not {source!r} as the file says.")
+        notes.append(f"The tokenizer is the base's, not {source!r} as in the file.")
     if left_out := (document.tokenizer or {}).keys() - {"source"}:
         named = ", ".join(f"{key!r}" for key in sorted(left_out))
         notes.append(f"Keys of 'tokenizer' other than its source are ignored: {named}.")

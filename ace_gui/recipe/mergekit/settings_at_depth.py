@@ -173,7 +173,7 @@ def _along(
     if blocks is None:
         raise RecipeError(
             f"{name!r} is a gradient over the blocks, but the base model's config.json does not "
-            "say how many it has; write one value.",
+            "have the number of blocks; write one value.",
             key=name,
         )
     own = [_interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]

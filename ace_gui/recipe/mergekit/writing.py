@@ -28,7 +28,7 @@ _EXPRESSED: Final = {
 }
 """Choices that mergekit makes the same way, or none at all."""
 
-_NOT_AFTER: Final = "mergekit cannot change what a method merged; take `after` away."
+_NOT_AFTER: Final = "mergekit cannot change a merged result; remove `after`."
 
 Parameters = Mapping[str, ParameterValue]
 
@@ -114,7 +114,7 @@ def _refuse_others(recipe: Recipe) -> None:
             key="vocabulary",
         )
     if recipe.heads is Heads.KEEP:
-        raise RecipeError("mergekit cannot leave task heads to the experts.", key="heads")
+        raise RecipeError("mergekit cannot keep task heads of the experts.", key="heads")
     usual = {each.name: each.default for each in fields(Choices) if each.name not in _EXPRESSED}
     for name, value in recipe.choices().items():
         if value != usual.get(name, value):
@@ -226,7 +226,7 @@ def _ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 def _balance(values: Parameters) -> tuple[str, ...]:
     if values["balanced"] == "positive":
         return ()
-    return ("Where both signs of an entry weigh the same, mergekit takes the positive one.",)
+    return ("If both signs of an entry weigh the same, mergekit takes the positive one.",)
 
 
 _RESCALED: Final = (
