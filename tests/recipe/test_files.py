@@ -52,7 +52,7 @@ def test_refusals_name_the_file_and_the_key(tmp_path: Path, text: str, expected:
 
 
 @pytest.mark.parametrize(
-    "place", [r"\\\\host\\share", "//host/share/model", "https://host/model", "s3://bucket/model"]
+    "where", [r"\\\\host\\share", "//host/share/model", "https://host/model", "s3://bucket/model"]
 )
 def test_network_locations_are_refused_without_being_looked_at(tmp_path: Path, where: str) -> None:
     path = write(tmp_path, f'base_model: base\nmodels: [{{model: "{where}"}}]\n')

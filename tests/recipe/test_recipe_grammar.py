@@ -179,7 +179,7 @@ def test_a_config_that_never_ends_is_not_read(tmp_path: Path, kind: str) -> None
         config.symlink_to("/dev/zero")
     path = tmp_path / "recipe.yaml"
     path.write_text(json.dumps(SAME["ties, gradients and filters"]))
-    with pytest.raises(RecipeError, match="how many it has"):
+    with pytest.raises(RecipeError, match="number of blocks"):
         load_recipe(path)
 
 
