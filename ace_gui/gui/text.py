@@ -26,9 +26,8 @@ ENDING: Final = ".ace.yaml"
 
 def plain(text: str) -> str:
     """Without control and direction characters, which names in files may contain; newlines stay."""
-    if text.replace(
-        "\n", ""
-    ).isprintable():  # the usual case, checked quickly: tables ask for every cell
+    # the usual case, checked quickly: tables ask for every cell
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(
         character

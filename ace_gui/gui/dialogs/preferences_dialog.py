@@ -213,8 +213,7 @@ def _choice(
     for value, title in titles.items():
         box.addItem(title, value)
     box.setCurrentIndex(box.findData(chosen))
-    box.setSizePolicy(
-        QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed
-    )  # the font size can change
+    # the font size can change
+    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
     box.activated.connect(lambda _: use(box.currentData()))
     return box

@@ -120,9 +120,8 @@ class ExpertsPanel(QWidget):
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        table.setTextElideMode(
-            Qt.TextElideMode.ElideMiddle
-        )  # names of fine-tunes often start alike
+        # names of fine-tunes often start alike
+        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         table.setObjectName("experts")
         table.setAccessibleName("Experts")
         table.setProperty("kind", "ground")

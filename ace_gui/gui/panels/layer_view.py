@@ -37,12 +37,8 @@ _WIDTHS: Final = {  # in digits
     Column.HEALTH: 6,
     Column.STATE: 12,
 }
-_BAR: Final = (
-    (118, 26),
-    (102, 22),
-    (84, 15),
-    (0, 13),
-)  # in digits: width for all columns, and for γ
+# in digits: width for all columns, and for γ
+_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))
 _ROOM: Final = (7, 18)  # in digits: minimum and maximum width for roles and shapes
 _ALL_OPEN: Final = 60  # all blocks are expanded up to this number of rows
 _LOW: Final = 800  # px: rows are closer in a lower window

@@ -269,9 +269,8 @@ class MethodPanel(QWidget):
             about = QWidget()
             lines = QVBoxLayout(about)
             lines.setContentsMargins(0, 0, 0, 0)
-            lines.addWidget(
-                plain_label(method.formula)
-            )  # the typeset formula is too wide for the column
+            # the typeset formula is too wide for the column
+            lines.addWidget(plain_label(method.formula))
             lines.addWidget(citation(method.citation))
             form.addRow(Folding("Formula and paper", about))
         whole = self.layout()

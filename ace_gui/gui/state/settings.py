@@ -189,9 +189,8 @@ class Settings:
     @property
     def pictures_on_white(self) -> bool:
         """Whether plots are exported in the light colours, whatever the window's scheme."""
-        return (
-            str(self._store.value("pictures/white", "false")) == "true"
-        )  # an INI file contains text
+        # an INI file contains text
+        return str(self._store.value("pictures/white", "false")) == "true"
 
     @pictures_on_white.setter
     def pictures_on_white(self, on: bool) -> None:

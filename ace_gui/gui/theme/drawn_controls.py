@@ -121,9 +121,8 @@ def _push_colours(option: QStyleOption, widget: QWidget | None) -> ButtonColours
 
 def _disabled(theme: Tokens, kind: str) -> ButtonColours:
     if kind == "primary":
-        return ButtonColours(
-            theme.hover, _CLEAR, theme.text2
-        )  # captions are too pale on this background
+        # captions are too pale on this background
+        return ButtonColours(theme.hover, _CLEAR, theme.text2)
     if kind in ("ghost", "link", "segment", "on-toast"):
         return ButtonColours(_CLEAR, _CLEAR, theme.text3)
     return ButtonColours(_CLEAR, theme.line, theme.text3)

@@ -175,9 +175,8 @@ class WhatIf(QObject):
             return self._own_after(name, index)
         if index is None or row is None or row.override is None:
             return self._session.draft.parameter(name)
-        planned = row.override.parameters.get(
-            name
-        )  # until the next plan, the rule may contain more
+        # until the next plan, the rule may contain more
+        planned = row.override.parameters.get(name)
         return self._session.draft.inputs.overrides[index].parameters.get(name, planned)
 
     def _own_after(self, name: str, index: int | None) -> float:

@@ -16,11 +16,8 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 
 _WIDEST: Final = 1408  # px
-_COLUMNS: Final = (
-    (67, 3),
-    (46, 2),
-    (0, 1),
-)  # minimum width in text lines for this number of columns
+# minimum width in text lines for this number of columns
+_COLUMNS: Final = ((67, 3), (46, 2), (0, 1))
 _WHAT: Final = "Merge fine-tuned models into one, and see the result layer by layer."
 _OPENING: Final = "Opening: the headers of the files are read …"
 

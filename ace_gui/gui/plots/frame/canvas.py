@@ -75,9 +75,8 @@ class Canvas(pg.GraphicsView):
         self.setCentralItem(self.frame)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
         self.setFrameShape(self.Shape.NoFrame)
-        self.setCacheMode(
-            self.CacheModeFlag.CacheNone
-        )  # a cached background would be a bitmap in SVG
+        # a cached background would be a bitmap in SVG
+        self.setCacheMode(self.CacheModeFlag.CacheNone)
         self.fit_letters()
         for axis in (bottom, left):
             axis.setStyle(hideOverlappingLabels=False)

@@ -48,9 +48,8 @@ class Cards(QWidget):
         self._alone: int | None = None  # chosen by the user
         self._detached: dict[int, PanelWindow] = {}
         self._borders: dict[QSplitter, QByteArray] = {}  # before any card was detached
-        self._away: dict[
-            int, QByteArray
-        ] = {}  # detached windows of the last session, until this is shown
+        # detached windows of the last session, until this is shown
+        self._away: dict[int, QByteArray] = {}
         self._current = LAYERS
         self.turns = Segments("Which panel is shown", self)
         for title, tip in _TURNS:

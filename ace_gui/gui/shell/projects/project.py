@@ -42,9 +42,8 @@ class Project(QObject):
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
-        self._tasks = (
-            session.draft.planned.tasks
-        )  # as opened or saved; the undo steps do not contain them
+        # as opened or saved; the undo steps do not contain them
+        self._tasks = session.draft.planned.tasks
         self._was_modified = False
         history.stack.cleanChanged.connect(lambda _: self._follow())
         session.draft.changed.connect(self._follow)

@@ -25,9 +25,8 @@ def ask_folders(
     dialog = QFileDialog(parent, title)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-    dialog.setOption(
-        QFileDialog.Option.DontUseNativeDialog
-    )  # the system's dialog takes only one folder
+    # the system's dialog takes only one folder
+    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
     for kind in (QListView, QTreeView):
         for view in dialog.findChildren(kind):
             view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)

@@ -64,9 +64,8 @@ class NamedBars(QWidget):
         names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
         names = min(names, _NAME * self.width())
         number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
-        line = min(
-            self._line, self.height() / max(len(self._bars), 1)
-        )  # closer if the height is small
+        # closer if the height is small
+        line = min(self._line, self.height() / max(len(self._bars), 1))
         for index, bar in enumerate(self._bars):
             row = QRectF(0, index * line, self.width(), line)
             name = QRectF(row.left(), row.top(), names, row.height())
