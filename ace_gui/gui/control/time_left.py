@@ -25,13 +25,13 @@ class Pace:
         self._clock = clock
         self._left: dict[str, float] = {}
         self._done = 0.0
-        self._started = self._said_at = clock()
-        self._said: float | None = None
+        self._started = self._estimated_at = clock()
+        self._estimate: float | None = None
 
     def start(self, rows: Iterable[PlanRow], done: Collection[str]) -> None:
         """Start the merge of these tensors. ``done`` are the names of the finished ones."""
         self._left = {row.name: cost(row) for row in rows if row.name not in done}
-        self._done, self._said = 0.0, None
+        self._done, self._estimate = 0.0, None
         self._started = self._clock()
 
     def finish(self, name: str) -> None:
@@ -45,10 +45,10 @@ class Pace:
         if elapsed < QUIET or not self._done:
             return None
         estimate = sum(self._left.values()) * elapsed / self._done
-        if self._said is not None:
-            expected = max(0.0, self._said - (now - self._said_at))
+        if self._estimate is not None:
+            expected = max(0.0, self._estimate - (now - self._estimated_at))
             estimate = expected + _SMOOTH * (estimate - expected)
-        self._said, self._said_at = estimate, now
+        self._estimate, self._estimated_at = estimate, now
         return estimate
 
 

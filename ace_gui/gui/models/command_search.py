@@ -62,8 +62,8 @@ def _word_misfit(typed: str, word: str) -> int | None:
         return _BEGINS
     if typed in word:
         return _WITHIN
-    letters = iter(word)
-    if len(typed) > 1 and word.startswith(typed[0]) and all(each in letters for each in typed):
+    characters = iter(word)
+    if len(typed) > 1 and word.startswith(typed[0]) and all(each in characters for each in typed):
         return _SCATTERED
     return None
 

@@ -31,8 +31,8 @@ class ListedExample:
         texts = "; ".join(text for _, text in example.texts)
         parts = [f"should be {example.label}"] if example.label else []
         parts.append(f"the merge answers {found.answer}, {self.other_model} {found.other}")
-        said = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
-        return plain(f"{self.task}, {example.row}: {said}")
+        text = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
+        return plain(f"{self.task}, {example.row}: {text}")
 
 
 class ExamplesModel(QAbstractListModel):

@@ -35,7 +35,7 @@ from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
-_LINES_BESIDE, _LINES_A_ROW = 18, 1.8  # in text lines: height of the rest of the column
+_OTHER_LINES, _LINES_A_ROW = 18, 1.8  # in text lines: height of the rest of the column
 
 
 class ExpertsPanel(QWidget):
@@ -178,7 +178,7 @@ class ExpertsPanel(QWidget):
     def _fit(self) -> None:
         """Set the height for all experts, up to eight; more are scrolled."""
         lines = self.window().height() / self.fontMetrics().height()
-        most = min(max(round((lines - _LINES_BESIDE) / _LINES_A_ROW), 2), _ROWS_SHOWN)
+        most = min(max(round((lines - _OTHER_LINES) / _LINES_A_ROW), 2), _ROWS_SHOWN)
         rows = min(max(self.model.rowCount(), 1), most)
         line = self.table.verticalHeader().defaultSectionSize()
         head = self.table.horizontalHeader().sizeHint().height()

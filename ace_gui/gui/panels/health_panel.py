@@ -36,7 +36,7 @@ from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, Column
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
-_BESIDE: Final = 46  # in text lines: below this width the tables are stacked
+_ONE_ROW: Final = 46  # in text lines: below this width the tables are stacked
 _WIDEST: Final = 250  # px per column; the last takes the rest
 _WORST = ("Layer", "Finding, and what to do")
 _EXTREMES = ("Figure", "Value", "Layer")
@@ -71,7 +71,7 @@ class HealthPanel(QWidget):
         head.addWidget(self.summary)
         head.addWidget(self._titles)
         head.addWidget(self.offer)
-        tables = BesideOrBelow(_BESIDE)
+        tables = BesideOrBelow(_ONE_ROW)
         for table, share in ((self.worst, 4), (self.extremes, 3)):
             tables.addWidget(table)
             tables.setStretchFactor(tables.indexOf(table), share)

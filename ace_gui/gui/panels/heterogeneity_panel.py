@@ -47,9 +47,13 @@ class HeterogeneityPanel(QWidget):
         layout.addWidget(self.tabs)
         self.tabs.currentChanged.connect(self.reload)
         self._layers.replaced.connect(self.reload)
-        self._layers.figures_changed.connect(lambda: self._tell(lambda view: view.update_figures()))
-        session.draft.tau_changed.connect(lambda tau: self._tell(lambda view: view.set_tau(tau)))
-        session.selection_changed.connect(lambda: self._tell(lambda view: view.follow()))
+        self._layers.figures_changed.connect(
+            lambda: self._update_view(lambda view: view.update_figures())
+        )
+        session.draft.tau_changed.connect(
+            lambda tau: self._update_view(lambda view: view.set_tau(tau))
+        )
+        session.selection_changed.connect(lambda: self._update_view(lambda view: view.follow()))
         self.reload()
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
@@ -58,9 +62,9 @@ class HeterogeneityPanel(QWidget):
 
     def reload(self) -> None:
         """Show the session's layers in the visible view."""
-        self._tell(lambda view: view.load())
+        self._update_view(lambda view: view.load())
 
-    def _tell(self, what: Callable[[LayersView], None]) -> None:
+    def _update_view(self, what: Callable[[LayersView], None]) -> None:
         """Call the visible view, if it shows layers and exists already."""
         view = self.tabs.shown
         if isinstance(view, LayersView):
@@ -95,7 +99,7 @@ class HeterogeneityPanel(QWidget):
 
         def show() -> None:
             self.tabs.setTabVisible(index, bool(agreements.of(session.draft.measured_key())))
-            self._tell(lambda view: view.update_figures())
+            self._update_view(lambda view: view.update_figures())
 
         for changed in (agreements.changed, session.draft.changed):
             changed.connect(show)

@@ -203,9 +203,9 @@ class MethodPanel(QWidget):
         own = self._session.draft.parameter("variant") == AUTOMATIC
         self._more_form.setRowVisible(self.after.cap, bool(inputs.after.cap) or not own)
         self.seed.setText(str(inputs.seed))
-        self.out_dtype.setCurrentIndex(_place(OUT_DTYPES, inputs.out_dtype))
-        self.non_finite.setCurrentIndex(_place(NON_FINITE, inputs.non_finite))
-        self.vocabulary.setCurrentIndex(_place(VOCABULARIES, inputs.vocabulary))
+        self.out_dtype.setCurrentIndex(_index_of(OUT_DTYPES, inputs.out_dtype))
+        self.non_finite.setCurrentIndex(_index_of(NON_FINITE, inputs.non_finite))
+        self.vocabulary.setCurrentIndex(_index_of(VOCABULARIES, inputs.vocabulary))
         self.split_fused.setChecked(inputs.split_fused)
         self.heads.setChecked(inputs.heads is not Heads.KEEP)
         self.poolers.setChecked(inputs.poolers is Poolers.KEEP)
@@ -353,7 +353,7 @@ class MethodPanel(QWidget):
         return combo
 
 
-def _place(choices: Sequence[tuple[object, str]], value: object) -> int:
+def _index_of(choices: Sequence[tuple[object, str]], value: object) -> int:
     return [choice for choice, _ in choices].index(value)
 
 

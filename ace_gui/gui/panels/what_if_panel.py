@@ -266,8 +266,8 @@ class WhatIfPanel(QWidget):
 
     def _fit(self) -> None:
         """The table has the same information as the plot, so it stays if there is little room."""
-        beside = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
-        needed = beside + _PLOT * self.fontMetrics().height()
+        parts_width = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
+        needed = parts_width + _PLOT * self.fontMetrics().height()
         self._drawing.setVisible(self.width() >= needed)
 
 

@@ -68,8 +68,8 @@ class MergeBars(Plot):
             return
         self.title.set_whole(figure)
         self._draw()
-        said = ", ".join(f"{point.title} {f'{point.x:.3g}'}" for point in self._points)
-        self.setAccessibleDescription(f"{figure}: {said}")
+        text = ", ".join(f"{point.title} {f'{point.x:.3g}'}" for point in self._points)
+        self.setAccessibleDescription(f"{figure}: {text}")
         self.show_canvas()
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
@@ -166,8 +166,8 @@ class MergeScatter(Plot):
             self._bottom.set_titles("norm of the change, by the experts' mean", "norm")
             self.title.set_whole(f"{figure} against norm")
         self._draw()
-        said = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in self._points)
-        self.setAccessibleDescription(f"{self.title.whole}: {said}")
+        text = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in self._points)
+        self.setAccessibleDescription(f"{self.title.whole}: {text}")
         self.show_canvas()
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)

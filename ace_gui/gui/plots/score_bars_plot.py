@@ -150,7 +150,7 @@ class ScoreBarsPlot(Plot):
         groups = [(n, group) for n, group in enumerate(self._groups) if _known(group.bars[series])]
         if not groups:
             return
-        x = np.array([_place(n, series) for n, _ in groups])
+        x = np.array([_bar_centre(n, series) for n, _ in groups])
         y = np.array([group.bars[series].value for _, group in groups])
         pens, brushes = zip(*(self._look(series, group) for _, group in groups), strict=True)
         bars = pg.BarGraphItem(x=x, height=y, width=WIDTH, pens=pens, brushes=brushes)
@@ -200,9 +200,9 @@ class ScoreBarsPlot(Plot):
         """
         while self._numbers:
             self.canvas.removeItem(self._numbers.pop())
-        apart = STEP * self.canvas.getViewBox().width() / max(len(self._groups), 1)
-        room = 1.25 * apart
-        wide = QFontMetrics(face(Face.CAPTION_STRONG)).horizontalAdvance(score_text(0.0)) <= apart
+        spacing = STEP * self.canvas.getViewBox().width() / max(len(self._groups), 1)
+        room = 1.25 * spacing
+        wide = QFontMetrics(face(Face.CAPTION_STRONG)).horizontalAdvance(score_text(0.0)) <= spacing
         for n, group in enumerate(self._groups):
             for series, bar in enumerate(group.bars):
                 if not _known(bar):
@@ -216,7 +216,7 @@ class ScoreBarsPlot(Plot):
                     continue
                 item = pg.TextItem(written, color=ink, anchor=(0.5, 1))
                 item.setFont(font)
-                item.setPos(_place(n, series), bar.value + _finite(bar.error))
+                item.setPos(_bar_centre(n, series), bar.value + _finite(bar.error))
                 self.canvas.addItem(item, ignoreBounds=True)
                 self._numbers.append(item)
 
@@ -245,7 +245,7 @@ class ScoreBarsPlot(Plot):
         QToolTip.showText(at, self._words(self._groups[index]), self.canvas)
 
 
-def _place(group: int, series: int) -> float:
+def _bar_centre(group: int, series: int) -> float:
     return group + (series - 1) * STEP
 
 

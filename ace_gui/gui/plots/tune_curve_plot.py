@@ -98,14 +98,14 @@ class TuneCurvePlot(Plot):
     def fit(self) -> None:
         if not self._points:
             return
-        x, y = self._places()
+        x, y = self._positions()
         across = float(np.ptp(x)) or abs(float(x[0])) or 1.0
         up = float(np.ptp(y)) or 0.1
         view = self.canvas.getViewBox()
         view.setXRange(float(x.min()) - 0.06 * across, float(x.max()) + 0.06 * across, padding=0)
         view.setYRange(float(y.min()) - 0.12 * up, float(y.max()) + 0.12 * up, padding=0)
 
-    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+    def _positions(self) -> tuple[np.ndarray, np.ndarray]:
         values = [float(point.parameters[self._name]) for point in self._points]
         log = self._bottom.logarithmic
         x = np.array([log10(value) if log else value for value in values])
@@ -113,7 +113,7 @@ class TuneCurvePlot(Plot):
 
     def _draw(self) -> None:
         theme = self.theme
-        x, y = self._places()
+        x, y = self._positions()
         order = np.argsort(x, kind="stable")
         alone = len(self._points[0].parameters) == 1
         line = (x[order], y[order]) if alone else ([], [])
@@ -136,7 +136,7 @@ class TuneCurvePlot(Plot):
     def _hovered(self, scene_position: QPointF) -> None:
         if not self._points or self.message() is not None:
             return
-        near = nearest_point(self, scene_position, *self._places(), _NEAR)
+        near = nearest_point(self, scene_position, *self._positions(), _NEAR)
         if near is None:
             QToolTip.hideText()
             return

@@ -59,7 +59,7 @@ class LongWork(QObject):
                     self._began[state], self._problem = now, ""
             elif now - self._began.pop(state, now) > LONG:
                 # A job's error arrives in the same turn, after the job's state has ended.
-                QTimer.singleShot(0, self, partial(self._tell, sentence))
+                QTimer.singleShot(0, self, partial(self._announce, sentence))
         self._count()
 
     def _count(self) -> None:
@@ -73,7 +73,7 @@ class LongWork(QObject):
             self.share = share
             self.counted.emit()
 
-    def _tell(self, sentence: str) -> None:
+    def _announce(self, sentence: str) -> None:
         """If the window is not active, mark it and send a desktop notification."""
         if self._window.isActiveWindow():
             return

@@ -60,12 +60,12 @@ class Header(QWidget):
         """Replace text by symbols where there is little room."""
         room = self.width() - self.menu_bar.sizeHint().width()
         room -= self._brand.width() + _BETWEEN
-        beside = room - self.workspaces.sizeHint().width()
-        two_rows = beside < self.primary.needed(2)
+        room_left = room - self.workspaces.sizeHint().width()
+        two_rows = room_left < self.primary.needed(2)
         if two_rows != self._two_rows:
             self._two_rows = two_rows
             self._place_workspaces()
-        room = room if two_rows else beside
+        room = room if two_rows else room_left
         self.primary.set_compact(sum(room < self.primary.needed(brief) for brief in (0, 1)))
 
     def _place_workspaces(self) -> None:

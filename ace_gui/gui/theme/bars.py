@@ -145,8 +145,8 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidg
     if widget is not None:
         painter.setFont(widget.font())
     by_keys = state_is(option, "HasFocus")  # Alt or F10 was pressed: now the mnemonics are useful
-    letters = Qt.TextFlag.TextShowMnemonic if by_keys else Qt.TextFlag.TextHideMnemonic
-    middle = int(Qt.AlignmentFlag.AlignCenter) | int(letters)
+    mnemonics = Qt.TextFlag.TextShowMnemonic if by_keys else Qt.TextFlag.TextHideMnemonic
+    middle = int(Qt.AlignmentFlag.AlignCenter) | int(mnemonics)
     painter.drawText(option.rect, middle, option.text)
     painter.restore()
 

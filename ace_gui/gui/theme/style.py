@@ -51,7 +51,7 @@ _MEASURES: Final = {
     _PM.PM_TabBarBaseOverlap: 0,
     _PM.PM_HeaderMargin: 5,
 }
-_BESIDE_LETTERS: Final = {
+_SCALED_METRICS: Final = {
     *(_PM.PM_IndicatorWidth, _PM.PM_IndicatorHeight),
     *(_PM.PM_ExclusiveIndicatorWidth, _PM.PM_ExclusiveIndicatorHeight),
     *(_PM.PM_ButtonIconSize, _PM.PM_SmallIconSize),
@@ -151,7 +151,7 @@ class WorkbenchStyle(QProxyStyle):
         if found is not None:
             return found
         usual = super().pixelMetric(metric, option, widget)
-        return round(usual * drawn_marks.scale()) if metric in _BESIDE_LETTERS else usual
+        return round(usual * drawn_marks.scale()) if metric in _SCALED_METRICS else usual
 
     def styleHint(
         self,

@@ -227,7 +227,7 @@ def test_the_agreement_of_all_layers_has_a_view_of_its_own(
     assert isinstance(plot, AgreementPlot)
     qtbot.waitUntil(plot.isVisible)
     assert plot.title.whole == "Estimates agree more with own inputs in 1 of 2 layers"
-    assert plot.caption.whole.startswith("in the mean own inputs 0.35, others' inputs 0.25")
+    assert plot.caption.whole.startswith("mean own inputs 0.35, others' inputs 0.25")
     assert plot.caption.whole.endswith("here own inputs 0.60, others' inputs 0.20")
     plot.shown.choose(Agreement.DIRECTIONS)
     assert plot.title.whole == "The overlap is above chance in 2 of 2 layers"

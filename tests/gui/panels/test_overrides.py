@@ -92,7 +92,7 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: Fa
         index = layers.tree.index_of(name)
         layers.table.selectionModel().select(index, select.Select | select.Rows)
     assert set(layers.selected) == QUERIES
-    choose(layers.menu(), "Merge by", "Means and arcs", "Weight averaging")
+    choose(layers.menu(), "Merge with", "Means and arcs", "Weight averaging")
     rule = Override(role="query", merge_method="linear", disposition="merge")
     assert opened.session.draft.inputs.overrides == (rule,)
     assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)  # type: ignore[union-attr]

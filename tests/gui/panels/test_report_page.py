@@ -46,7 +46,7 @@ def test_what_is_known_of_each_chapter(session: Session, qtbot: QtBot) -> None:
     assert "1 matrix has a warning" in text
     assert "none: the recipe names no tasks" in text
     session.draft.set_tasks((Task(data=Path("cola.csv")),))
-    assert "on 1 task, beside" in said(page)
+    assert "on 1 task, compared" in said(page)
     run.accuracies = {"cola": 0.5, "sst2": 0.75}
     session.results.runs.changed.emit()
     assert "a mean of .625" in said(page)

@@ -297,13 +297,13 @@ def test_a_model_that_is_being_tried_is_not_called_untried(
         key: each for key, each in loaded.session.results.scores._scores.items() if key[0] != store
     }
     index = scores_place(page)
-    assert "not been tried" in index.title.text()
+    assert "is not evaluated" in index.title.text()
     loaded.scoring.evaluate()
     index.refresh()
-    assert "being tried" in index.title.text()
+    assert "being evaluated" in index.title.text()
     worker.say(JobCancelled(), job=worker.newest(EvaluateJob))
     index.refresh()
-    assert "not been tried" in index.title.text()
+    assert "is not evaluated" in index.title.text()
 
 
 def test_a_run_has_a_mean_once_all_tasks_are_known(

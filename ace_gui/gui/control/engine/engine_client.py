@@ -201,8 +201,8 @@ class EngineClient(QObject):
         if isinstance(event, EngineReady):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
-            said = f"The engine is ready: {devices}, {threads}."
-            self._session.log.add(Level.INFO, Source.ENGINE, said)
+            text = f"The engine is ready: {devices}, {threads}."
+            self._session.log.add(Level.INFO, Source.ENGINE, text)
             self._session.set_engine(event)
         elif number not in self._operations:
             pass  # dropped
@@ -231,8 +231,8 @@ class EngineClient(QObject):
         words = "{job}: done after {time}."
         if isinstance(end, JobCancelled):
             words = "{job}: cancelled after {time}."
-        said = words.format(job=operation.title, time=took)
-        self._session.log.add(level, Source.ENGINE, said)
+        text = words.format(job=operation.title, time=took)
+        self._session.log.add(level, Source.ENGINE, text)
 
     def _lose(self, error: EngineError) -> None:
         merging = bool(self.running(MergeJob))

@@ -34,7 +34,7 @@ from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 
 _TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
-_BESIDE = 34  # in text lines: below this width the plots are stacked
+_ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
     "Select methods at the left, then Compare: each merges the models in turn, and their norms, "
     "distances and scores are compared here. The current merge stays."
@@ -172,7 +172,7 @@ class CompareMethodsPanel(QWidget):
         result = QVBoxLayout(right)
         result.setContentsMargins(0, 0, 0, 0)
         result.addWidget(heading("Results", self))
-        plots = BesideOrBelow(_BESIDE, self)
+        plots = BesideOrBelow(_ONE_ROW, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
         both = QSplitter(Qt.Orientation.Vertical)

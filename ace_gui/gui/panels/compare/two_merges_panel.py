@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
-_BESIDE: Final = 40  # in text lines: below this width the plots are stacked
+_ONE_ROW: Final = 40  # in text lines: below this width the plots are stacked
 _PLOT: Final = 10  # in text lines: minimum height of a plot
 REFRESH: Final = 100  # ms between repaints while differences arrive
 NEEDS_TWO: Final = (
@@ -51,7 +51,7 @@ class ComparePanel(LayerPanel):
         self.differences.layer_selected.connect(session.select)
         self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
         results = session.results
-        results.comparison.changed.connect(self._hear)
+        results.comparison.changed.connect(self._on_difference)
         for changed in (results.runs.changed, results.changed, session.engine_changed):
             changed.connect(self._follow)
         results.scores.changed.connect(self._show_scores)
@@ -98,7 +98,7 @@ class ComparePanel(LayerPanel):
 
     # Display
 
-    def _hear(self, name: str) -> None:
+    def _on_difference(self, name: str) -> None:
         if not self._timer.isActive():
             self._timer.start()
         if name == self.session.selection:
@@ -156,7 +156,7 @@ class ComparePanel(LayerPanel):
             head.addWidget(label)
             head.addWidget(box, 1)
         head.addWidget(self.scores, 2)
-        splitter = BesideOrBelow(_BESIDE)
+        splitter = BesideOrBelow(_ONE_ROW)
         views = self.view, PlotWithTable(self.spectra, self.spectra.columns)
         for view in views:
             splitter.addWidget(view)

@@ -248,8 +248,8 @@ class CovariancesPanel(LayerPanel):
         progress = self.session.activity.progress
         if progress is None or progress.state is not State.COMPARING:
             return ""
-        said = sentence_case(progress.title)
-        return f"{said}: {progress.done} of {progress.total}"
+        text = sentence_case(progress.title)
+        return f"{text}: {progress.done} of {progress.total}"
 
     def _press(self) -> None:
         if self._measuring.is_running:
@@ -263,11 +263,11 @@ class CovariancesPanel(LayerPanel):
 def whose_inputs(found: LayerCovariances) -> str:
     """Whether each estimate matches its own expert's inputs best, and how to read the matrix."""
     own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
-    said = "Rows: estimates; columns: inputs."
+    text = "Rows: estimates; columns: inputs."
     if len(found.experts) < 2:
-        return said
+        return text
     knows = f"{own} of {len(found.experts)} estimates match their own expert's inputs best."
-    return f"{knows} {said}"
+    return f"{knows} {text}"
 
 
 def directions_found(found: LayerCovariances, index: int) -> str:

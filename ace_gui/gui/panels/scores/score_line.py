@@ -64,7 +64,7 @@ class ScoreLine(QWidget):
         theme, painter = current_theme(), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle = 1.1 * self._line + 11
-        indices = self._places()
+        indices = self._positions()
         painter.setPen(QPen(QColor(theme.edge), 1.5))
         painter.drawLine(QPointF(8, middle), QPointF(self.width() - 8, middle))
         chosen = next((n for n, mark in enumerate(self._marks) if mark.is_chosen), None)
@@ -85,7 +85,7 @@ class ScoreLine(QWidget):
             write(painter, above, score_text(mark.value), face(value_face), ink, align=_MIDDLE)
             write(painter, below, mark.title, face(name_face), ink, align=_MIDDLE)
 
-    def _places(self) -> list[float]:
+    def _positions(self) -> list[float]:
         values = [mark.value for mark in self._marks]
         low, high = min(values), max(values)
         span, room = (high - low) or 1.0, self.width() - 2 * 80.0

@@ -35,7 +35,7 @@ KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz)
 _NOTHING: Final = "none"
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
-_LETTERS: Final = 280  # of a displayed text
+_MAX_CHARACTERS: Final = 280  # of a displayed text
 _LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
 
 
@@ -293,7 +293,9 @@ def _example_row(example: ShownExample) -> QWidget:
     words.setSpacing(2)
     for role, text in example.texts:
         said = f"{role}: {text}" if len(example.texts) > 1 else text
-        words.addWidget(plain_label(said if len(said) < _LETTERS else f"{said[:_LETTERS]}…"))
+        words.addWidget(
+            plain_label(said if len(said) < _MAX_CHARACTERS else f"{said[:_MAX_CHARACTERS]}…")
+        )
     label = QLabel(plain(example.label))
     label.setFont(face(Face.STRONG))
     words.addWidget(label)

@@ -139,7 +139,7 @@ class TasksTab(QWidget):
 
     def _dress(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
         """Two lines: the name, and the description or the problem."""
-        line = _said(found)
+        line = _summary(found)
         item.setText(f"{plain(task.title)}\n{line}")
         item.setToolTip(tooltip(found.fault if found is not None and found.fault else line))
         item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
@@ -200,7 +200,7 @@ def _data_of(event: QDropEvent) -> list[Path]:
     return [p for p in paths if p.suffix.lower() not in _NOT_DATA and p not in models]
 
 
-def _said(found: TaskDescribed | None) -> str:
+def _summary(found: TaskDescribed | None) -> str:
     if found is None:
         return "reading the data …"
     if found.fault:

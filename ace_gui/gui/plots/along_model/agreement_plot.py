@@ -233,19 +233,19 @@ class AgreementPlot(LayersPlot):
         if not known.any():
             return ""
         pair = float(figure_L[known].mean()), float(reference_L[known].mean())
-        return f"mean {self._said(pair)}"
+        return f"mean {self._text(pair)}"
 
     def _draw_selection(self) -> None:
         self._mark.setVisible(self._selected is not None)
         known = self.selected if self.selected in self._means else None
-        here = "" if known is None else self._said(self._pair(self._means[known]))
+        here = "" if known is None else self._text(self._pair(self._means[known]))
         if self._selected is not None:
             self._mark.setValue(self._selected)
-        said = f"here {here}" if here else ""
-        self.caption.set_whole(" · ".join(filter(None, (self._mean(), said))))
+        text = f"here {here}" if here else ""
+        self.caption.set_whole(" · ".join(filter(None, (self._mean(), text))))
         self.caption.setVisible(self.message() is None)
 
-    def _said(self, pair: tuple[float, float]) -> str:
+    def _text(self, pair: tuple[float, float]) -> str:
         """Both figures as text."""
         both = zip(_NAMES[self.shown.current], pair, strict=True)
         return ", ".join(f"{word} {number_text(v, 2)}" for word, v in both if np.isfinite(v))
@@ -253,7 +253,7 @@ class AgreementPlot(LayersPlot):
     def _describe(self, index: int) -> str:
         name = self._names[index]
         known = self._means.get(name)
-        return f"{name}: {'not known yet' if known is None else self._said(self._pair(known))}"
+        return f"{name}: {'not known yet' if known is None else self._text(self._pair(known))}"
 
     def nearest(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose column is at this position."""

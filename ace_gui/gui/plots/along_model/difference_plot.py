@@ -196,8 +196,8 @@ def summary(differences: Mapping[str, LayerDifference]) -> str:
     squares = np.array(
         [[d.difference_norm, d.first_norm, d.second_norm] for d in differences.values()]
     )
-    apart, first, second = np.linalg.norm(squares, axis=0)
-    if apart == 0:
+    distance, first, second = np.linalg.norm(squares, axis=0)
+    if distance == 0:
         return "The two merges are equal."
-    whole = apart / ((first + second) / 2)
+    whole = distance / ((first + second) / 2)
     return f"Relative difference over the model: {number_text(float(whole), 3)}"

@@ -194,7 +194,7 @@ class EnergiesAlongPlot(LayersPlot):
             points.setData(x=x[known], y=y[known], size=size, symbol=entry.symbol, brush=brush)
             curve.setVisible(on and one_role)
             points.setVisible(on)
-        self._tell()
+        self._describe_figures()
         self._draw_selection()
         self.changed.emit()
 
@@ -230,7 +230,7 @@ class EnergiesAlongPlot(LayersPlot):
             high = max(float(known.max()), low + (0.5 if self.log_box.isChecked() else 1e-300))
             self.canvas.getViewBox().setYRange(low, high, padding=0.08)
 
-    def _tell(self) -> None:
+    def _describe_figures(self) -> None:
         self.title.set_whole(
             "{experts} in {matrices}".format(
                 experts=counted(len(self._experts), "expert", "experts"),

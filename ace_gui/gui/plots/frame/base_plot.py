@@ -301,9 +301,9 @@ class Plot(ThemedWidget):
         self._stack.addWidget(self.canvas)
         self._head = head = QHBoxLayout()
         head.setSpacing(12)
-        beside = not self.caption.wordWrap()  # a short caption is next to the title
-        head.addWidget(self.title, int(not beside))
-        if beside:
+        in_title_row = not self.caption.wordWrap()  # a short caption is next to the title
+        head.addWidget(self.title, int(not in_title_row))
+        if in_title_row:
             self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             head.addWidget(self.caption, 1)
             head.addWidget(self.legend)
@@ -318,12 +318,12 @@ class Plot(ThemedWidget):
         column.setSpacing(4)
         column.addLayout(head)
         column.addLayout(self._choices)
-        if not beside:
+        if not in_title_row:
             column.addWidget(self.caption)
         named = QHBoxLayout()
         named.addWidget(self._quantity, 0, Qt.AlignmentFlag.AlignBottom)
         named.addStretch(1)
-        if not beside:
+        if not in_title_row:
             named.addWidget(self.legend)
         column.addLayout(named)
         column.addWidget(self._stack, 1)

@@ -33,7 +33,7 @@ class Choice(QComboBox):
         self._values: tuple[Hashable, ...] = ()
         self.setAccessibleName(name)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.currentIndexChanged.connect(self._tell)
+        self.currentIndexChanged.connect(self._emit_chosen)
         self.offer(options)
 
     def offer(self, options: Mapping[Hashable, tuple[str, str]]) -> None:
@@ -71,7 +71,7 @@ class Choice(QComboBox):
         if not self.property(IN_PICTURE):
             super().paintEvent(event)
 
-    def _tell(self) -> None:
+    def _emit_chosen(self) -> None:
         self._explain()
         self.chosen.emit()
 

@@ -31,7 +31,7 @@ from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 
 SWATCH_WIDTH = 24
 NAME_CHARACTERS = 22
-LEAST_LETTERS = 10
+MIN_CHARACTERS = 10
 
 
 class ElidedLabel(QLabel):
@@ -81,7 +81,7 @@ class ElidedLabel(QLabel):
 
     def _elide(self) -> None:
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
-        if shown != self._whole and len(shown) < LEAST_LETTERS:
+        if shown != self._whole and len(shown) < MIN_CHARACTERS:
             shown = ""  # the tooltip has all of it; a few characters mean nothing
         self.setText(shown)
         self.setToolTip(tooltip(self._whole) if shown != self._whole else "")

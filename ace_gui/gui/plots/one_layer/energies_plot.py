@@ -120,14 +120,14 @@ class EnergiesPlot(Plot):
         low, high = floor(log10(min(positive))), ceil(log10(max(positive)))
         return float(low), float(max(high, low + 1))
 
-    def _place(self, energy: float) -> float:
+    def _position(self, energy: float) -> float:
         """The position of ``energy`` on the axis; zero is at its start."""
         if not self.log_box.isChecked():
             return energy
         return log10(energy) if energy > 0 else self._span()[0]
 
     def _draw_marks(self) -> None:
-        indices = [self._place(energy) for energy in self._energies.values()]
+        indices = [self._position(energy) for energy in self._energies.values()]
         colours = [self._colours.get(name, self.theme.text2) for name in self._energies]
         brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
         self._bars.setVisible(not logarithmic)
@@ -150,7 +150,7 @@ class EnergiesPlot(Plot):
             self.canvas.addItem(self._numbers[-1], ignoreBounds=True)
         for row, energy in enumerate(self._energies.values()):
             self._numbers[row].setText(_number(energy), self.theme.text)
-            self._numbers[row].setPos(self._place(energy), row)
+            self._numbers[row].setPos(self._position(energy), row)
 
     def _hovered(self, scene_position: QPointF) -> None:
         view = self.canvas.getViewBox()

@@ -66,8 +66,8 @@ class Before(QObject):
         if projects:
             name = plain(short_name(projects[0].path))
             reopen.setToolTip(f"Open {name}")
-            said = ", ".join(filter(None, (name, last_use(projects[0]))))
-            self._window.welcome.starts.say(reopen, said)
+            text = ", ".join(filter(None, (name, last_use(projects[0]))))
+            self._window.welcome.starts.say(reopen, text)
 
     def _allow(self) -> None:
         busy = self._window.session.activity.is_running(*BUSY)
@@ -103,7 +103,7 @@ class Before(QObject):
 
     def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
         if self._recovered:
-            said = "The last session crashed. Its project and its merges are kept."
+            text = "The last session crashed. Its project and its merges are kept."
         else:
-            said = "The last session crashed."
-        self._window.notice.ask(Severity.WARNING, said, self._help.crash, answers)
+            text = "The last session crashed."
+        self._window.notice.ask(Severity.WARNING, text, self._help.crash, answers)

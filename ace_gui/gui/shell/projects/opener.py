@@ -177,8 +177,8 @@ class Opener(QObject):
         """Whether a write is in progress. If so, show a message."""
         busy = self._session.activity.is_running(State.MERGING, State.EXPORTING)
         if busy:
-            said = "Wait for the merge to end, or cancel it, before opening models."
-            self._session.advice.emit(said)
+            text = "Wait for the merge to end, or cancel it, before opening models."
+            self._session.advice.emit(text)
         return busy
 
     def _sort_out(self, models: Sequence[Path]) -> None:
@@ -220,8 +220,8 @@ class Opener(QObject):
             self._project.stay()
             return
         notes = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
-        said = " ".join([f"The recipe is in {path}.", *notes])
-        self._session.written.emit(said, path)
+        text = " ".join([f"The recipe is in {path}.", *notes])
+        self._session.written.emit(text, path)
         if not mergekit:
             self._own = path.absolute()
             self._project.saved(path)

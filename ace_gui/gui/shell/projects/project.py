@@ -50,9 +50,9 @@ class Project(QObject):
 
     def _follow(self) -> None:
         if self.is_modified != self._was_modified:
-            self._tell()
+            self._emit_changed()
 
-    def _tell(self) -> None:
+    def _emit_changed(self) -> None:
         self._was_modified = self.is_modified
         self.changed.emit()
 
@@ -93,7 +93,7 @@ class Project(QObject):
         self._tasks = self._session.draft.planned.tasks
         if self.file is not None and not self.is_sample:
             self._settings.remember(self.file)
-        self._tell()
+        self._emit_changed()
 
     def saved(self, file: Path) -> None:
         """Record the file that the project was saved to."""
@@ -101,7 +101,7 @@ class Project(QObject):
         self._tasks = self._session.draft.planned.tasks
         self._history.stack.setClean()
         self._settings.remember(self.file)
-        self._tell()
+        self._emit_changed()
         self._go_on()
 
     def leave(self) -> None:
@@ -114,7 +114,7 @@ class Project(QObject):
         if left is not None:
             self._settings.note(RecentProject.of(self._session, left))
         self.file = None
-        self._tell()
+        self._emit_changed()
 
     def before_leaving(self, then: Callable[[], object]) -> None:
         """Ask whether to save changes, then continue unless the user cancels."""

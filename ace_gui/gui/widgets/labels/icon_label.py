@@ -15,7 +15,7 @@ class IconLabel(QWidget):
     def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
         super().__init__(parent)
         self._icon = picture or QIcon()
-        on_font_change(self, lambda _letters: self.setFixedSize(*[round(size * scale())] * 2))
+        on_font_change(self, lambda _metrics: self.setFixedSize(*[round(size * scale())] * 2))
 
     def show_icon(self, picture: QIcon) -> None:
         """Replace the icon."""
