@@ -17,6 +17,7 @@ from ace_gui.errors import WorkbenchError
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _DOT: Final = re.compile(r"(?<=\w)\.(?=[^\W\d])")  # before a letter: not in a number
+_NAME: Final = re.compile(r"`([^`\n]+)`")
 TIP_WIDTH: Final = 64  # characters per line of a tooltip
 
 _NOT_IN_NAMES: Final = re.compile(r'[\\/:*?"<>|\x00-\x1f]')
@@ -34,6 +35,11 @@ def plain(text: str) -> str:
         for character in text
         if character == "\n" or unicodedata.category(character) not in ("Cc", "Cf")
     )
+
+
+def quoted(sentence: str) -> str:
+    """A message with names in quotation marks instead of Markdown's backticks."""
+    return _NAME.sub("“\\1”", sentence)
 
 
 def breakable(text: str, *, names: bool = False) -> str:

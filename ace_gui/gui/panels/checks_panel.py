@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
@@ -141,7 +141,7 @@ class CheckRow(QFrame):
         self.check = check
         title, subject = plain(check.title), plain(check.subject)
         self.setAccessibleName(
-            f"{WORDS[check.verdict]}: {title}, {subject}. {plain(check.sentence)}"
+            f"{WORDS[check.verdict]}: {title}, {subject}. {plain(quoted(check.sentence))}"
         )
         self.details_button = QToolButton(self)
         self.details_button.setText("Details")
@@ -173,7 +173,7 @@ class CheckRow(QFrame):
         line.addWidget(about)
         line.addStretch(1)
         line.addWidget(_word(self.check.verdict, self))
-        sentence = plain_label(self.check.sentence, self)
+        sentence = plain_label(quoted(self.check.sentence), self)
         body = QVBoxLayout()
         body.setSpacing(2)
         body.addLayout(line)

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.text import breakable, error_details, plain
+from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label
@@ -94,6 +94,7 @@ class Notice(QFrame):
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
         """Show a sentence, replacing the previous one."""
+        sentence = quoted(sentence)
         self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(breakable(sentence, names=True))
         self.sentence.setAccessibleName(f"{_SPOKEN[severity]}: {plain(sentence)}")

@@ -70,7 +70,7 @@ class SampleCard(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(12)
-        layout.addWidget(heading("New to ACE Workbench?", self))
+        layout.addWidget(heading("New here?", self))
         layout.addWidget(card)
         layout.addStretch(1)
 
