@@ -20,7 +20,7 @@ _PROCESSORS: Final = ("preprocessor_config.json", "processor_config.json")
 def load_tokenizer(folders: Sequence[Path]) -> Any:
     """The tokenizer of the first folder that has one. No code of the folder is run.
 
-    Raises CheckpointError where there is none, or it cannot be read.
+    Raises CheckpointError if there is none, or it cannot be read.
     """
     return _load("AutoTokenizer", "tokenizer", folders, _TOKENIZERS)
 

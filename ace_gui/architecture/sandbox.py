@@ -196,7 +196,7 @@ class _Watch:
         self._held = self._process.memory_info().rss
 
     def look(self) -> None:
-        """Raise _BeyondLimitsError where it is too much, psutil.Error where it has ended."""
+        """Raise _BeyondLimitsError if it is too much, psutil.Error where it has ended."""
         limits = self._limits
         late = time.monotonic() - self._started > _WAITING * limits.seconds
         if late or self._seconds() - self._computed > limits.seconds:

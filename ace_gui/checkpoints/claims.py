@@ -70,7 +70,7 @@ class Claim:
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Claim ``path`` for the block. Raises OutputError where another process makes it just now."""
+    """Claim ``path`` for the block. Raises OutputError if another process makes it just now."""
     claim = Claim.take(path)
     if claim is None:
         raise _taken(path)

@@ -56,7 +56,7 @@ def plain_config(
 ) -> Mapping[str, object]:
     """The config, without an entry that calls weights quantised which are not.
 
-    Raises CheckpointError where any of the tensors may be: they must all be floating point of 16
+    Raises CheckpointError if any of the tensors may be: they must all be floating point of 16
     bits or more, without companions.
     """
     plainer = without_quantisation(config)

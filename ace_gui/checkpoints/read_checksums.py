@@ -53,7 +53,7 @@ class ReadChecksums:
     def merge(self, readings: Readings) -> None:
         """What another process has read of the same files, perhaps through another machine.
 
-        Raises FileChangedError where that was another content than what was read here or before.
+        Raises FileChangedError if that was another content than what was read here or before.
         """
         with self._lock:
             for name, stretches in readings.items():
@@ -64,7 +64,7 @@ class ReadChecksums:
                 self._fresh.setdefault(name, []).extend(stretches)
 
     def verify(self, readings: Readings) -> None:
-        """What an earlier run has read. Raises FileChangedError where it would read otherwise."""
+        """What an earlier run has read. Raises FileChangedError if it would read otherwise."""
         for name, stretches in readings.items():
             _require_same(Path(name), stretches)
             known = {(start, stop): found for start, stop, found in stretches}

@@ -50,7 +50,7 @@ def mark(stage: Path) -> None:
 
 
 def discard(stage: Path) -> None:
-    """Remove a staging folder, if it is there. Raises OutputError where it is someone else's."""
+    """Remove a staging folder, if it is there. Raises OutputError if it is someone else's."""
     try:
         if there(stage):
             require_ours(stage)

@@ -51,7 +51,7 @@ def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
     """γ of a tensor from one energy an expert (Eq. 7), unbiased variance, natural logarithm.
 
     Experts with numerically no change are left out first: ln 0 would turn one frozen tensor into
-    an extreme γ. Raises MethodError where an energy is NaN or infinite.
+    an extreme γ. Raises MethodError if an energy is NaN or infinite.
     """
     for t, value in enumerate(energies, start=1):
         if not math.isfinite(value):

@@ -136,7 +136,7 @@ def breadcrumbs(
 ) -> Merged:
     """λ Σ_t w_t (mask_t ⊙ ΔW_t), any shape, float32. Reads every expert once.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     sparse, _ = _sparse(deltas, weights, parameters, context)
     return merged_by_sum(sparse, weights, parameters)
@@ -150,7 +150,7 @@ def breadcrumbs_ties(
 ) -> Merged:
     """TIES on mask_t ⊙ ΔW_t, any shape, float32. Reads every expert once.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     sparse, findings = _sparse(deltas, weights, parameters, context)
     return merged_by_election(sparse, weights, parameters, findings)

@@ -72,7 +72,7 @@ def consensus(
 ) -> Merged:
     """α · mask ⊙ Σ w_t ΔW_t, entrywise, any shape, float32. Reads every expert twice.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     total = combination(experts, weights, range(len(experts)))

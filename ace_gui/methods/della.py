@@ -113,7 +113,7 @@ def dropped(delta: Tensor, density: float, epsilon: float, random_key: RandomKey
 
 
 def check_chances(density: float, epsilon: float) -> None:
-    """Raises MethodError where a chance would leave (0, 1]."""
+    """Raises MethodError if a chance would leave (0, 1]."""
     low, high = density - epsilon, density + epsilon
     if density < 1 and (low <= 0 or high > 1):
         raise MethodError(

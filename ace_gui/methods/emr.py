@@ -42,7 +42,7 @@ def emr(
     """The unified task vector: the elected sign, the largest agreeing magnitude; float32.
 
     Entry by entry, any shape. Where Σ w_t ΔW_t is 0 the sign is negative. Reads every expert twice.
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     return finished(unified(WeightedExperts(deltas, weights), weights))
 
@@ -63,7 +63,7 @@ def masks(
 ) -> Iterator[Mask]:
     """M_t = 1 where w_t ΔW_t has the sign of the unified task vector.
 
-    Reads every expert three times. Raises MethodError where a task vector is not finite.
+    Reads every expert three times. Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     vector = unified(experts, weights)

@@ -55,7 +55,7 @@ def karcher(
 
     Any shape, each tensor as one vector; weights are normalised. Experts without a change, or of
     weight zero, are left out. Reads every expert as often as there are experts, and twice more.
-    Raises MethodError where one is not finite, for negative weights, and where directions cancel.
+    Raises MethodError if one is not finite, for negative weights, and where directions cancel.
     """
     if any(weight < 0 for weight in weights):
         raise MethodError(
@@ -105,7 +105,7 @@ def spherical_mean(cosines_TT: Tensor, shares_T: Tensor, parameters: KarcherPara
     """Coefficients b of the mean direction Σ b_t u_t; ``shares_T`` sum to 1.
 
     Starts at the normalised mean, then steps by the mean of the logarithms at the current point.
-    Raises MethodError where the directions cancel.
+    Raises MethodError if the directions cancel.
     """
     point_T = _normalised(shares_T, cosines_TT)
     for _ in range(parameters.iterations):

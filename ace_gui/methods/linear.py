@@ -42,7 +42,7 @@ def linear(
 ) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
-    Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError where a mean has weights that sum to zero,
+    Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError if a mean has weights that sum to zero,
     where something else has no base, and where a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)

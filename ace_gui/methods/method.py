@@ -284,7 +284,7 @@ class MergeFunction(Protocol[ParametersIn]):
         tolerance: Tolerance = STRICT,
         measured: Measured | None = None,
     ) -> Merged:
-        """Merge. Raises MethodError where the method cannot be applied."""
+        """Merge. Raises MethodError if the method cannot be applied."""
         ...
 
 
@@ -306,7 +306,7 @@ class BatchFunction(Protocol[ParametersIn]):
     """
 
     def __call__(self, layers: Sequence[MethodInput], parameters: ParametersIn) -> list[Merged]:
-        """Merge each. Raises MethodError where the method cannot be applied to one of them."""
+        """Merge each. Raises MethodError if the method cannot be applied to one of them."""
         ...
 
 

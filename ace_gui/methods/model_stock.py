@@ -30,7 +30,7 @@ def model_stock(
     N counts the experts that changed the tensor; c is the mean over their pairs, of cosines (not,
     as in FusionBench, of angles), and at least 0: below, the formula would leave the base in the
     opposite direction. One expert alone is returned as it is. Reads every expert three times.
-    Raises MethodError where one is not finite, and for weights that sum to zero.
+    Raises MethodError if one is not finite, and for weights that sum to zero.
     """
     experts = WeightedExperts(deltas, weights)
     found = census(experts, weights)

@@ -43,7 +43,7 @@ def multislerp(
     What multi-SLERP computes: its step in the tangent space at that mean is zero. Any shape, each
     tensor as one vector. An expert that changed nothing has no direction, and norm 0. One expert
     is returned as it is; where the directions of two cancel, their mean is. Reads every expert
-    twice. Raises MethodError where one is not finite, where the weights sum to zero, and where the
+    twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
     directions of more than two cancel.
     """
     experts = WeightedExperts(deltas, weights)

@@ -64,7 +64,7 @@ def nan(
 
     Norms of the unweighted task vectors, of one tensor or as surveyed. (The paper derives inverse
     squares and speaks of a softmax; its formula and its results are these.) Experts without a
-    change, or of weight zero, are left out. Reads every expert twice. Raises MethodError where one
+    change, or of weight zero, are left out. Reads every expert twice. Raises MethodError if one
     is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)

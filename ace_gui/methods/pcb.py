@@ -131,7 +131,7 @@ def pcb(
 
     Of the published variants the one for vision models. τ_t are winsorised, as for the scores;
     experts without a change are left out. Holds two experts at a time; reads each 2 + T times.
-    Raises MethodError where one is not finite, and without findings where it needs them.
+    Raises MethodError if one is not finite, and without findings where it needs them.
     """
     experts = WeightedExperts(deltas, weights)
     if parameters.trim == "model":

@@ -71,7 +71,7 @@ def ram(
 ) -> Merged:
     """The mean over the experts that changed an entry, any shape, float32. Reads each once.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     total, counts = _gathered(experts, weights, parameters.epsilon)
@@ -86,7 +86,7 @@ def ramplus_tl(
 ) -> Merged:
     """As RAM, with each expert's unique entries scaled; any shape, float32. Reads each twice.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     total, counts = _gathered(experts, weights, parameters.epsilon)

@@ -203,7 +203,7 @@ def added_sources(names: Iterable[str]) -> dict[str, str]:
 
 
 def _require_fields(method: MergeMethod[Any]) -> None:
-    """Raise MethodError where a plain field of a method is of another type than declared."""
+    """Raise MethodError if a plain field of a method is of another type than declared."""
     plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
     for field in dataclasses.fields(method):
         value, wanted = getattr(method, field.name), plain.get(str(field.type))

@@ -152,7 +152,7 @@ def sce(
 
     Any shape. c_t is the mean square of τ_t over the tensor, of selected entries alone, in shares
     of their sum. A sum of 0 counts as positive. Reads every expert twice and once before, or four
-    times and five before with a selection. Raises MethodError where one is not finite.
+    times and five before with a selection. Raises MethodError if one is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     total, notes = combination(experts, weights, range(len(experts))), []

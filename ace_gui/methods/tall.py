@@ -43,7 +43,7 @@ def tall_masks(
 ) -> Merged:
     """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
@@ -57,7 +57,7 @@ def masks(
 ) -> Iterator[Mask]:
     """m_t = 1 where expert t relies on the sum. Reads every expert twice.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     total = combination(experts, weights, range(len(experts)))

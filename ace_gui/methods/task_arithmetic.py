@@ -36,7 +36,7 @@ def task_arithmetic(
 ) -> Merged:
     """λ Σ_t w_t ΔW_t, elementwise, float32, for tensors of any shape.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     factor = parameters.scaling / divisor(weights, parameters.normalize)

@@ -176,7 +176,7 @@ def _recipe(content: Any, path: Path) -> Recipe:
 def _with_after(content: Any, path: Path, key: str = "") -> Any:
     """The older spelling ``cap`` as ``after.cap``, in the recipe and in each of its overrides.
 
-    Raises RecipeError where both are given.
+    Raises RecipeError if both are given.
     """
     if not isinstance(content, Mapping):
         return content

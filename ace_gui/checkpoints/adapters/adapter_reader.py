@@ -28,7 +28,7 @@ class AdapterReader:
     def delta(self, target: str) -> Tensor:
         """scale·B·A of the weight ``target``, float32, in the shape in which it is stored.
 
-        Raises KeyError where the adapter does not change it, NonFiniteError if a factor holds NaN
+        Raises KeyError if the adapter does not change it, NonFiniteError if a factor holds NaN
         or Inf, and as ``TensorReader.read`` does.
         """
         low_rank = self._adapter.deltas[target]

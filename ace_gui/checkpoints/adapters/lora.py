@@ -144,7 +144,7 @@ def is_adapter(path: Path) -> bool:
 def open_adapter(folder: Path) -> Adapter:
     """Open a folder with ``adapter_config.json`` and weights; reads headers only.
 
-    Raises PickleConsentError where the weights are a pickle, CheckpointError for everything that
+    Raises PickleConsentError if the weights are a pickle, CheckpointError for everything that
     is not plain LoRA or whose factors do not fit each other.
     """
     folder = Path(folder)

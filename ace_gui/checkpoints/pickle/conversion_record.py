@@ -31,7 +31,7 @@ def stamps_of(files: Sequence[Path]) -> tuple[FileStamp, ...]:
 def write_record(folder: Path, sources: Sequence[FileStamp]) -> None:
     """Note the content of what was converted and of every file in ``folder``.
 
-    ``sources`` as they were before. Raises CheckpointError where they changed meanwhile, OSError.
+    ``sources`` as they were before. Raises CheckpointError if they changed meanwhile, OSError.
     """
     made = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
     record = {

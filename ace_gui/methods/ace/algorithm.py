@@ -81,7 +81,7 @@ def ace_batch(layers: Sequence[MethodInput], parameters: AceParameters) -> list[
     """Merge several matrices of one shape, each of as many experts, as ``ace`` would merge each.
 
     They take together what each would take of memory alone. The results are those of ``ace`` to the
-    rounding of its sums. Raises MethodError where ``ace`` would for any of them.
+    rounding of its sums. Raises MethodError if ``ace`` would for any of them.
     """
     return _merged(layers, parameters, keep_preliminary=False)
 

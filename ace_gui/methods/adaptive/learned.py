@@ -57,7 +57,7 @@ def factors_of(
     parameters: Any,
     findings: Findings | None,
 ) -> Iterator[Values]:
-    """What the parts are made of, expert by expert. Raises MethodError where not finite."""
+    """What the parts are made of, expert by expert. Raises MethodError if not finite."""
     experts = WeightedExperts(deltas, weights)
     if learning.factors is not None and learning.prepares(parameters):
         yield from learning.factors(_Checked(experts), weights, parameters, findings)

@@ -30,7 +30,7 @@ FLAT: Final = "The cap does not apply here: the experts move all outputs alike, 
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
     """max(rms, min(√T · rms, δ‖W₀‖_F)), where rms² is the mean of the experts' traces.
 
-    ``traces``: Tr of each expert's Gram matrix, centred over outputs. Raises MethodError where the
+    ``traces``: Tr of each expert's Gram matrix, centred over outputs. Raises MethodError if the
     norm of the base is not known.
     """
     if base_norm is None:

@@ -29,7 +29,7 @@ class Census:
 
     @classmethod
     def of(cls, energies: Sequence[float]) -> Self:
-        """Of these energies. Raises MethodError where one is not finite."""
+        """Of these energies. Raises MethodError if one is not finite."""
         found = heterogeneity(energies)
         return cls(energies=tuple(energies), kept=found.kept, left_out=found.left_out)
 
@@ -52,14 +52,14 @@ class Census:
 def census(experts: WeightedExperts, weights: Sequence[float]) -> Census:
     """Read every expert once; one with at most 1e-10 of the median energy is left out.
 
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     energies = tuple(weight * weight * energy(experts.delta(t)) for t, weight in enumerate(weights))
     return Census.of(energies)
 
 
 def task_vector(experts: WeightedExperts, t: int) -> Tensor:
-    """ΔW_t as given. Raises MethodError where it is not finite: masks would hide a NaN."""
+    """ΔW_t as given. Raises MethodError if it is not finite: masks would hide a NaN."""
     delta = experts.delta(t)
     if not is_finite(delta):
         raise MethodError(
@@ -69,7 +69,7 @@ def task_vector(experts: WeightedExperts, t: int) -> Tensor:
 
 
 def require_mean(weights: Sequence[float]) -> float:
-    """The sum of the weights. Raises MethodError where it is zero: there is no mean then."""
+    """The sum of the weights. Raises MethodError if it is zero: there is no mean then."""
     total = sum(weights)
     if total == 0:
         raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
@@ -90,7 +90,7 @@ def summed(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, 
     """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, any shape.
 
     Reads every expert once, and those that are left out again, to take them out of the sum.
-    Raises MethodError where a task vector is not finite.
+    Raises MethodError if a task vector is not finite.
     """
     total, energies = torch.zeros(()), []
     for t, weight in enumerate(weights):
@@ -108,7 +108,7 @@ def summed(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, 
 def finished(value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None) -> Merged:
     """The result, which is overwritten, scaled and rounded to float32.
 
-    Raises MethodError where it leaves the range of float32.
+    Raises MethodError if it leaves the range of float32.
     """
     delta = value.mul_(scaling).to(torch.float32).contiguous()
     if not is_finite(delta):

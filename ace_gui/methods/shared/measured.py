@@ -51,7 +51,7 @@ class Measured:
 
 
 def required_measured(measured: Measured | None, experts: int) -> Measured:
-    """What was measured. Raises MethodError where nothing was, or of another number of experts."""
+    """What was measured. Raises MethodError if nothing was, or of another number of experts."""
     found = _given(measured)
     if len(found.each) != experts:
         raise MethodError(f"The measured statistics are not of these {experts} experts.")

@@ -65,7 +65,7 @@ def scaled_sum(
 ) -> Merged:
     """Scaling · Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 
-    Task arithmetic, in float64. Raises MethodError where a task vector is not finite.
+    Task arithmetic, in float64. Raises MethodError if a task vector is not finite.
     """
     experts = WeightedExperts(deltas, weights)
     return finished(combination(experts, weights, range(len(experts))), parameters.scaling)

@@ -71,7 +71,7 @@ def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
 
 
 def required_findings(findings: Findings | None, experts: int) -> Findings:
-    """The findings. Raises MethodError where there are none, or of another number of experts."""
+    """The findings. Raises MethodError if there are none, or of another number of experts."""
     if findings is None:
         raise MethodError("This method needs a survey of the whole model; run one first.")
     if any(len(values) != experts for values in findings.values()):

@@ -42,7 +42,7 @@ class WeightedExperts:
         return self._double
 
     def delta(self, t: int) -> Tensor:
-        """ΔW_t as given. Raises MethodError where its shape differs from the first one read."""
+        """ΔW_t as given. Raises MethodError if its shape differs from the first one read."""
         delta = self._deltas[t]
         if self._shape is None:
             self._shape = delta.shape
@@ -72,7 +72,7 @@ class WeightedExperts:
         """Σ_t w_t ΔW_t in float32, any shape, reading each expert once.
 
         The error is below T·6e-8 of Σ|w_t ΔW_t|, far below the rounding of the base it is added to.
-        Raises MethodError where the sum is not finite.
+        Raises MethodError if the sum is not finite.
         """
         first = self.delta(0)
         total = torch.zeros_like(first, dtype=torch.float32)
@@ -117,7 +117,7 @@ def seen(layers: Sequence[WeightedExperts], t: int) -> Tensor:
 
 
 def require_one(experts: WeightedExperts) -> None:
-    """Raise MethodError where there is more than one expert."""
+    """Raise MethodError if there is more than one expert."""
     if len(experts) != 1:
         raise MethodError(
             f"This method goes from the base to one expert, but there are {len(experts)}; choose "
@@ -126,14 +126,14 @@ def require_one(experts: WeightedExperts) -> None:
 
 
 def require_base(base: Tensor | None) -> Tensor:
-    """The base's weights. Raises MethodError where they were not given."""
+    """The base's weights. Raises MethodError if they were not given."""
     if base is None:
         raise MethodError("This method works on whole weights; give it the base's.")
     return base
 
 
 def require_matrix(shape: torch.Size, t: int = 0) -> None:
-    """Raise MethodError where expert t's tensor, of that shape, is no matrix."""
+    """Raise MethodError if expert t's tensor, of that shape, is no matrix."""
     if len(shape) != 2:
         raise MethodError(
             f"This method merges matrices, not tensors of shape {tuple(shape)}; average this one "

@@ -34,7 +34,7 @@ def chain_of(
 ) -> Chain:
     """What a parameter is, for every tensor. ``scopes``: its settings, the nearest first.
 
-    ``blocks``: how many there are, for gradients. Raises RecipeError where that is needed and not
+    ``blocks``: how many there are, for gradients. Raises RecipeError if that is needed and not
     known, or a gradient is not one of numbers.
     """
     nearest_first: list[Chain] = []
@@ -52,7 +52,7 @@ def chain_of(
 
 
 def numbers(chain: Chain, name: str) -> Chain:
-    """The chain with finite numbers. Raises RecipeError where one of its values is none."""
+    """The chain with finite numbers. Raises RecipeError if one of its values is none."""
     return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
 
 
