@@ -13,7 +13,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.from_models import recipe_keys
+from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 
 _WIDTH: Final = 96

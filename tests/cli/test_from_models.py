@@ -16,7 +16,7 @@ from ace_gui.cli.from_models import checked_recipe, init_recipe, recipe_of
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, every_variant, method_variant
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.from_models import recipe_for, recipe_keys, recommended_keys
+from ace_gui.recipe.new_recipes import recipe_for, recipe_keys, recommended_keys
 from ace_gui.recipe.overrides import After, Cap
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.recommended import METHOD, PARAMETERS

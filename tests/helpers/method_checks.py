@@ -12,7 +12,14 @@ import torch
 from ace_gui.methods.shared.draws import uniform
 from tests.helpers import data_method_oracles as data_oracle
 from tests.helpers import method_oracles as oracle
-from tests.helpers.method_cases import Array, base_of, matrix_cases, merged, place, tensor_cases
+from tests.helpers.method_cases import (
+    Array,
+    base_of,
+    matrix_cases,
+    merged,
+    random_key,
+    tensor_cases,
+)
 
 LARGEST_ERROR = 1e-5
 CASES = tensor_cases()
@@ -25,7 +32,7 @@ MEAN_DIRECTION = {name: deltas for name, deltas in CASES.items() if name != "opp
 
 
 def draws(deltas: Array) -> Array:
-    here, like = place(len(deltas)), torch.zeros(deltas.shape[1:])
+    here, like = random_key(len(deltas)), torch.zeros(deltas.shape[1:])
     return np.array([uniform(here, t, like).numpy() for t in range(len(deltas))])
 
 
@@ -58,7 +65,7 @@ def knots_dare_ties(deltas: Array, density: float) -> Array:
     if not kept:
         return np.zeros_like(deltas[0])
     u, blocks = oracle.knots(deltas[kept])
-    here, like = place(len(deltas)), torch.zeros(blocks.shape[1:])
+    here, like = random_key(len(deltas)), torch.zeros(blocks.shape[1:])
     uniforms = np.array([uniform(here, t, like).numpy() for t in kept])
     return u @ oracle.elect(oracle.dare(blocks, uniforms, density))
 

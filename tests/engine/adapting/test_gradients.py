@@ -52,7 +52,7 @@ class Held:
     deltas: list[Tensor]
     made: list[Values]
     weights: list[float]
-    index: Tensor
+    parameter: Tensor
 
     @property
     def experts(self) -> list[int]:
@@ -62,11 +62,11 @@ class Held:
         return self.made[t]
 
     def put(self, change: Tensor) -> None:
-        self.place.data.copy_(self.base + change)
+        self.parameter.data.copy_(self.base + change)
 
     def pulled(self) -> Tensor:
-        assert self.place.grad is not None
-        return self.place.grad
+        assert self.parameter.grad is not None
+        return self.parameter.grad
 
 
 def loss_of(model: Any, tokens: Tensor, parameters: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFi
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import Piece, TensorMerge
+from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.store import MODEL, checksums
 from ace_gui.engine.merging.units import (
     PACKED,
@@ -248,7 +248,7 @@ def test_workers_write_what_they_reach(
         once = TensorMerge.pieces
         monkeypatch.setattr(streaming, "PART_ELEMENTS", 64)
 
-        def twice(self: TensorMerge, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+        def twice(self: TensorMerge, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
             yield from list(once(self, pool))[:2]
             yield from once(self, pool)
 

@@ -263,9 +263,6 @@ def test_a_merge_waits_six_times_a_matrix_at_most(
     tau: float, dtype: str, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "FULL", 1)  # one matrix at a time
-    monkeypatch.setattr(
-        "ace_gui.engine.merging.merge.pays", lambda _device: False
-    )  # it waits for what it measures
     parameters = {"epsilon": 0.1, "tau": tau}
     recipe = replace(prepared.plan.recipe, parameters=parameters, out_dtype=dtype)
     with DeviceStandIn().installed() as stand_in:

@@ -323,7 +323,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
-    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._TOLD", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._REPORT_SECONDS", 0.0)
     document = json.loads(bert.read_text())
     recipe = {**document, "merge_method": method, "parameters": {"steps": 6}}
     own = bert.with_name(f"stopped-{method}.yaml")

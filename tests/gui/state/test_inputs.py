@@ -6,7 +6,7 @@ import pytest
 
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.recipe.from_models import recipe_for
+from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recommended import NAME
 from tests.gui.fakes import BASE, COLA, SST2, recipe
 
