@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.checkpoints.input_files import open_regular, refusal
-from ace_gui.engine.kept_files import is_there, say_anew
+from ace_gui.engine.kept_files import is_there, warn_recomputed
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -58,8 +58,8 @@ class ArrayCache:
                 arrays = {name: entry[name] for name in entry.files}
             if text_of(arrays.pop(_DIGEST)) != _digest(key, arrays):
                 raise refusal(path, "Does not match its checksum.")
-        except Exception as error:  # numpy's and zipfile's are of many kinds
-            say_anew(path, error)
+        except Exception as error:  # numpy and zipfile raise many types
+            warn_recomputed(path, error)
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # used now

@@ -44,11 +44,9 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
 
 _ROUTED: Final = (ModuleKind.SMILE, ModuleKind.MIXTURE, ModuleKind.CHOICE, ModuleKind.BLOCKS)
 _LEAVES: Final[Mapping[ModuleKind | None, str]] = {
-    ModuleKind.TASK: "Leaves modules: who says the task has that expert's model.",
-    ModuleKind.SURGERY: "Leaves modules for each task, which it must be told.",
-    **dict.fromkeys(
-        _ROUTED, "Leaves modules, and a router that finds the expert of each example by itself."
-    ),
+    ModuleKind.TASK: "Stores modules: given the task, they restore that expert's model.",
+    ModuleKind.SURGERY: "Stores modules for each task; the task must be given.",
+    **dict.fromkeys(_ROUTED, "Stores modules, and a router that finds the expert of each example."),
 }
 
 

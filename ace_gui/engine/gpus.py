@@ -47,7 +47,7 @@ def gpus() -> list[Gpu]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ``why_none`` says the same in a sentence
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    except Exception:  # of a driver that is half there: torch lets anything through
+    except Exception:  # a broken driver may raise anything
         return []
     return [_gpu(index) for index in range(count)]
 
@@ -68,7 +68,7 @@ def _gpu(index: int) -> Gpu:
             processors=found.multi_processor_count,
             memory_bytes=found.total_memory,
         )
-    except Exception:  # a GPU that cannot say what it is may still compute
+    except Exception:  # a GPU without properties may still compute
         return Gpu(name=name, title=f"GPU {index}")
 
 
@@ -137,11 +137,11 @@ def why_none() -> str:
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except Exception as error:
-        return _told(str(error))
+        return _cuda_reason(str(error))
     return "Torch finds no GPU."
 
 
-def _told(error: str) -> str:
+def _cuda_reason(error: str) -> str:
     """The sentence for torch's error when CUDA does not start."""
     if "no NVIDIA driver" in error:
         return "There is no NVIDIA driver, or no NVIDIA GPU; install the driver to use one."

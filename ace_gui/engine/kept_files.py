@@ -1,7 +1,7 @@
 """Tensors and JSON that this program keeps for later runs, each file with its own SHA-256.
 
 They are read like untrusted files. A file that does not match its checksum raises CheckpointError;
-the caller computes it again and reports this with ``say_anew``.
+the caller computes it again and reports this with ``warn_recomputed``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
     fresh = path.with_suffix(".new")
     with writing(path.parent):
         try:
-            save_file(own, fresh, {_KEPT: json.dumps([digest, about])})  # of one order: one entry
+            save_file(own, fresh, {_KEPT: json.dumps([digest, about])})  # one entry: one order
         except SafetensorError as error:  # a full disk, too
             number = _NUMBER.search(str(error))
             raise OSError(int(number[1]) if number else 0, str(error), str(fresh)) from None
@@ -102,11 +102,11 @@ def is_there(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path.exists fails where it may not look
 
 
-def say_anew(path: Path, error: Exception) -> None:
+def warn_recomputed(path: Path, error: Exception) -> None:
     """Warn that a kept file cannot be used and is computed again."""
     reason = "unknown content"
     if isinstance(error, WorkbenchError):
-        stored, _, _ = error.sentence.partition(". ")  # without what to do about a download
+        stored, _, _ = error.sentence.partition(". ")  # without the advice on downloads
         reason = stored.removeprefix(f"{short_path(path)}: ").removesuffix(".")
     _log.warning("%s cannot be used and is computed anew: %s.", short_path(path), reason)
 

@@ -107,7 +107,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         checks = worst_first((*checks, *unrelated_checks(prepared)))
         yield PlanReady(plan=replace(prepared.plan, checks=checks))
         refuse_errors(checks)
-        if options.evaluate:  # what is wrong with the data is said before the merge
+        if options.evaluate:  # errors in the data show before the merge
             result_of(require_tasks(prepared, options.device))
         with workers_at(options.cluster, options.device, options.threads) as workers:
             events = merge(

@@ -225,7 +225,7 @@ def test_numbers_that_answer_have_no_entropy_and_are_left_out(tmp_path: Path) ->
 
 def test_stacks_of_experts_are_refused_in_a_sentence(tmp_path: Path) -> None:
     file = rewritten(mixture_family(tmp_path), "adamerging", steps=1)
-    with pytest.raises(WorkbenchError, match="laid out otherwise in the model"):
+    with pytest.raises(WorkbenchError, match="another layout in the loaded model"):
         ace_gui.merge(file, tmp_path / "merged", device="cpu")
 
 
@@ -238,7 +238,7 @@ def test_a_layer_is_looked_at_only_once_something_is_learned(tmp_path: Path) -> 
     row = next(row for row in prepared.plan.rows if row.disposition == "merged")
     cache = InspectionCache(tmp_path / "looks")
     context = InspectionContext(prepared, row, torch.device("cpu"), cache)
-    with pytest.raises(MethodError, match="learns from data first; merge, and look again"):
+    with pytest.raises(MethodError, match="learns from data first; merge, then inspect again"):
         list(context.surveyed())
     ace_gui.merge(file, tmp_path / "merged", device="cpu")
     list(context.surveyed())

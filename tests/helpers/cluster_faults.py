@@ -101,18 +101,18 @@ def main() -> None:
         found["lost for want of memory"] = pool.lost - before
 
         pool.close()
-        pool.tell("run", doom, (DOOMED,))
+        pool.broadcast("run", doom, (DOOMED,))
         found["killed"] = merged(recipe, folder / "killed", workers)
         pool.close()
-        pool.tell("run", time.time, ())
+        pool.broadcast("run", time.time, ())
         found["killed, resumed"] = merged(recipe, folder / "killed", workers, resume=True)
 
         pool.close()
-        pool._told.clear()
-        pool.tell("run", starve, ())  # before they open the models
+        pool._broadcasts.clear()
+        pool.broadcast("run", starve, ())  # before they open the models
         found["all without memory"] = merged(recipe, folder / "starved", workers)
         pool.close()
-        pool._told.clear()
+        pool._broadcasts.clear()
         found["all without memory, resumed"] = merged(
             recipe, folder / "starved", workers, resume=True
         )

@@ -3,8 +3,8 @@
 ::
 
     FOLDER/
-      checkpoint.safetensors   values and moments of the stage under way; its figures as metadata
-      factors/                 what experts' parts are made of, where that takes long to make
+      checkpoint.safetensors   values and moments of the current stage; its figures as metadata
+      factors/                 factors of the experts' parts, if they take long to compute
       curves.json              losses and figures of all stages, written last
 """
 
@@ -35,7 +35,7 @@ from ace_gui.engine.kept_files import (
     keep_tensors,
     open_json,
     open_tensors,
-    say_anew,
+    warn_recomputed,
 )
 from ace_gui.errors import CheckpointError, OutputError, ResourceError
 from ace_gui.methods.shared.learning import Values
@@ -156,7 +156,7 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
         values, best, moments = (_of(kept, what) for what in ("value", "best", "moment"))
         _require_fitting(path, about, state, values, best, moments)
     except (CheckpointError, ValidationError) as error:
-        say_anew(path, error)
+        warn_recomputed(path, error)
         return state
     with torch.no_grad():
         for name, leaf in state.values.items():
@@ -218,7 +218,7 @@ def found_curves(folder: Path) -> Curves:
         try:
             return _CURVES.validate_python(open_json(path))
         except (CheckpointError, ValidationError) as error:
-            say_anew(path, error)
+            warn_recomputed(path, error)
     return Curves(losses={}, figures={})
 
 
@@ -246,6 +246,6 @@ def _is_sound(path: Path) -> bool:
     try:
         open_tensors(path)
     except CheckpointError as error:
-        say_anew(path, error)
+        warn_recomputed(path, error)
         return False
     return True

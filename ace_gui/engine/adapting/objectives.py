@@ -85,7 +85,7 @@ class TaskObjective:
         )
 
     def _loss(self, outputs_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
-        if not len(outputs_RC):  # a text of one token, or words that were all cut off
+        if not len(outputs_RC):  # a text of one token, or all words truncated
             return outputs_RC.sum()
         if self._targets is None:
             return entropy(outputs_RC)

@@ -71,8 +71,8 @@ class SharedParameters:
                 self._buffers[name].append(buffers[destination.name])
             elif destination is not None:
                 raise MismatchError(
-                    f"`{name}` of {expert.name} is laid out otherwise in the model that is run, so "
-                    "that nothing can be learned of it; choose a method that needs no data.",
+                    f"`{name}` of {expert.name} has another layout in the loaded model, so "
+                    "nothing can be learned for it; choose a method that needs no data.",
                     tensor=name,
                 )
         shared = {id(own[name]): self._parameter(own[name], made) for name, made in covers.items()}
@@ -88,8 +88,8 @@ class SharedParameters:
             made[-1].last != rows
         ):
             raise MismatchError(
-                f"`{made[0].tensor}` is only a part of what the model has in its place, so that "
-                "nothing can be learned of it; choose a method that needs no data.",
+                f"`{made[0].tensor}` is only a part of the model's parameter, so nothing can be "
+                "learned for it; choose a method that needs no data.",
                 tensor=made[0].tensor,
             )
         key = tuple(own.shape), tuple(made)

@@ -84,13 +84,13 @@ def gram_groups(
     groups = []
     for parameters in _grouped(list(dict.fromkeys(p.parameter for p in calls)), sizes, budget):
         until = None
-        if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which asks as often as it has to write
+        if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
             until = _next_call(calls, parameters)
         names = tuple(index.name for each in parameters for index in members[each])
         groups.append(GramGroup(names=names, until=until))
     never = [p for p in members if p not in {call.parameter for call in calls}]
     rest = tuple(index.name for each in never for index in members[each])
-    if rest:  # perhaps with other inputs; what is never seen takes no memory
+    if rest:  # perhaps used by other inputs; unused ones take no memory
         last = groups.pop() if groups else GramGroup(names=(), until=None)
         groups.append(GramGroup(names=last.names + rest, until=None))
     return tensors, groups

@@ -57,12 +57,12 @@ def locate(
     for name in names:
         destination = finder.find(expert.own_names[name]) or finder.find(name)
         if destination is not None:
-            own = _places(destination.name, parameters[destination.name], expert, name)
+            own = _pieces_in(destination.name, parameters[destination.name], expert, name)
             found |= {name: own} if own else {}
     return found
 
 
-def _places(
+def _pieces_in(
     parameter: str, tensor: Tensor, expert: OpenedModel, name: str
 ) -> tuple[ModuleInput, ...]:
     if tensor.ndim == 2:

@@ -3,8 +3,8 @@
 ::
 
     FOLDER/
-      part-00000.safetensors   some layers, as soon as they are measured; what it is in its metadata
-      manifest.json            written last: model, inputs, counts, and where every tensor is
+      part-00000.safetensors   some layers, written when measured; described in the metadata
+      manifest.json            written last: model, inputs, counts, and the file of every tensor
 
 A folder without a manifest is unfinished; its parts are not measured again. Every part has a
 checksum, which is repeated in the manifest. A part that does not match is measured again.
@@ -36,7 +36,7 @@ from ace_gui.engine.kept_files import (
     keep_tensors,
     open_json,
     open_tensors,
-    say_anew,
+    warn_recomputed,
 )
 from ace_gui.errors import CheckpointError
 from ace_gui.methods.shared.measured import Need
@@ -142,7 +142,7 @@ def found_statistics(folder: Path) -> Statistics | None:
     try:
         return Statistics(folder)
     except CheckpointError as error:
-        say_anew(folder, error)
+        warn_recomputed(folder, error)
         return None
 
 
@@ -153,11 +153,11 @@ def folder_to_write(folder: Path, owner: object) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for index in (folder, folder.parent):  # its lock lies beside it
+        for index in (folder, folder.parent):  # its lock is in the parent
             tempfile.TemporaryFile(dir=index).close()
         if all(map(_can_be_replaced, folder.iterdir())):
             return folder
-        reason = "a folder stands in the place of a file"
+        reason = "there is a folder instead of a file"
     except OSError as error:
         reason = str(error.strerror)
     _log.warning("%s cannot be written (%s): what is computed is not kept.", folder, reason)
@@ -193,7 +193,7 @@ class StatisticsWriter:
             part = open_tensors(path)
             sums = _SUMS.validate_json(part.about)
         except (CheckpointError, ValidationError) as error:
-            say_anew(path, error)
+            warn_recomputed(path, error)
             return False
         if set(sums.rows) != set(names):
             return False

@@ -106,7 +106,7 @@ class Pool:
         self._cluster = cluster
         self._seen = time.monotonic()
         self._members: list[_Member] = []
-        self._told: dict[str, tuple[Any, ...]] = {}
+        self._broadcasts: dict[str, tuple[Any, ...]] = {}
         self._kinds: set[tuple[str, str]] = set()
         self._start = _Task()
 
@@ -130,12 +130,12 @@ class Pool:
         """Whether rounding may depend on which worker computes what."""
         return len(self._kinds) > 1
 
-    def tell(self, name: str, *arguments: Any) -> None:
+    def broadcast(self, name: str, *arguments: Any) -> None:
         """Have every worker, present and future, run this before any later call.
 
         It replaces an earlier one of the same name. Its errors are raised with the next results.
         """
-        self._told[name] = arguments
+        self._broadcasts[name] = arguments
         for member in self._members:
             member.handle.do.remote(name, *arguments)
 
@@ -162,7 +162,7 @@ class Pool:
                     unfinished -= 1
                     yield task.index, found
                 yield None
-        except ConnectionError as error:  # as Ray says it of a cluster at an address
+        except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
         finally:
             for member in [each for each in self._members if each.given]:
@@ -187,7 +187,7 @@ class Pool:
         gpu = 0 if self.device == "cpu" else 1
         made = self._ray.remote(Worker).options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
         member = _Member(made.remote(self.threads, self.device))
-        for name, arguments in self._told.items():
+        for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
         member.given[member.handle.do.remote("kind")] = self._start
         self._members.append(member)
@@ -237,7 +237,7 @@ class Pool:
         except self._losses:
             return NoMemory()
         except Exception as error:
-            if is_out_of_memory(error):  # also where it could not even send what it found
+            if is_out_of_memory(error):  # also while sending the result
                 return NoMemory()
             raise
 
@@ -270,7 +270,7 @@ class Pool:
         return [task for task in (busy, *others) if task.call is not None]
 
     def _dismiss(self, member: _Member) -> None:
-        with suppress(Exception):  # whatever Ray has to say of one that is gone
+        with suppress(Exception):  # Ray may raise anything for a lost worker
             self._ray.kill(member.handle)
         if member.kind is not None:
             member.kind.kill()

@@ -58,8 +58,8 @@ _SETTINGS: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 _HERE: Final = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as there: bound to the loopback address alone
-    "RAY_worker_niceness": "0",  # else whatever runs beside them takes the processor from them
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback only, as on Linux
+    "RAY_worker_niceness": "0",  # otherwise other processes get the CPU first
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",  # nothing in it is worth waiting for
     "RAY_AUTH_MODE": "token",
     "SPT_NOENV": "1",  # titles of processes leave their environment readable
@@ -152,7 +152,7 @@ class RayCluster:
         if self._begun.is_set():
             self._thread.join(END_SECONDS if self._address.is_local else None)
         else:
-            for process in self._started_here():  # the thread will find them gone, and end
+            for process in self._started_here():  # the thread then notices, and ends
                 with suppress(psutil.Error):
                     process.kill()
         self._end_leftovers()
@@ -229,7 +229,7 @@ class RayCluster:
         if self._address.workers:
             options["num_cpus"] = self._address.workers * self._threads
             options |= {"object_store_memory": STORE_BYTES, "include_dashboard": False}
-            options["_temp_dir"] = str(Path(self._folder, "ray"))  # Ray opens it to all
+            options["_temp_dir"] = str(Path(self._folder, "ray"))  # Ray opens it to all users
         else:
             options["address"] = self._address.url
         for attempt in range(STARTS, 0, -1):

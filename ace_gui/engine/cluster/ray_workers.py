@@ -28,14 +28,14 @@ MIXED: Final = (
 class RayWorkers:
     """``Workers`` of a running cluster.
 
-    ``looking``: total seconds that they have spent on surveys.
+    ``scan_seconds``: total seconds that they have spent on surveys.
     """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.threads = pool.threads
         self.device = pool.device
-        self.looking = 0.0
+        self.scan_seconds = 0.0
         self._written: set[bool] = set()
 
     @property
@@ -57,7 +57,7 @@ class RayWorkers:
 
     def begin(self, prepared: Prepared) -> None:
         """Have the workers open the models."""
-        self.pool.tell(
+        self.pool.broadcast(
             "prepare",
             Order(
                 recipe=prepared.plan.recipe.absolute(),
@@ -84,7 +84,7 @@ class RayWorkers:
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
         """The results of ``scan`` for each row, in order."""
-        self.pool.tell("seek", scan)
+        self.pool.broadcast("seek", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
             for pack in _packs(rows)
@@ -96,7 +96,7 @@ class RayWorkers:
                 yield None
                 continue
             arrived[result[0]] = result[1]
-            self.looking += result[1].seconds
+            self.scan_seconds += result[1].seconds
             while following in arrived:
                 yield arrived.pop(following)
                 following += 1
@@ -110,7 +110,7 @@ class RayWorkers:
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
         found = [(*key, findings) for key, findings in prepared.findings.items()]
-        self.pool.tell("know", found, dict(dtypes), shared)
+        self.pool.broadcast("know", found, dict(dtypes), shared)
         calls = [
             Call(
                 name="merge",

@@ -68,7 +68,7 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     Raises CheckpointError, FileChangedError, OutputError, ResourceError and ClusterError.
     """
     prepared = replace(prepared, findings=dict(prepared.findings))
-    scan = sum(_looking(group, prepared, workers) for group in groups(prepared))
+    scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
     ends, found = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(found, prepared, scan)
     merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
@@ -82,7 +82,7 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
             chosen = _units_to_try(rows, prepared, count, rounds)
             try:
                 found.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
-            except (MethodError, NonFiniteError):  # the merge itself will say so
+            except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
             speed = _speed_of(found, prepared, scan)
     return speed
@@ -142,7 +142,7 @@ def _tried(
     outputs = [
         OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
         for name, row in rows.items()
-        if row.part is None  # which is sent, and not written by workers
+        if row.part is None  # parts are sent, not written by workers
     ]
     synced = sum(each.nbytes for each in outputs)
     shards = plan_shards(outputs, synced + 1)
@@ -191,7 +191,7 @@ def _merged_here(
     return (merge_unit(unit, prepared, readers, rooms, dtypes, shared) for unit in units)
 
 
-def _looking(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
+def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
     """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
     Adds the findings of these to ``prepared``, so that rows can be tried.
@@ -199,17 +199,17 @@ def _looking(group: Group, prepared: Prepared, workers: RayWorkers | None) -> fl
     rows = [row for row in group.rows if need_of(row, prepared) is None and 0 not in row.shape]
     if not rows:
         return 0.0
-    some = _to_look_at(rows, 1 if workers is None else workers.count)
+    some = _rows_to_scan(rows, 1 if workers is None else workers.count)
     part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={})
-    before = time.monotonic() if workers is None else workers.looking
+    before = time.monotonic() if workers is None else workers.scan_seconds
     for _ in surveyed(part, Readers(part), workers=workers):
         pass
-    seconds = (time.monotonic() if workers is None else workers.looking) - before
+    seconds = (time.monotonic() if workers is None else workers.scan_seconds) - before
     prepared.findings.update(part.findings)
     return seconds * _entries(rows) / _entries(some)
 
 
-def _to_look_at(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
+def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows of one size that fill a call for each of ``count`` workers.
 
     The size is that of the row with the median element, among those that are not too large.

@@ -74,7 +74,7 @@ class Kind:
         if self.node == platform.node() and self.process != os.getpid():
             with suppress(psutil.Error):
                 process = psutil.Process(self.process)
-                if any(TITLE in word for word in process.cmdline()[:1]):  # and no later process
+                if any(TITLE in word for word in process.cmdline()[:1]):  # the id may be reused
                     process.kill()
 
 

@@ -28,7 +28,7 @@ from ace_gui.offline import go_offline
 COOPERATIVE_SECONDS: Final = 5.0
 """Time for a cancelled job to reach its next step. After it the process is killed."""
 
-_CALLED: Final = "engine"  # in the folder of crashes
+_CALLED: Final = "engine"  # name in the folder of crash logs
 
 NICENESS: Final = 5
 """Unix nice increment of the engine, so that the window stays responsive."""

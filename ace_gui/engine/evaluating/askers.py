@@ -311,7 +311,7 @@ class _ZeroShot(_OfPictures):
         prompts = [data.task.prompt.replace("{}", label) for label in zero_shot_labels(data)]
         full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
         asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
-        with torch.no_grad():  # so that gradients may be taken of what is made with them
+        with torch.no_grad():  # unlike inference mode, this allows gradients later
             rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
 

@@ -88,7 +88,7 @@ def _compared(
         )
 
     wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-    indices = {each: _places(verdict_N == each, change_N) for each in wanted}
+    indices = {each: _shown_indices(verdict_N == each, change_N) for each in wanted}
     return ExamplesCompared(
         task=data.name,
         kind=data.kind,
@@ -100,7 +100,7 @@ def _compared(
     )
 
 
-def _places(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
+def _shown_indices(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
     """Indices of the first examples, or of those that changed most."""
     indices = np.flatnonzero(chosen_N)
     order = np.argsort(-change_N[indices], kind="stable")

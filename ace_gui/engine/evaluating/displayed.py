@@ -37,7 +37,7 @@ def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
         return ()
     names = head_labels(config)
     if len(data.task.labels) == len(names):
-        names = list(data.task.labels)  # as the data call them
+        names = list(data.task.labels)  # as in the data
     allowed = labels_of(data.task, config).allowed
     beginnings = {names[index].rpartition("/")[0] for index in allowed}
     shared = f"{beginnings.pop()}/" if len(beginnings) == 1 else ""

@@ -307,7 +307,7 @@ def outcomes_of(
     """
     cache = ArrayCache(scores_folder())
     loaded = Loaded(device)
-    gc.freeze()  # so that collecting a model is not looking through all that was there before
+    gc.freeze()  # collecting a model then skips older objects
     try:
         for trial in trials:
             key = _key(trial, device)

@@ -233,7 +233,7 @@ def _text(table: Table, row: str, column: str, value: Any) -> str:
 
 def _texts(table: Table, row: str, column: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, dict) and isinstance(value.get("text"), list):
-        value = value["text"]  # choices with their letters
+        value = value["text"]  # choices with letters
     if not isinstance(value, list | tuple) or not value:
         sentence = f"The column {column!r} has {shown(value)}, not a list of texts."
         raise refused(table.path, sentence, row)

@@ -168,7 +168,7 @@ def columns_of(
     traits, chosen = KINDS[kind], _given_columns(task, kind, table, labelled=labelled)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
-    for role in reversed(traits.roles):  # labels and pictures are called so; a text, anything
+    for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not
         if role == LABEL and not labelled:
             named = _first(LABEL, left)
             left = [column for column in left if column != named]

@@ -135,9 +135,9 @@ def _of_labels(
     """F1 and Matthews' correlation, computed from the confusion matrix."""
     from sklearn import metrics
 
-    known_K, place_2N = np.unique([target_N, answer_N], return_inverse=True)
+    known_K, index_2N = np.unique([target_N, answer_N], return_inverse=True)
     count = len(known_K)
-    pair_N = place_2N.reshape(2, -1)[0] * count + place_2N.reshape(2, -1)[1]
+    pair_N = index_2N.reshape(2, -1)[0] * count + index_2N.reshape(2, -1)[1]
     confusion_RKK = np.array(
         [
             np.bincount(pair_N[at_N], minlength=count**2).reshape(count, count)

@@ -41,7 +41,7 @@ def load(loading: Loading, device: torch.device) -> Any:
     if loading.modules is not None:
         loading.modules.put(model)
     if getattr(model.config, "pad_token_id", None) is None:
-        model.config.pad_token_id = -1  # no token: inputs are of one length
+        model.config.pad_token_id = -1  # no padding token: inputs have one length
     return model.to(device).eval()
 
 
@@ -64,7 +64,8 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
         index = indices.get(answers.get(name, name))
         if index is None or index.shape != tensor.shape:
             raise MismatchError(
-                f"{loading.folder.name} has no place for `{stored}` of {own.checkpoint.path.name}; "
+                f"{loading.folder.name} has no tensor for `{stored}` of "
+                f"{own.checkpoint.path.name}; "
                 "score the expert's own model instead.",
                 path=own.checkpoint.path,
                 tensor=stored,

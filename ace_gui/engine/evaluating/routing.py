@@ -43,7 +43,7 @@ def routed(
     ]
     total = 2 * sum(len(trial.data.examples) for trial in trials)
     done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
-    for with_modules in (False, True):  # one model after the other, each loaded as seldom as can be
+    for with_modules in (False, True):  # one model after the other, to load each rarely
         for trial in trials:
             index = trial.subject.name, trial.data.name
             one = loaded.asker(trial.data, _loading(trial, with_modules=with_modules))

@@ -244,7 +244,7 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
         return read_config(_folder(expert.model))
     except (RecipeError, KeyError):
         raise TaskError(
-            f"{folder.name} keeps a head of {kept}, but nothing says to which model it belongs;"
+            f"{folder.name} keeps a head of {kept}, but the model it belongs to is unknown;"
             " name the recipe too.",
             path=folder,
         ) from None

@@ -26,10 +26,10 @@ def targets_of(data: TaskData, config: Mapping[str, Any]) -> list[Any]:
     """
     if data.kind in _CLASSES:
         labels = labels_of(data.task, config)
-        return [_place(data, example, example.label, labels, config) for example in data.examples]
+        return [_label(data, example, example.label, labels, config) for example in data.examples]
     if data.kind is TaskKind.TOKEN_CLASSIFICATION:
         labels = labels_of(data.task, config)
-        return [_places(data, example, labels, config) for example in data.examples]
+        return [_word_indices(data, example, labels, config) for example in data.examples]
     if data.kind is TaskKind.MULTIPLE_CHOICE:
         return [_choice(data, example) for example in data.examples]
     if data.kind is TaskKind.CLIP_ZERO_SHOT:
@@ -60,7 +60,7 @@ def _zero_shot_label(data: TaskData, example: Example) -> str:
     return value
 
 
-def _place(
+def _label(
     data: TaskData, example: Example, value: Any, labels: Labels, config: Mapping[str, Any]
 ) -> int:
     index = labels.index_of(value, data.label_names)
@@ -78,14 +78,14 @@ def _unknown(data: TaskData, example: Example, value: Any, known: Sequence[str])
     )
 
 
-def _places(
+def _word_indices(
     data: TaskData, example: Example, labels: Labels, config: Mapping[str, Any]
 ) -> tuple[int, ...]:
     words = example.given[TOKENS]
     if len(words) != len(example.label):
         sentence = f"There are {len(words)} words, but {len(example.label)} labels."
         raise refused(data.table.path, sentence, example.row)
-    return tuple(_place(data, example, value, labels, config) for value in example.label)
+    return tuple(_label(data, example, value, labels, config) for value in example.label)
 
 
 def _choice(data: TaskData, example: Example) -> int:

@@ -133,7 +133,7 @@ def compare_all(
 
 
 def _side_by_side(recipes: Sequence[Recipe], workers: Executor) -> Iterator[Event]:
-    with suppress(WorkbenchError):  # of a merge that cannot be made, its row will tell
+    with suppress(WorkbenchError):  # the row of a failed merge has its error
         result_of(require_tasks(prepare(recipes[0]), workers.device, workers=workers))
     titles = [title_of(recipe) for recipe in recipes]
     given = [(recipe.absolute(), workers.device) for recipe in recipes]

@@ -83,7 +83,7 @@ class InspectionContext:
         key = self.merge_key("merge")
         if self.cache.latest is not None and self.cache.latest[0] == key:
             return self.cache.latest[1]
-        self.cache.latest = None  # so that two are never in memory
+        self.cache.latest = None  # never hold two in memory
         merged = merge_deltas(self.row, self.prepared, self.deltas, keep_preliminary=True)
         if merged.delta.numel() <= LARGEST_KEPT:
             self.cache.latest = key, merged

@@ -49,7 +49,7 @@ def finished_spectrum(store: Path, context: InspectionContext) -> tuple[Tensor, 
         weights = TensorReader(open_checkpoint(store / MODEL))
         merged_OI = of_row(row, None, partial(_read, weights, row.tensor))
         base_OI = of_row(row, None, partial(context.readers.base.read, row.tensor))
-    except WorkbenchError:  # the store is being removed, or was damaged: merging needs none
+    except WorkbenchError:  # the store is being removed or damaged: merge instead
         return None
     wide_OI = merged_OI.to(context.device, torch.float64)
     noise = torch.finfo(merged_OI.dtype).eps / 2 * float(torch.linalg.matrix_norm(wide_OI))

@@ -200,8 +200,8 @@ def objective(scores: Sequence[TaskScore]) -> float:
         return mean.normalised
     if mean.score is None:
         raise TaskError(
-            "Scores of which more and of which less is better have no mean; say in each task to "
-            "which expert it belongs.",
+            "Scores cannot be averaged if more is better for some and less for others; name the "
+            "expert of each task.",
             key="tasks",
         )
     return -mean.score if scores[0].metric in LESS_IS_BETTER else mean.score

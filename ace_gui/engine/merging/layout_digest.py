@@ -23,21 +23,21 @@ def layout_digest(prepared: Prepared) -> str:
     digest = hashlib.sha256()
     for model in (prepared.base, *prepared.experts):
         _add(digest, sorted(model.own_names.items()))
-        _add_places(digest, model.checkpoint)
+        _add_offsets(digest, model.checkpoint)
         for name, rows in sorted(model.token_rows.items()):
             _add(digest, name)
             digest.update(rows.tobytes())
     return digest.hexdigest()
 
 
-def _add_places(digest: _Digest, checkpoint: Checkpoint) -> None:
+def _add_offsets(digest: _Digest, checkpoint: Checkpoint) -> None:
     _add(digest, sorted(checkpoint.tensors.items()))
     if isinstance(checkpoint, ExpandedCheckpoint):
         _add(digest, sorted(checkpoint.deltas.items()))
         _add(digest, sorted(checkpoint.beneath.items()))
-        _add_places(digest, checkpoint.base)
+        _add_offsets(digest, checkpoint.base)
     if isinstance(checkpoint, ExtendedCheckpoint):
-        _add_places(digest, checkpoint.base)
+        _add_offsets(digest, checkpoint.base)
         for name, extension in sorted(checkpoint.extensions.items()):
             _add(digest, name)
             for source in (extension.own, *extension.sources):

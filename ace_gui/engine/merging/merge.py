@@ -89,7 +89,7 @@ def merge(
         on_gpu = memory_of(where) if where.type == "cuda" else None
         require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
-    prepared.measurements.clear()  # of data that may have changed since
+    prepared.measurements.clear()  # their data may have changed since
     yield from calibrated(prepared, where, workers)
     more_warnings: tuple[str, ...] = ()
     for event in learned(prepared, where):
@@ -259,7 +259,7 @@ def _in_plan_order(
     others: Iterator[list[Merging]],
 ) -> Iterator[Merging]:
     """Yield whole matrices and tensors in parts in plan order. A batch counts as its first row."""
-    early = {merging[0].name: merging for merging in next(whole, [])}  # so that it is under way
+    early = {merging[0].name: merging for merging in next(whole, [])}  # starts the first batch
     for row in rows:
         source = whole if prepared.is_whole(row) else others
         while row.name not in early:

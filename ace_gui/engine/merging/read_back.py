@@ -34,7 +34,7 @@ def verify_shards(
 
 def _verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
     try:
-        with single_threads(2) as pool:  # hashing holds no lock and takes as long as the rest
+        with single_threads(2) as pool:  # hashing releases the GIL and takes as long as the rest
             digest = pool.submit(sha256, path)
             pool.submit(_require_planned, path, shard, checksums).result()
             return digest.result()

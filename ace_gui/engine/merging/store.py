@@ -3,13 +3,13 @@
 ::
 
     STORE/
-      manifest.json     what this merge is: recipe, inputs, versions, layout
-      journal.jsonl     one line a finished tensor, with its checksum and report, and before it
-                        lines with the checksums of what was read for it
-      survey.json       what methods that ask for it know of the whole model
+      manifest.json     the inputs of the merge: recipe, files, versions, layout
+      journal.jsonl     one line per finished tensor, with its checksum and report; lines with the
+                        checksums of the tensors read for it come before
+      survey.json       findings on the whole model, for methods that need them
       model/            the merged model as it will be exported, heads and side files included
-      complete          written last: every tensor is here
-      .made-by-…        the mark of a folder that may be removed
+      complete          written last: every tensor is finished
+      .made-by-…        marks a folder that may be removed
 
 A store whose process died is reopened with ``resume`` and continues after the last tensor in the
 journal. Tensors that the journal calls finished are first read back and compared with their
@@ -235,7 +235,7 @@ class MergeStore:
             )
         shards = planned_shards(manifest)
         mark(folder)
-        ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # the files are ours and whole
+        ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # checks the files
         readings = _recalled(folder, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
@@ -361,7 +361,7 @@ def _refuse_links(folder: Path) -> None:
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
     """Remove the side files, as an earlier run may have stopped while writing them."""
     files = {model / shard.file_name for shard in shards}
-    for item in sorted(model.rglob("*"), reverse=True):  # what is in a folder before the folder
+    for item in sorted(model.rglob("*"), reverse=True):  # contents before their folder
         if item.is_dir() and not item.is_symlink():
             if not any(item.iterdir()):
                 item.rmdir()

@@ -231,7 +231,7 @@ class _Writing:
             name = self._name(row, t, "mask")
             self._writer.mark_written(name)
             self._checksums[name] = running[t]
-        if row.tied_to is None:  # what is there twice counts once
+        if row.tied_to is None:  # tied tensors count once
             for t, (one, other) in sums.items():
                 before = self._sums.get((parameters, t), (0.0, 0.0))
                 self._sums[parameters, t] = (before[0] + one, before[1] + other)

@@ -260,7 +260,7 @@ def merge_unit(
         )
         for row, work, of_row in zip(unit, works, pieces, strict=True)
     )
-    if shared is not None and shared.is_here():  # asked anew for each: it may have ended
+    if shared is not None and shared.is_here():  # checked for each unit, as the folder may be gone
         merged = shared.written(unit, merged)
     seconds = time.monotonic() - started
     return UnitMerged(rows=merged, readings=readers.checksums.fresh(), seconds=seconds)

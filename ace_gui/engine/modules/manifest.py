@@ -3,12 +3,12 @@
 ::
 
     schema      1
-    kind        how a model works with them (``ModuleKind``)
-    method      who made them, and
-    settings      with which parameters
+    kind        how a model uses them (``ModuleKind``)
+    method      the merge method, and
+    settings      its parameters
     experts     their names, in order
     hashes      SHA-256 of modules.safetensors, and of the weights that they belong to
-    base        SHA-256 of the base's tensors beside which modules stand; null where none do
+    base        SHA-256 of the base's tensors that modules change; null if there are none
 
 The tensors themselves are in ``modules.safetensors`` (``stored``).
 """
@@ -78,16 +78,16 @@ def read_manifest(folder: Path) -> ModulesManifest:
     content = read_json(folder / MANIFEST, limit=_LIMIT)
     schema = content.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
-        raise _damaged(folder, f"is of schema {schema!r}, of which this program knows nothing")
+        raise _damaged(folder, f"is of schema {schema!r}, which this program does not know")
     try:
         manifest = _MANIFEST.validate_json(json.dumps(content), strict=True)
     except (ValidationError, ValueError, RecursionError) as error:
-        failure = _damaged(folder, "does not say what the modules are")
+        failure = _damaged(folder, "does not describe the modules")
         failure.details = str(error)
         raise failure from None
     names = manifest.experts
     if not all(names) or len(set(names)) < len(names) or MODULES not in manifest.hashes:
-        raise _damaged(folder, "does not say whose the modules are, or lacks a hash")
+        raise _damaged(folder, "does not name the experts of the modules, or lacks a hash")
     return manifest
 
 

@@ -102,7 +102,7 @@ class ExpertChanges(nn.Module):
         self.register_buffer("changes", changes, persistent=False)
         self.register_buffer("biases", biases, persistent=False)
         self.register_buffer("shared", shared, persistent=False)
-        self.router = (router,)  # the block's, which is no part of the layer
+        self.router = (router,)  # in a tuple, so that it is not a submodule
 
     def added(self, layer: Any, given: Tensor) -> Tensor:
         """The addition, in the shape of the layer's outputs."""
@@ -153,7 +153,7 @@ def put_layers(
         if destination.converted or not linear or layer.weight.shape != each.changes.shape[1:]:
             raise ArchitectureError(
                 f"`{plain(each.tensor)}` is not the matrix of a linear layer in "
-                f"{type(model).__name__}, so that it cannot be mixed for each example."
+                f"{type(model).__name__}, so it cannot be mixed for each example."
             )
         changed = ExpertChanges(routers[block], changes, each.biases, shared)
         layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
@@ -182,7 +182,7 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
     first = next(model.parameters())
     model.add_module(NAME, nn.ModuleList(found.values()).to(first.device, first.dtype))
-    _tell(model, list(found.values()))
+    _inform_routers(model, list(found.values()))
     return found
 
 
@@ -215,7 +215,7 @@ def _router(modules: StoredModules, block: str, experts: int, reader: TensorRead
     return BlockRouter(found, location=block, experts=modules.manifest.experts)
 
 
-def _tell(model: Any, routers: Sequence[BlockRouter]) -> None:
+def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     """Pass the attention mask of each call to the routers, and keep the weights of a prompt."""
     forward = model.forward
 

@@ -27,12 +27,12 @@ def one_by_one(model: Any) -> None:
     """
     for name in _METHODS:
         if hasattr(model, name):
-            setattr(model, name, _apart(getattr(model, name)))
+            setattr(model, name, _one_at_a_time(getattr(model, name)))
     if hasattr(model, "generate"):
         model.generate = _generating(model, model.generate)
 
 
-def _apart(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
     can_cache = "use_cache" in inspect.signature(plain).parameters
 
     @wraps(plain)

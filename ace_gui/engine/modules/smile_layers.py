@@ -148,9 +148,7 @@ def _settings(modules: StoredModules) -> Any:
     except RecipeError as error:
         raise CheckpointError(error.sentence, path=modules.folder) from None
     if not (hasattr(found, "gate_rank") and hasattr(found, "top")):
-        sentence = (
-            f"{plain(stored.method)} has no gate, so that its modules cannot be used as told."
-        )
+        sentence = f"{plain(stored.method)} has no gate, so its modules cannot be used as stored."
         raise CheckpointError(sentence, path=modules.folder)
     return found
 
@@ -167,7 +165,7 @@ def _linear_target(model: Any, finder: DiskNames, part: MatrixPart) -> _LinearTa
     if destination.converted or not linear or layer.weight.shape != part.tensor_shape:
         raise ArchitectureError(
             f"`{plain(part.tensor)}` is not the matrix of a linear layer in "
-            f"{type(model).__name__}, so that it cannot have experts beside it."
+            f"{type(model).__name__}, so experts cannot be added to it."
         )
     return _LinearTarget(layer=layer, transposed=isinstance(layer, Conv1D), part=part)
 

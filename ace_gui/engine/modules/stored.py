@@ -2,11 +2,11 @@
 
 ::
 
-    EXPERT/TENSOR/mask          uint8, eight entries a byte, the first in the lowest bit
+    EXPERT/TENSOR/mask          uint8, eight elements per byte, the first in the lowest bit
     EXPERT/TENSOR/scale         float64, one number
     EXPERT/TENSOR/u, s, vh      float32, rows × K, K, K × columns of the matrix as it is stored
     EXPERT/TENSOR/left, right   float32, rows × K and K × columns
-    EXPERT/TENSOR/index, values int32 and float32, in order: entries of the tensor, flat
+    EXPERT/TENSOR/index, values int32 and float32, ascending: elements of the tensor, flat
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
 With W the merged tensor, a mask and its scale select from W − W₀. The factors u, s, vh are added to
@@ -96,11 +96,11 @@ def read_layout(folder: Path) -> Layout:
         experts = _EXPERTS.validate_json(metadata[EXPERTS], strict=True)
         names = _NAMES.validate_json(metadata.get(NAMES, "null"), strict=True)
     except (KeyError, ValueError, ValidationError, RecursionError) as error:
-        failure = _damaged(folder, "does not say what it belongs to")
+        failure = _damaged(folder, "does not name the rows of its tensors")
         failure.details = str(error)
         raise failure from None
     if parts.keys() != experts.keys():
-        raise _damaged(folder, "does not say whose its tensors are")
+        raise _damaged(folder, "does not name the experts of its tensors")
     return Layout(parts=parts, experts=experts, all=names)
 
 
@@ -135,7 +135,7 @@ def checked_rows(
         if expert in layout.experts[row]:
             rows.setdefault(part.tensor, {})[row] = part
     for inner in rows.values():
-        _check_apart(folder, inner)
+        _check_disjoint(folder, inner)
     return rows
 
 
@@ -152,10 +152,10 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
         and (part.stop - part.start) % part.period == 0
     )
     if not fits:
-        raise _damaged(folder, f"has `{plain(row)}` at a place that is not in the model", row)
+        raise _damaged(folder, f"has `{plain(row)}` at a position that is not in the model", row)
 
 
-def _check_apart(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
+def _check_disjoint(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
     """Check that no two rows share an element."""
     ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
     for (_, before), (row, part) in pairwise(ordered):

@@ -48,7 +48,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     hidden = getattr(body(**given), "last_hidden_state", None)
     if not isinstance(hidden, Tensor) or hidden.ndim < 2 or body is model:
         raise ArchitectureError(
-            f"{type(model).__name__} has no body whose hidden states a router could look at; "
+            f"{type(model).__name__} has no body whose hidden states a router could use; "
             "choose a method without a router."
         )
     if hidden.ndim > 3:  # channels first, of convolutions
@@ -129,7 +129,7 @@ class Differences(nn.Module):
             mine = elements_of(result.view(-1), target.part)
             found = [self.get_buffer(name) for name in target.names]
             shares = [share_T[t] for t in target.owners]
-            if target.form == "index":  # one expert after the other, as entries may be the same
+            if target.form == "index":  # one expert after the other, as indices may repeat
                 own = mine.reshape(-1)
                 for position, share in enumerate(shares):
                     index, values = found[2 * position : 2 * position + 2]
@@ -184,8 +184,8 @@ def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Di
             continue
         if destination.converted or parameters[destination.name].shape != part.tensor_shape:
             raise ArchitectureError(
-                f"{type(model).__name__} holds `{plain(part.tensor)}` otherwise than its files, "
-                "so that it cannot be mixed for each example."
+                f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
+                "files, so it cannot be mixed for each example."
             )
         _add_row(found, modules, row, destination.name, experts, reader)
     if not found.targets:

@@ -310,7 +310,7 @@ def _task_lines(manifest: Manifest) -> list[str]:
         f"model = ace_gui.load_model(MERGED_FOLDER, task={json.dumps(name)})",
         "```",
         "",
-        "One expert's model as a plain folder (modules that stand beside the base need it):",
+        "One expert's model as a plain folder (needs the base if the modules change base weights):",
         "",
         "```sh",
         f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",

@@ -105,7 +105,7 @@ def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
     """
     try:
         checkpoint = None if folder is None else open_files(folder)
-    except CheckpointError:  # it is no longer there, or never was a model
+    except CheckpointError:  # it is gone, or never was a model
         return None
     config = None if checkpoint is None else checkpoint.config
     merged = task.modules.merged.config

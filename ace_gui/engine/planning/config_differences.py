@@ -53,7 +53,7 @@ def config_differences(
     A key that only one config has is ignored, as its default depends on the model class. A missing
     RoPE scaling however means that there is none.
     """
-    ours, theirs = _rope_apart(expert), _rope_apart(base)
+    ours, theirs = _with_plain_rope(expert), _with_plain_rope(base)
     for key, kind in _KINDS.items():
         both = key in ours and key in theirs
         either = key in _NONE_IS_A_VALUE and (key in ours or key in theirs)
@@ -65,13 +65,13 @@ def config_differences(
             yield from config_differences(first, second, f"{prefix}{part}.")
 
 
-def _rope_apart(config: Mapping[str, object]) -> dict[str, object]:
+def _with_plain_rope(config: Mapping[str, object]) -> dict[str, object]:
     """The config with its RoPE parameters under the keys of older configs."""
     plain = dict(config)
     rope = plain.pop("rope_parameters", None)
     if not isinstance(rope, Mapping):
         return plain
-    if any(isinstance(value, Mapping) for value in rope.values()):  # one set a kind of layer
+    if any(isinstance(value, Mapping) for value in rope.values()):  # one set per kind of layer
         return {**plain, "rope_parameters": rope}
     if "rope_theta" in rope:
         plain["rope_theta"] = rope["rope_theta"]

@@ -210,7 +210,7 @@ def _combined(
         )
     if method.kind is Kind.ENTRY:
         reason = with_count(f"{method.title} applies to every entry")
-        turned = traits.transposed  # matters where the matrix is capped, and so merged whole
+        turned = traits.transposed  # matters if a cap makes the matrix merge whole
         return replace(row, disposition=Disposition.MERGED, transposed=turned, reason=reason)
     if traits.matrix and traits.role not in AVERAGE_REASONS:
         reason = "matrix of a linear layer"
@@ -235,7 +235,7 @@ def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[Plan
     for t, expert in enumerate(experts):
         for name in expert.extra:
             owners.setdefault(name, []).append(t)
-    return tuple(_extra_row(name, experts, tuple(who), heads) for name, who in owners.items())
+    return tuple(_extra_row(name, experts, tuple(having), heads) for name, having in owners.items())
 
 
 def _extra_row(

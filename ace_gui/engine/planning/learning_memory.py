@@ -58,7 +58,7 @@ def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: ob
     if modules is None:
         return 0
     own = module_rows(rows, method)
-    trained = 2 * _model(rows) if learns(modules) else 0  # one more as it is loaded
+    trained = 2 * _model(rows) if learns(modules) else 0  # and one while it is loaded
     if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
         trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
     return max(trained, 0 if by_entries(modules, parameters) else _decomposed(own))

@@ -85,7 +85,7 @@ def _share(
     unit = 1 if transposed else row.shape[1]
     start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
     first, last = before * unit, (before + share) * unit
-    if stop - start == period:  # a piece of its own, which can be read and written alone
+    if stop - start == period:  # contiguous: can be read and written alone
         start, stop = start + first, start + last
         first, last, period = 0, share * unit, share * unit
     return MatrixPart(

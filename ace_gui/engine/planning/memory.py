@@ -30,11 +30,11 @@ from ace_gui.stored_formats import FORMATS
 
 FLOAT32 = 4
 FLOAT64 = 8
-BLAS_BYTES = 32_000_000  # what matrix products keep for themselves
+BLAS_BYTES = 32_000_000  # buffers of matrix products
 PARTS_UNDER_WAY = 4  # of a tensor that is merged in parts: being merged, waiting, being written
-CAPPED_NUMBERS = 3  # for each entry: the merged change, and an expert's as read and centred
-MODULE_BYTES = 40  # for each entry of which masks are made, or the largest differences chosen
-ENOUGH_NUMBERS = 8  # for each entry and each pair of inputs, of a method that does not say
+CAPPED_NUMBERS = 3  # per element: the merged change, and an expert's as read and centred
+MODULE_BYTES = 40  # per element, for masks or for choosing the largest differences
+ENOUGH_NUMBERS = 8  # default per element and pair of inputs
 
 KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
 
@@ -160,7 +160,7 @@ def free_bytes(folder: Path) -> int:
 def working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
     """Host memory in bytes for merging a row."""
     return max(
-        _merging(row, default) + _between_others(row), _looking(row, default), _read_back(row)
+        _merging(row, default) + _between_others(row), _survey_bytes(row, default), _read_back(row)
     )
 
 
@@ -210,7 +210,7 @@ def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * entries
 
 
-def _looking(row: PlanRow, default: MergeMethod[Any]) -> int:
+def _survey_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
     """Bytes for a row in a survey of the model, or in choosing elements for modules.
 
     Parts are larger then. A survey needs about as much per part as merging.

@@ -242,7 +242,7 @@ def _refuse_untied(
             for copy, name in saved.items()
             if copy in copies or same_bytes(adapter.full[copy], adapter.full[own])
         }
-        if own in adapter.deltas:  # the table that LoRA changes, saved along: the tie stays
+        if own in adapter.deltas:  # the embedding that LoRA changes was saved, too: the tie stays
             continue
         tied = [name for name, source in base.architecture.absent.items() if source == table]
         separate = [name for name in tied if name not in named and not name.endswith(".bias")]

@@ -36,7 +36,7 @@ def module_checks(
         return ()
     sentence = _obstacle(recipe, left, rows, method, base)
     verdict = Verdict.ERROR if sentence else Verdict.OK
-    fine = "Its modules have their places in this model."
+    fine = "The modules can be added to this model."
     return (Check(subject=EVERYTHING, title=TITLE, verdict=verdict, sentence=sentence or fine),)
 
 
@@ -50,7 +50,7 @@ def _obstacle(
     """Why modules are impossible, in a sentence; empty if they are possible."""
     if MODULES in base.checkpoint.side_files:
         return (
-            f"The base has a {MODULES} of its own, which says of what it is made; merge its "
+            f"The base has a {MODULES} of its own, which lists its components; merge its "
             "transformer alone, or choose a method that leaves no modules."
         )
     if learns(method.modules) and (lacking := recipe.without_calibration):
@@ -93,7 +93,7 @@ def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
         if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
             return (
                 f"{title} makes weights for each example, and transformers holds "
-                f"`{plain(row.tensor)}` in other pieces than its files; choose another method."
+                f"`{plain(row.tensor)}` in another layout than its files; choose another method."
             )
     return ""
 
@@ -109,7 +109,7 @@ def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:
         merged = row.in_base and row.disposition is Disposition.MERGED
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
             return (
-                f"{title} puts experts beside linear layers, and `{plain(row.name)}` belongs to "
-                "none; keep or average it by a rule, or choose another method."
+                f"{title} adds experts to linear layers, and `{plain(row.name)}` does not belong "
+                "to one; keep or average it by a rule, or choose another method."
             )
     return ""

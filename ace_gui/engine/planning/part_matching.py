@@ -77,7 +77,7 @@ def _without(expert: Checkpoint, parts: list[str]) -> Checkpoint:
         for tensor, info in expert.tensors.items()
         if part_of(tensor, expert.parts) not in parts
     }
-    sentence = f"The base has no {listing(parts)}, so that it is left out."
+    sentence = f"The base has no {listing(parts)}, so it is left out."
     return replace(
         expert,
         tensors=tensors,

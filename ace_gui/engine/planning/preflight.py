@@ -349,7 +349,7 @@ def _rows_outcome(
     found = match(base, expert) if choice in BY_TOKEN else None
     if found is not None:
         return Verdict.NOTE, (
-            f"Rows are matched by token: {found.moved} stand elsewhere here, {found.lacking} of "
+            f"Rows are matched by token: {found.moved} have other rows here, {found.lacking} of "
             "the base's tokens are missing here and count as unchanged, and "
             f"{_new_tokens(found, base)}."
         )

@@ -45,7 +45,7 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
     found: list[FoundModel] = []
     shapes: list[Shapes | None] = []
     for index in indices:
-        model, tensors = _look(index)
+        model, tensors = _model_at(index)
         found.append(model)
         shapes.append(tensors)
         yield None
@@ -65,7 +65,7 @@ def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
     elif depth:
         try:
             children = sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
-        except OSError:  # nobody may look into it
+        except OSError:  # not readable
             return
         for child in children:
             if not child.name.startswith("."):
@@ -81,7 +81,7 @@ def _holds_model(folder: Path) -> bool:
     return bool(listed) or any(name.endswith(_ENDINGS) for name in names)
 
 
-def _look(path: Path) -> tuple[FoundModel, Shapes | None]:
+def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
     """One model, and the shapes of its tensors; None if these are unknown without its base."""
     try:
         if is_adapter(path):

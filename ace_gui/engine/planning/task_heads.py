@@ -159,7 +159,7 @@ def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> t
     if labels and not _unnamed(labels) and {labels_of(expert) for expert in experts} == {labels}:
         return True, "all experts have the same labels"
     return False, (
-        "the labels have no names, so that they may mean different things (heads: merge in a "
+        "the labels have no names, so they may mean different things (heads: merge in a "
         "recipe merges them)"
     )
 

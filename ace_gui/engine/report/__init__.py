@@ -1,5 +1,5 @@
 """The report of a merge: one HTML file without external resources.
 
-``gather`` collects the engine's results, ``figures`` and ``tables`` draw and tabulate them,
-``page`` assembles the page.
+``gather`` collects the engine's results, ``report_plots`` and ``report_tables`` show
+them, ``page`` assembles the page.
 """

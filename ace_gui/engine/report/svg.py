@@ -67,7 +67,7 @@ class Axis:
         values = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         if log:
             low, high = min(values, default=1.0), max(values, default=10.0)
-            room = max((high / low) ** 0.04, math.sqrt(10 * low / high))  # a decade at least
+            room = max((high / low) ** 0.04, math.sqrt(10 * low / high))  # at least a decade
             return cls(title=title, low=low / room, high=high * room, log=True)
         low, high = min([*values, 0.0]), max(values, default=1.0)
         return cls(title=title, low=low, high=low + ((high - low) * 1.05 or 1.0))

@@ -57,7 +57,7 @@ def fitted(features_NH: Tensor, owners_N: Sequence[int]) -> dict[str, Tensor]:
     given_NH = ((features_NH - centre_H) / scale_H).numpy()
     model = LogisticRegression(max_iter=STEPS).fit(given_NH, owners_N)
     weight, bias = np.asarray(model.coef_), np.asarray(model.intercept_)
-    if len(model.classes_) == 2:  # then it has one row, of the second
+    if len(model.classes_) == 2:  # it then has a single row, for the second class
         weight, bias = np.vstack([-weight, weight]) / 2, np.append(-bias, bias) / 2
     return {
         f"{TRAINED}centre": centre_H.float(),

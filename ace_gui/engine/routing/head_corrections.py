@@ -108,7 +108,7 @@ def _of_batch(model: Any, batch: Batch) -> Tensor:
         output[0].sum().backward()
     hidden = seen[0]
     assert hidden.grad is not None
-    used = hidden.grad.ne(0).any(dim=-1)  # a head may look at the first token alone, or the last
+    used = hidden.grad.ne(0).any(dim=-1)  # a head may use only the first token, or the last
     return hidden.detach()[used]
 
 

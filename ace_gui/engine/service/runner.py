@@ -175,7 +175,7 @@ class Runner:
     def _configured(self, job: ConfigureJob) -> EngineReady:
         use_threads(job.threads or self._threads)
         use_scratch(job.scratch)
-        self._recent = []  # their checks are of another disk
+        self._recent = []  # their checks concern another disk
         return replace(engine_ready(), scratch=job.scratch)
 
     def _plan(self, recipe: Recipe) -> Iterator[PlanReady | None]:
@@ -255,7 +255,7 @@ def _read(stores: tuple[Path, ...]) -> Iterator[StoreRead | None]:
     for store in stores:
         try:
             manifest, found = read_finished(store), tuple(reports(store).values())
-        except WorkbenchError:  # removed meanwhile, or damaged: there is nothing to offer
+        except WorkbenchError:  # removed or damaged meanwhile: not usable
             yield None
             continue
         yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
@@ -306,7 +306,7 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
     except WorkbenchError as error:
         error.details = f"{error.details}\n\n{traceback.format_exc()}".strip()
         yield JobFailed(error=error)
-    except Exception as error:  # whatever it was, the window must hear of it
+    except Exception as error:  # the window must be informed of any error
         sentence = f"Something unexpected went wrong: {type(error).__name__}: {error}."
         if is_out_of_memory(error):
             sentence = (

@@ -17,7 +17,7 @@ class JobScheduler:
     """
 
     def __init__(self) -> None:
-        self._owed = 0.0  # seconds to the oldest job
+        self._owed = 0.0  # seconds owed to the oldest job
 
     def next(self, active: Collection[int]) -> int:
         """The number of the next job to run; jobs are numbered as they come."""

@@ -223,7 +223,7 @@ def test_looks_at_the_whole_model_are_put_together(
     assert here.findings == there.findings
     assert members.pool.lost == 1
     assert readers.checksums.fresh()  # so that the journal says what was looked at
-    assert members.looking > 0
+    assert members.scan_seconds > 0
 
 
 def test_counts_are_sent_as_one_sum(family: Family) -> None:

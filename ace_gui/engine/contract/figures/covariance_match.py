@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # an empty window does without
+if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
 

@@ -38,7 +38,7 @@ def model_cosines(layers: Iterable[LayerStatistics], experts: Sequence[str]) -> 
         norms_T = np.sqrt(energy_T)
         cell = np.ix_(chosen, chosen)
         products_TT[cell] += np.nan_to_num(layer.cosines) * np.outer(norms_T, norms_T)
-        squares_TT[cell] += energy_T[:, None]  # of the row's expert, where the column's is there
+        squares_TT[cell] += energy_T[:, None]  # the row's expert, in the column's layers
     scale_TT = np.sqrt(squares_TT * squares_TT.T)
     cosines_TT = np.full(products_TT.shape, np.nan)
     np.divide(products_TT, scale_TT, out=cosines_TT, where=scale_TT > 0)

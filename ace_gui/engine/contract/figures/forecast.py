@@ -116,7 +116,7 @@ def _limited(
     over = allowed is not None and length > allowed * (1 + _ROUNDING)
     if cap is None or allowed is None:
         return length, over
-    if report is not None:  # with its own word: it knows the experts' traces
+    if report is not None:  # the report knows the experts' traces
         return report.delta_norm or 0.0, (report.cap_factor or 1.0) < 1
     return min(length, allowed), over
 

@@ -24,7 +24,7 @@ from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.recipe.values import ParameterValue
 
-if TYPE_CHECKING:  # an empty window does without
+if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
 
@@ -291,8 +291,8 @@ def _before(
         if least > LARGEST_RIDGE_MASS:
             yield _warning(
                 "Ridge mass",
-                f"The ridge mass Σ εₜ will be {least:.2g} or more, so that the refinement may "
-                "work against the experts. Lower ε.",
+                f"The ridge mass Σ εₜ will be {least:.2g} or more, so the refinement may work "
+                "against the experts. Lower ε.",
             )
 
 

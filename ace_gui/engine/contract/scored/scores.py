@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # an empty window does without
+if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
 

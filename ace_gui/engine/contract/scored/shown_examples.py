@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
-if TYPE_CHECKING:  # an empty window does without
+if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
 

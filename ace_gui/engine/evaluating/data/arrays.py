@@ -68,7 +68,9 @@ def _array(path: Path, name: str) -> NDArray[Any]:
                 sentence = f"The array {name!r} unpacks to more than {FILE_BYTES / 1e9:g} GB."
                 raise refused(path, sentence)
             if not shape or bytes_needed > size:
-                raise refused(path, f"The array {name!r} has no rows, or less than it says.")
+                raise refused(
+                    path, f"The array {name!r} has no rows, or fewer than its header claims."
+                )
         with np.load(path, allow_pickle=False) as arrays:
             found: NDArray[Any] = arrays[name]
             return found

@@ -20,9 +20,7 @@ MOST_PIXELS: Final = 50_000_000
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """Supported formats. Pillow knows more, but some of these start other programs."""
 
-_DEEP: Final = (
-    "Its grey has 32 bits, of which nobody knows what is white; write it with 8 or 16 bits."
-)
+_DEEP: Final = "Its grey has 32 bits, whose white level is unknown; write it with 8 or 16 bits."
 
 SUFFIXES: Final = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -54,7 +52,7 @@ class Picture:
         large = f"The picture has more than {MOST_PIXELS / 1e6:g} million pixels; make it smaller."
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about what a writer of metadata did
+                warnings.simplefilter("ignore")  # about malformed metadata
                 image = Image.open(source, formats=FORMATS)
                 with image:
                     if image.width * image.height > MOST_PIXELS:
@@ -112,21 +110,21 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 
     Raises TaskError.
     """
-    if isinstance(value, dict):  # as the library ``datasets`` keeps them
+    if isinstance(value, dict):  # the form used by ``datasets``
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str):
         folder = table if table.is_dir() else table.parent
         try:
             path = (folder / value).resolve()
             is_inside, is_file = path.is_relative_to(folder.resolve()), path.is_file()
-        except (OSError, ValueError, RuntimeError) as error:  # no name that a file can have
+        except (OSError, ValueError, RuntimeError) as error:  # not a valid file name
             why = getattr(error, "strerror", None) or error
             sentence = f"The picture {value[:80]!r} cannot be found: {why}."
             raise refused(table, sentence, row) from None
         if not is_inside:
             raise refused(table, f"The picture {value!r} lies outside of the data's folder.", row)
         if not is_file:
-            raise refused(table, f"There is no picture {value!r} beside the data.", row)
+            raise refused(table, f"There is no picture {value!r} in the folder of the data.", row)
         value = path
     if isinstance(value, np.ndarray):
         fits = value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] in {(3,), (4,)})

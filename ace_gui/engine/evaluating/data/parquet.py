@@ -93,7 +93,7 @@ def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
     """Check the column sizes stated in the file before anything is unpacked."""
     metadata = file.metadata
     if metadata.num_rows > _MOST_ROWS:
-        raise refused(path, "It says that it has more than a billion rows; choose a part of it.")
+        raise refused(path, "It claims more than a billion rows; choose a part of it.")
     for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
         columns = (group.column(index) for index in range(group.num_columns))
         chosen = [

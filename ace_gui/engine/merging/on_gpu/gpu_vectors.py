@@ -56,7 +56,7 @@ class GpuVectors(TaskVectors):
 
     def _uploaded(self, model: ModelReader, name: str, stored: Tensor) -> Tensor:
         """Upload in the stored dtype, from pinned memory, so that copying overlaps computing."""
-        if self._norm is None:  # the base comes first; here no GPU has to finish its work for it
+        if self._norm is None:  # the base comes first, before any work on the GPU
             self._norm = float(torch.linalg.vector_norm(stored, dtype=torch.float32))
         moved = stored.pin_memory().to(self._device, non_blocking=True)
         if moved.is_floating_point() and moved.numel():

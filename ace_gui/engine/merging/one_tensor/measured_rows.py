@@ -58,7 +58,7 @@ def measured_of(
     """
     known = prepared.measurements.get(need)
     if known is None:
-        raise MethodError("The experts' data have not been looked at yet; merge the whole recipe.")
+        raise MethodError("The experts' data have not been measured yet; merge the whole recipe.")
     if need.learned:
         return _learned(row, deltas, *known)
     key = row.tied_to or row.tensor
@@ -92,9 +92,9 @@ def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measu
 
 @lru_cache(maxsize=4)
 def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
-    """By row ("" for the whole model):
+    """The stored values by row ("" for the whole model), in the order of the experts.
 
-    the stored values in the order of the experts, and their name.
+    Each value comes with its name.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):

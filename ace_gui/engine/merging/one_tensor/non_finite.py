@@ -64,7 +64,7 @@ def resolve_non_finite(
         what = readers.experts[t].non_finite(answering_name(row, readers.experts[t].model))
         if what:
             found[t] = what
-    if not found:  # the file is not what it was a moment ago
+    if not found:  # the file has changed since
         raise error
     kept = tuple(t for t in row.experts if t not in found)
     return ResolvedRow(

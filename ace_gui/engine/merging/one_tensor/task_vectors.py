@@ -102,7 +102,7 @@ class ModelReader:
         parts = (self.reader.read_part(own, *part) for part in parts_of(math.prod(shape)))
         try:
             return non_finite_values(parts, shape)
-        except NonFiniteError as error:  # of a factor of an adapter
+        except NonFiniteError as error:  # in a factor of an adapter
             return f"NaN or Inf in `{error.tensor}`"
 
     def _error(self, own: str) -> NonFiniteError:

@@ -40,13 +40,14 @@ from ace_gui.stored_formats import FORMATS
 
 CPU: Final = torch.device("cpu")
 
-FELL_BACK: Final = "The GPU had no room for this matrix: it was merged on the processor."
+FELL_BACK: Final = "GPU memory was too small for this matrix: it was merged on the processor."
 CROWDED: Final = (
-    "The GPU had no room for this matrix beside others: from it on, fewer are merged at a time."
+    "GPU memory was too small for this matrix together with others: fewer are merged at a time "
+    "from here on."
 )
 DIVIDED: Final = (
-    "The GPU had no room for all matrices that are merged together with this one: fewer were, so "
-    "that its last digits may differ from those of another run."
+    "GPU memory was too small for the batch of this matrix: a smaller one was merged, so its last "
+    "digits may differ from those of another run."
 )
 
 HARMLESS_NORM: Final = 1e30

@@ -105,7 +105,7 @@ def _least(
     unfinished = True
     while unfinished:
         for index, row in enumerate(rows):
-            if row.tied_to is None:  # what is there twice counts once
+            if row.tied_to is None:  # tied tensors count once
 
                 def measured(row: PlanRow, part: Part) -> Tensor:
                     found = zip(row.experts, differences(row, prepared, readers, part), strict=True)

@@ -97,7 +97,7 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
                     prepared.measurements[need] = (known,)
                     break
             else:
-                raise MethodError(f"{title} learns from data first; merge, and look again.")
+                raise MethodError(f"{title} learns from data first; merge, then inspect again.")
 
 
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
@@ -147,7 +147,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
                 yield from _Work(prepared, need, sources, readers, folder, device).done()
         known = Statistics(folder)
     else:
-        yield _told(prepared, found_curves(known.folder))
+        yield _progress(prepared, found_curves(known.folder))
     prepared.measurements[need] = (known,)
 
 
@@ -165,7 +165,7 @@ def _title(prepared: Prepared) -> str:
     return f"learning with {prepared.method.title}"
 
 
-def _told(prepared: Prepared, curves: Curves) -> LearningProgress:
+def _progress(prepared: Prepared, curves: Curves) -> LearningProgress:
     learning = prepared.method.learning
     assert learning is not None
     steps = max(map(len, curves.figures.values()), default=0)
@@ -210,7 +210,7 @@ class _Work:
         self._writer = StatisticsWriter(folder)
         self._disagreement = Disagreement(prepared.plan.recipe.seed)
         self._names: list[str] = []
-        before = found_curves(folder)  # of stages that an earlier run has done
+        before = found_curves(folder)  # of stages finished by an earlier run
         self._losses = dict(before.losses)
         self._figures = dict(before.figures)
         self._warnings = list(before.warnings)
@@ -230,7 +230,7 @@ class _Work:
         for number, experts in enumerate(stages):
             yield from self._stage(number, experts, models)
         self._finish()
-        yield _told(self._prepared, self._curves())
+        yield _progress(self._prepared, self._curves())
 
     def _models(self) -> _Models:
         """The models, with the merged model's parameters instead of their own."""
@@ -241,7 +241,7 @@ class _Work:
                 model = next((model for each, model in known if each == loading), None)
                 if model is None:
                     model = load(loading, self._device)
-                    if self._prepared.parameters.patience:  # it is the expert as yet
+                    if self._prepared.parameters.patience:  # still the expert's weights
                         for other, own in source.tasks:
                             if own == loading:
                                 self._disagreement.add_expert(asker(other, own, model))
@@ -263,8 +263,8 @@ class _Work:
                 continue
             if not labelled and not has_entropy(data.kind):
                 self._warn(
-                    f"The answers of the task {plain(data.name)} have no probabilities, so that it "
-                    "took no part in what was learned."
+                    f"The answers of the task {plain(data.name)} have no probabilities, so it "
+                    "was left out of learning."
                 )
                 continue
             targets = targets_of(data, loading.config) if labelled else None
@@ -289,7 +289,7 @@ class _Work:
         if self._writer.has(number, names):
             return
         merged.write(None)
-        tasks = self._tasks(experts, models)  # some look at the merged model as it begins
+        tasks = self._tasks(experts, models)  # some need the initial merged model
 
         def objective(step: int) -> Seen:
             figures = merged.write(step)

@@ -71,10 +71,10 @@ class LearnedRow:
         only: Sequence[int] | None = None,
     ) -> None:
         self.name = row.name
-        self._places = list(range(len(row.experts)) if only is None else only)
-        self.experts = [row.experts[index] for index in self._places]
+        self._indices = list(range(len(row.experts)) if only is None else only)
+        self.experts = [row.experts[index] for index in self._indices]
         weights = prepared.weights_of(row)
-        self.weights = [1.0] if only is not None else [weights[index] for index in self._places]
+        self.weights = [1.0] if only is not None else [weights[index] for index in self._indices]
         self._row, self._prepared, self._readers = row, prepared, readers
         self._parameters, self._kept, self._device = parameters, kept, device
         self._open: TaskVectors | None = None
@@ -106,13 +106,13 @@ class LearnedRow:
     @property
     def own_vectors(self) -> Sequence[Tensor]:
         """The task vectors of the experts in ``only``."""
-        return _Chosen(self, self._places)
+        return _Chosen(self, self._indices)
 
     @property
     def findings(self) -> Findings | None:
         """The findings of the method's survey for these experts."""
         found = self._prepared.findings_of(self._row)
-        return None if found is None else findings_of(found, self._places)
+        return None if found is None else findings_of(found, self._indices)
 
     def close(self) -> None:
         """Release what need not be kept."""
@@ -120,9 +120,9 @@ class LearnedRow:
 
     def factors(self, t: int) -> Values:
         """The factors of the contribution of the t-th expert."""
-        index = self._places[t]
+        index = self._indices[t]
         found = self._kept.get((self.name, index), lambda: self._read(index))
-        if t + 1 == len(self._places):
+        if t + 1 == len(self._indices):
             self.close()
         return found
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.kept_files import is_there, keep_json, open_json, say_anew
+from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
 from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
@@ -70,7 +70,7 @@ def surveyed(
     """
     kept = _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
-    scan = partial(_looked, prepared=prepared, readers=readers, workers=workers)
+    scan = partial(_scanned, prepared=prepared, readers=readers, workers=workers)
     for group in groups(prepared):
         if only is not None and group.parameters != wanted:
             continue
@@ -129,7 +129,7 @@ _Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
 """A function from a survey pass and rows to the rows' findings, in order. None: no result yet."""
 
 
-def _looked(
+def _scanned(
     scan: Scan,
     rows: Sequence[PlanRow],
     *,
@@ -248,7 +248,7 @@ def _kept(store: Path | None) -> dict[str, Findings]:
             for label, findings in content.items()
         }
     except CheckpointError as error:
-        say_anew(store / SURVEY, error)
+        warn_recomputed(store / SURVEY, error)
         return {}
 
 

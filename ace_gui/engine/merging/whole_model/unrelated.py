@@ -53,7 +53,7 @@ def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
 def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics | None:
     try:
         gram_TT, base_energy = gram(row, readers, [_middle(row)])
-    except NonFiniteError:  # the merge has its own word on these
+    except NonFiniteError:  # the merge handles these
         return None
     names = (readers.experts[t].model.name for t in row.experts)
     energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))

@@ -27,7 +27,7 @@ from ace_gui.engine.planning.vocabulary.new_tokens import (
     token_indices,
 )
 from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
-from ace_gui.engine.planning.vocabulary.tokenizers import files_beside, tokenizer_stamps, tokens_of
+from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of, tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Vocabulary
@@ -55,7 +55,7 @@ def with_new_tokens(
     adding = recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.UNION)
     if not adding or not owners or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
-    if not all(_as_wide(expert, base, names) for expert in owners):  # which is refused
+    if not all(_as_wide(expert, base, names) for expert in owners):  # refused there
         return base, tuple(experts)
     ours, *known = (_known(model, base, names) for model in (base, *owners))
     joined = join(
@@ -113,17 +113,17 @@ class _Growing:
         base = replace(self.base, checkpoint=checkpoint, joined=self.joined)
         return base, tuple(self._answering(expert) for expert in experts)
 
-    def _places(self, model: Known) -> NDArray[np.int64]:
+    def _rows_in(self, model: Known) -> NDArray[np.int64]:
         return token_indices(self.joined.tokens, self.joined.rows, model, padding=True)
 
     def _growth(self, name: str) -> Extension:
-        own = _source(self.base, name, self._places(self.ours))
+        own = _source(self.base, name, self._rows_in(self.ours))
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
         ruling = tied or name
         weights = weights_for(ruling, traits[ruling], self.recipe)
         sources = tuple(
-            _source(owner, found, self._places(known), weights[owner.name])
+            _source(owner, found, self._rows_in(known), weights[owner.name])
             for owner, known in zip(self.owners, self.known, strict=True)
             if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
         )
@@ -179,7 +179,7 @@ class _Growing:
         given = [
             read_json(path, limit=JSON_LIMIT)
             for owner in self.owners
-            for name, path in files_beside(owner.checkpoint).items()
+            for name, path in side_files_of(owner.checkpoint).items()
             if name == "tokenizer.json"
         ]
         return extended(own, given, {token: ids[token] for token in self.joined.added})
@@ -189,7 +189,7 @@ class _Growing:
         files = self.base.checkpoint.side_files
         if self.joined.owner is None:
             return files
-        theirs = files_beside(self.owners[self.joined.owner].checkpoint)
+        theirs = side_files_of(self.owners[self.joined.owner].checkpoint)
         kept = {name: path for name, path in files.items() if not _matches(name, _TOKENIZER)}
         taken = (*_TOKENIZER, *_TEMPLATES)
         return kept | {name: path for name, path in theirs.items() if _matches(name, taken)}

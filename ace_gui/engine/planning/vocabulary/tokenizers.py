@@ -37,13 +37,13 @@ class Difference:
 
 def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
     """The files with token ids; none for image or audio models."""
-    files = files_beside(checkpoint)
+    files = side_files_of(checkpoint)
     if _FAST in files:
         return (files[_FAST],)
     return tuple(files[name] for name in _SLOW if name in files)
 
 
-def files_beside(checkpoint: Checkpoint) -> Mapping[str, Path]:
+def side_files_of(checkpoint: Checkpoint) -> Mapping[str, Path]:
     """The files next to a model's weights, or next to an adapter's."""
     if not checkpoint.side_files and checkpoint.folder is not None:
         return find_side_files(checkpoint.folder).files

@@ -168,7 +168,7 @@ def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
     other = folder_of(tmp_path / "two", list("abcdz"), seed=2)
     check = check_of(prepared_of(base, expert, other))
     assert check.verdict is Verdict.NOTE
-    assert "2 stand elsewhere here, 2 of the base's tokens are missing" in check.sentence
+    assert "2 have other rows here, 2 of the base's tokens are missing" in check.sentence
     assert "1 new tokens (`z`) are added" in check.sentence
     assert "2 tokens that not every expert has are left out (`x`, `y`)" in check.sentence
 
