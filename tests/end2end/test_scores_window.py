@@ -21,6 +21,7 @@ from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+from ace_gui.recipe.recommended import TITLE
 from tests.helpers.windows import PATIENCE
 
 
@@ -58,7 +59,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     store = str(session.results.merge.store)
     qtbot.waitUntil(lambda: known.is_complete(store), timeout=PATIENCE)
     scores.refresh()
-    assert scores.title.text().startswith("ACE-Merging keeps ")
+    assert scores.title.text().startswith(f"{TITLE} keeps ")
     by_library = ace_gui.evaluate(recipe, device="cpu")
     for score in by_library.scores:
         model = EXPERTS if score.own else score.model
