@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isfinite
 from typing import Final
 
 from PySide6.QtCore import QTimer
@@ -148,7 +149,7 @@ class Footer(QStatusBar):
         above = sum(gamma is not None and gamma > tau for gamma in gammas)
         return [
             *counts,
-            *([f"{above} heterogeneous"] if session.draft.has_gamma else []),
+            *([f"{above} heterogeneous"] if session.draft.has_gamma and isfinite(tau) else []),
         ]
 
     def _show_bar(self) -> None:

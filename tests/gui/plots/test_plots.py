@@ -851,9 +851,15 @@ def test_without_a_threshold_there_is_no_line(qtbot) -> None:
     plot.set_figures(np.array([0.1, 5.0]), np.array([1.0, 1.0]))
     assert not plot._line.isVisible()
     assert "treated alike" in plot.accessibleDescription()
+    assert "τ" not in plot.caption.whole
+    QApplication.processEvents()
+    low = plot.canvas.getViewBox().viewRange()[0][0]
     plot.keyPressEvent(
         QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Up, Qt.KeyboardModifier.ControlModifier)
     )
     assert plot.tau == float("inf")
     plot.set_tau(0.3)
     assert plot._line.isVisible()
+    plot.select(None)
+    assert "τ" in plot.caption.whole
+    assert plot.canvas.getViewBox().viewRange()[0][0] < low, "the pill has room"

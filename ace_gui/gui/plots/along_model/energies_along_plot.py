@@ -43,8 +43,6 @@ class EnergiesAlongPlot(LayersPlot):
     Lines are only drawn for a single role: between layers of different roles they mean nothing.
     """
 
-    hint = "Choose a layer to see its energies; the legend hides experts."
-
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = BlockAxis()
         self._bottom.set_titles("layer, input → output (numbers: block)", "layer")
@@ -256,6 +254,10 @@ class EnergiesAlongPlot(LayersPlot):
         energies = zip(self._experts, self._energies[index], strict=True)
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in energies if np.isfinite(v))
         return f"{self._names[index]}: {words or 'not known yet'}"
+
+    @property
+    def hint(self) -> str:
+        return "Choose a layer to see its energies; the legend hides experts."
 
     # Mouse and keyboard
 

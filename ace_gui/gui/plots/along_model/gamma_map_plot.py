@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from math import inf, log10
+from math import inf, isfinite, log10
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,6 @@ class RoleMapPlot(LayersPlot):
 
     The arrow keys move between cells. ``tau`` marks the heterogeneous ones with a dot.
     """
-
-    hint = "Choose a cell to see the layer's spectrum; a dot: heterogeneous (γ > τ)."
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._bottom = NameColumnsAxis()
@@ -238,6 +236,11 @@ class RoleMapPlot(LayersPlot):
         known = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
         position = f"block {block}"
         return " · ".join([known, position, self._roles[index], self._names[index]])
+
+    @property
+    def hint(self) -> str:
+        dot = "; a dot: heterogeneous (γ > τ)" if isfinite(self._tau) else ""
+        return f"Choose a cell to see the layer's spectrum{dot}."
 
     # Mouse and keyboard
 

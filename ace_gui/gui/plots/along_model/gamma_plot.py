@@ -79,7 +79,6 @@ class GammaPlot(LayersPlot):
 
     tau_changed = Signal(float)
     tau_committed = Signal(float)
-    hint = "Choose a layer to see its spectrum; drag the line to change τ."
     axis_named_outside = True
 
     def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
@@ -146,6 +145,7 @@ class GammaPlot(LayersPlot):
         self._tau = tau
         if not self._line.moving:
             self._refresh()
+            self._fit_again()
 
     @property
     def tau(self) -> float:
@@ -209,6 +209,11 @@ class GammaPlot(LayersPlot):
     def _place(self) -> None:
         """Set ``_x`` for the shown layers, and the names on the horizontal axis."""
         raise NotImplementedError
+
+    @property
+    def hint(self) -> str:
+        drag = "; drag the line to change τ" if isfinite(self._tau) else ""
+        return f"Choose a layer to see its spectrum{drag}."
 
     # Drawing
 

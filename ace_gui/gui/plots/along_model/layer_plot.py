@@ -28,8 +28,6 @@ class LayersPlot(Plot):
     """
 
     layer_selected = Signal(str)
-    hint = ""
-    """The caption while no layer is selected; no picture has it."""
 
     def __init__(self, **how: Any) -> None:
         self._names: tuple[str, ...] = ()
@@ -75,6 +73,11 @@ class LayersPlot(Plot):
 
     def _bring_into_view(self, index: int) -> None:
         """Scroll to a layer if not all are visible."""
+
+    @property
+    def hint(self) -> str:
+        """The caption while no layer is selected; no picture has it."""
+        return ""
 
     def _show_caption(self) -> None:
         self.caption.set_whole(
