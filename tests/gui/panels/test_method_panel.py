@@ -2,7 +2,7 @@ from dataclasses import fields, replace
 
 import pytest
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox, QLabel, QToolButton
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
@@ -60,6 +60,18 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel) -> None:
     filled.grab()
     rects = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
     assert len(rects) == 1
+
+
+def test_the_check_boxes_fit_into_the_left_column(filled: MethodPanel, qtbot: QtBot) -> None:
+    filled.more.unfold()
+    filled.setFixedWidth(270)  # what the left column leaves next to its scroll bar
+    qtbot.wait(20)
+    boxes = [box for box in filled.more.findChildren(QCheckBox) if box.isVisible()]
+    assert len(boxes) == 3
+    for box in boxes:
+        label = filled._more_form.labelForField(box)
+        assert box.width() >= box.sizeHint().width(), box.text()
+        assert label.geometry().right() < box.geometry().left(), "in one row"
 
 
 def test_a_seed_is_offered_where_numbers_are_drawn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -537,6 +538,11 @@ def test_the_caption_names_layer_regime_gamma_and_ridge(spectra):
 def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
     spectra.show_spectrum(spectrum(refined=False), COLOURS)
     assert "homogeneous: no refinement, before = after" in spectra.caption.whole
+    shaped = spectrum(refined=False)
+    shaped = replace(shaped, unshaped=shaped.merged, merged=2 * shaped.merged)
+    spectra.show_spectrum(shaped, COLOURS)
+    assert "no refinement" in spectra.caption.whole
+    assert "before = after" not in spectra.caption.whole, "they differ by their singular values"
     assert BEFORE not in spectra._items
 
 

@@ -250,12 +250,13 @@ def _expert_curves(
 
 def _caption(spectrum: LayerSpectrum) -> str:
     report, parts = spectrum.report, []
+    same = "no refinement" if spectrum.unshaped is not None else "no refinement, before = after"
     if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
-        parts.append("homogeneous: no refinement, before = after")
+        parts.append(f"homogeneous: {same}")
     elif report.regime is not None:
         parts.append(report.regime.value)
     elif unrefined(spectrum):
-        parts.append("no refinement, before = after")
+        parts.append(same)
     if report.gamma is not None:
         parts.append(f"γ = {number_text(report.gamma, 3)}")
     if report.ridge_mass is not None:
