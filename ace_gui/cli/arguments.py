@@ -14,6 +14,7 @@ from ace_gui.paths import Sample
 MOST_THREADS: Final = 1024
 MOST_WORKERS: Final = 65_536
 MOST_GIGABYTES: Final = 1e6
+MOST_SPEED: Final = 1e9
 
 
 def path_given(text: str) -> Path:
@@ -78,7 +79,8 @@ def counts_given(text: str) -> tuple[int, ...]:
     """Numbers of workers, as ``1,8,64``; empty for an empty text. Raises BadParameter."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(
-        part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_WORKERS for part in parts
+        part.isascii() and part.isdigit() and len(part) < 6 and 1 <= int(part) <= MOST_WORKERS
+        for part in parts
     ):
         raise typer.BadParameter(
             f"{text[:40]!r} are not numbers of workers; give some from 1 to {MOST_WORKERS}, "

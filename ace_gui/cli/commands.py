@@ -16,6 +16,7 @@ import typer
 
 from ace_gui import __version__
 from ace_gui.cli.arguments import (
+    MOST_SPEED,
     Cluster,
     Convert,
     Device,
@@ -38,6 +39,7 @@ from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore, interruptible, starting
 from ace_gui.cli.streams import prepare_streams, say
 from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import printable
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline
 from ace_gui.paths import Sample
@@ -241,7 +243,7 @@ def task(
         with starting(), heavy_imports():
             from ace_gui.engine.output.task_model import write_task_model
 
-        typer.echo(f"Written to {write_task_model(model, expert, out, base=base)}.")
+        typer.echo(printable(f"Written to {write_task_model(model, expert, out, base=base)}."))
 
 
 @app.command("inspect")
@@ -290,13 +292,17 @@ def plan(
     speed: Annotated[
         float | None,
         typer.Option(
-            min=0.01, metavar="GFLOPS", help=("Speed of one worker (default: measured here).")
+            min=0.01,
+            max=MOST_SPEED,
+            metavar="GFLOPS",
+            help=("Speed of one worker (default: measured here)."),
         ),
     ] = None,
     disk: Annotated[
         float | None,
         typer.Option(
             min=0.01,
+            max=MOST_SPEED,
             metavar="MB/S",
             help=("Disk speed for reading and writing (default: measured here)."),
         ),

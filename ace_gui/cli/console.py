@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import sys
 from collections import Counter
@@ -94,7 +95,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> None:
         plan = _planned(next(events))
     print_warnings(plan.warnings, console)
     print_parameter_notes(plan, console)
-    print_checks(plan.checks, console)
+    print_checks(_without_errors(plan.checks), console)  # errors are raised
     finished, result = _merged(events, staging_folder(out), console)
     _print_merged(len(plan.experts), finished, result)
 
@@ -177,7 +178,9 @@ def report_recipe(
     )
     with said_to_convert(options.convert):
         plan = _planned(next(events))
-    print_checks(plan.checks, console)
+    print_checks(_without_errors(plan.checks), console)
+    events = itertools.chain([next(events)], events)  # raises the errors that stop the report
+    print_checks([check for check in plan.checks if check.verdict is Verdict.ERROR], console)
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), console=console, transient=True
     ) as progress:
@@ -418,6 +421,10 @@ def shown(text: str, style: str = "") -> Text:
     characters.
     """
     return Text(printable(text), style=style)
+
+
+def _without_errors(checks: Sequence[Check]) -> list[Check]:
+    return [check for check in checks if check.verdict is not Verdict.ERROR]
 
 
 def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = False) -> None:

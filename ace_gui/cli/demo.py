@@ -14,7 +14,7 @@ from rich.console import Console
 from ace_gui.bundled import is_bundled, part_command
 from ace_gui.checkpoints import check_output_folder
 from ace_gui.cli.comparing import run
-from ace_gui.cli.console import print_checks, print_layers, wide_console
+from ace_gui.cli.console import print_checks, print_layers, shown, wide_console
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scored.scores import TaskScore
@@ -60,12 +60,12 @@ def _scores(recipe: Recipe) -> tuple[TaskScore, ...]:
 def _write(recipe: Recipe, recipe_file: Path, target: Path, console: Console) -> None:
     *_, result = merge_to_folder(recipe, target, Options(device="cpu"))
     assert isinstance(result, Exported)
-    console.print(f"\nThe merged model is in {target}: {', '.join(result.files)}")
+    console.print(shown(f"The merged model is in {target}: {', '.join(result.files)}"))
     problem = take_picture(recipe_file, target / PICTURE)
     if problem:
         console.print(f"No picture of the window could be taken: {problem}")
     else:
-        console.print(f"A picture of the window is in {target / PICTURE}.")
+        console.print(shown(f"A picture of the window is in {target / PICTURE}."))
 
 
 def take_picture(recipe: Path, file: Path) -> str:

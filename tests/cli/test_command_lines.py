@@ -243,6 +243,21 @@ def test_sentences_end_once(
     assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
 
 
+_NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit", "--merges")
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 5000, "1e400", "-1"])
+@pytest.mark.parametrize("option", _NUMBERS)
+def test_numbers_that_are_none(
+    option: str, value: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(option, "plan")
+    more = {"merge": ["--out", str(tmp_path / "out")], "tune": ["--parameter", "scaling=0..1"]}
+    ended = run(capfd, command, "sample", option, value, *more.get(command, []))
+    assert ended.status == 2, ended.err
+    require_good_end(ended)
+
+
 _WITH_JSON = {
     "inspect": ([], "layers"),
     "plan": (["--speed", "10", "--disk", "100"], "units"),

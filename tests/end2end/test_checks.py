@@ -70,6 +70,7 @@ def test_merge_is_refused_before_it_starts_where_memory_will_not_do(recipe: Path
     error = done.stderr.splitlines()[-1]
     assert error.startswith("Error: Memory: About ")
     assert error.endswith("Allow more, or keep that tensor from the base. Nothing was written.")
+    assert done.stderr.count("Memory: ") == 1
     assert {path.name for path in recipe.parent.iterdir()} == {"models", "recipe.yaml"}
 
 
@@ -81,6 +82,9 @@ def test_merge_is_refused_before_it_starts_where_the_disk_of_its_output_is_full(
     assert done.exit_code == 1
     assert " for the merged model; 100 kB free." in done.stderr
     assert "choose an output folder on another disk" in done.stderr
+    assert done.stderr.count("Disk: ") == 1
+    both = merge(recipe, "--memory", "0.001").stderr
+    assert [both.count(word) for word in ("Disk: ", "Memory: ", "Error: ")] == [1, 1, 1]
     assert {path.name for path in recipe.parent.iterdir()} == {"models", "recipe.yaml"}
 
 

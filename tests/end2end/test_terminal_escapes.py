@@ -53,6 +53,7 @@ def test_every_command_that_prints_names(recipe: Path, tmp_path: Path) -> None:
     said("mergekit", recipe, "--out", tmp_path / "m.yaml")
     said("methods", EVIL)
     assert "Written" in said("task", out, "expert0", "--out", task)
+    assert "Written" in said("task", out, "expert0", "--out", tmp_path / EVIL.replace("/", ""))
     assert "There is no expert" in said("task", out, EVIL, "--out", tmp_path / "none")
 
 

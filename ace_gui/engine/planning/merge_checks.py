@@ -66,7 +66,7 @@ def output_checks(
 
 
 def refuse_errors(checks: Iterable[Check]) -> None:
-    """Raise ResourceError for the first check that predicts a failure."""
-    for check in checks:
-        if check.verdict is Verdict.ERROR:
-            raise ResourceError(f"{check.line} Nothing was written.")
+    """Raise ResourceError for the checks that predict a failure; it has all their lines."""
+    lines = [check.line for check in checks if check.verdict is Verdict.ERROR]
+    if lines:
+        raise ResourceError(f"{' '.join(lines)} Nothing was written.")
