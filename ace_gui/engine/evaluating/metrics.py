@@ -6,6 +6,7 @@ N examples, K labels, R resamples.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from ace_gui.recipe.tasks import Metric, TaskKind
 
 RESAMPLES: Final = 200
 """Resamples of the bootstrap, for scores without a closed standard error: accurate to 5 %."""
+
+_TAGGED: Final = re.compile(r"[BIES]-.")
 
 OUTSIDE: Final = "O"
 """The label of words outside of names; F1 of words leaves it out."""
@@ -49,9 +52,9 @@ def measured(
     one standard deviation (E. B. Wilson, JASA 22, 1927), which is not 0 where all are right.
     Perplexity: exp(Σ nll / Σ tokens) of answers (nll, tokens), with the standard error of the ratio
     by the delta method. F1 (of the label 1 where there are two labels, else the mean over the
-    labels; of words: over all that are in a name), Matthews' correlation, Pearson's and Spearman's:
-    by scikit-learn and SciPy, with the standard deviation of 200 seeded resamples of the examples;
-    NaN where all resamples are alike.
+    labels; of words: over all entities, or words in a name), Matthews' correlation, Pearson's and
+    Spearman's: by scikit-learn and SciPy, with the standard deviation of 200 seeded resamples of
+    the examples; NaN where all resamples are alike.
     """
     if metric is Metric.PERPLEXITY:
         return _perplexity(answers)
@@ -116,11 +119,38 @@ def _of_words(
 def _named(
     answer_W: NDArray[Any], target_W: NDArray[Any], label_names: Sequence[str]
 ) -> tuple[int, int]:
-    """2 TP and 2 TP + FP + FN of words in a name: F1 over all of them is the ratio of the sums."""
+    """2 TP and 2 TP + FP + FN; F1 over all sentences is the ratio of the sums.
+
+    Of entities if labels have the prefixes of BIO or BIOES, else of words in a name.
+    """
+    if any(_TAGGED.match(name) for name in label_names):
+        names = [*label_names, OUTSIDE]  # index −1: a truncated word, without an answer
+        answered, meant = (entities([names[n] for n in each_W]) for each_W in (answer_W, target_W))
+        return 2 * len(answered & meant), len(answered) + len(meant)
     named = [n for n, name in enumerate(label_names) if name != OUTSIDE]
     answered_W, meant_W = np.isin(answer_W, named), np.isin(target_W, named)
     right = int((meant_W & (answer_W == target_W)).sum())
     return 2 * right, int(answered_W.sum() + meant_W.sum())
+
+
+def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Entities of a sentence, as (type, first word, word after the last).
+
+    seqeval's default definition, which is conlleval's: I- or E- without a beginning starts an
+    entity, and another type ends one. For BIO, BIOES and labels without a prefix.
+    """
+    found: set[tuple[str, int, int]] = set()
+    start, before, kind = 0, OUTSIDE, OUTSIDE
+    for index, label in enumerate([*labels, OUTSIDE]):
+        prefix, _, own = label.partition("-") if _TAGGED.match(label) else ("I", "", label)
+        prefix = OUTSIDE if label == OUTSIDE else prefix
+        new = prefix in ("B", "S", OUTSIDE) or before in ("E", "S", OUTSIDE) or own != kind
+        if new and before != OUTSIDE:
+            found.add((kind, start, index))
+        if new:
+            start = index
+        before, kind = prefix, own
+    return found
 
 
 def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:

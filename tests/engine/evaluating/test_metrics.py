@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from ace_gui.engine.evaluating.metrics import RESAMPLES, measured
+from ace_gui.engine.evaluating.metrics import RESAMPLES, entities, measured
 from ace_gui.recipe.tasks import Metric, TaskKind
 
 LABELS = st.integers(2, 5)
@@ -123,3 +123,32 @@ def wilson(count: int, right: int) -> float:
     """Half of the interval of p with |p - share| = sqrt(p (1 - p) / n), by its quadratic."""
     low, high = np.sort(np.roots([1 + 1 / count, -(2 * right + 1) / count, (right / count) ** 2]))
     return float(high - low) / 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("O O", []),
+        ("B-A I-A O", ["A 0 2"]),
+        ("B-A B-A I-A", ["A 0 1", "A 1 3"]),
+        ("I-A I-A O I-A", ["A 0 2", "A 3 4"]),
+        ("B-A I-B I-B", ["A 0 1", "B 1 3"]),
+        ("B-A I-A E-A S-A", ["A 0 3", "A 3 4"]),
+        ("S-A S-A E-A", ["A 0 1", "A 1 2", "A 2 3"]),
+        ("E-A I-A E-A", ["A 0 1", "A 1 3"]),
+        ("O B-A-B I-A-B", ["A-B 1 3"]),
+    ],
+)
+def test_entities_as_seqeval_finds_them(labels: str, expected: list[str]) -> None:
+    found = sorted(entities(labels.split()))
+    assert [f"{kind} {start} {end}" for kind, start, end in found] == expected
+
+
+def test_f1_of_tagged_words_is_that_of_whole_entities() -> None:
+    """Half an entity is none: 1 of 2 found ones is right, and 1 of 3 meant ones is found."""
+    names = ["O", "B-A", "I-A"]
+    target, answer = [[1, 2, 0, 1], [1, 2]], [[1, 0, 0, 1], [0, -1]]
+    found = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, names)
+    assert found.score == pytest.approx(2 / 5)
+    plain = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, ["O", "A", "B"])
+    assert plain.score == pytest.approx(4 / 7)
