@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import secrets
@@ -49,6 +50,8 @@ END_SECONDS: Final = 5.0
 
 LONGEST_FOLDER: Final = 16
 """Longest path of a cluster's folder in characters, because paths of sockets are limited."""
+
+_log = logging.getLogger(__name__)
 
 _one_at_a_time: Final = Lock()
 """Ray can be started once in a process, and again only after an abandoned start has ended."""
@@ -174,6 +177,7 @@ class RayCluster:
                     import ray
 
                     _read_settings_again()
+                    _silence()
                     try:
                         self._connect(ray)
                         self.count = _room(ray, self._address, self._threads, gpus=self._gpus)
@@ -271,6 +275,19 @@ def _read_settings_again() -> None:
     inside: Any = import_module("ray._raylet")
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _silence() -> None:
+    """Log what Ray's servers report; Ray prints it, among a command's results.
+
+    ``log_to_driver`` concerns the output of workers alone.
+    """
+    inside: Any = import_module("ray._private.worker")
+    inside.print_to_stdstream = _logged
+
+
+def _logged(report: Mapping[str, Any], **_: object) -> None:
+    _log.info("%s: %s", report.get("pid"), " ".join(map(str, report.get("lines", ()))))
 
 
 def _require_answer(url: str, over: Event) -> None:

@@ -19,6 +19,14 @@ from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import RayCluster
 from ace_gui.errors import ClusterError
 
+REPORTING = """
+import ray._private.worker as worker
+from ace_gui.engine.cluster import ray_cluster
+report = {"lines": ["A worker died or was killed"], "pid": "raylet", "is_err": False}
+worker.print_to_stdstream(report, ignore_prefix=False)
+ray_cluster._silence()
+worker.print_to_stdstream({**report, "lines": ["Another one"]}, ignore_prefix=False)
+"""
 SLEEPING = "import time; time.sleep(600)"
 NESTING = (
     "import subprocess, sys, time; "
@@ -41,6 +49,14 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     for process in processes:
         process.kill()
         process.wait()
+
+
+def test_reports_of_rays_servers_are_not_printed_among_results() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REPORTING], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "A worker died" in done.stdout, "Ray prints it"
+    assert "Another one" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("how", ["input ends", "owner is killed"])
