@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
@@ -194,31 +194,40 @@ class ScoreBarsPlot(Plot):
         self._bottom.set_names([group.title for group in self._groups], self.width())
 
     def _draw_numbers(self) -> None:
-        """Above the bars, if there is room; the merge's number takes precedence.
+        """Above the bars; the merge's first, the others where they cover no number.
 
         If there is little room, all are written without the leading zero.
         """
         while self._numbers:
             self.canvas.removeItem(self._numbers.pop())
-        spacing = STEP * self.canvas.getViewBox().width() / max(len(self._groups), 1)
-        room = 1.25 * spacing
+        view = self.canvas.getViewBox()
+        spacing = STEP * view.width() / max(len(self._groups), 1)
         wide = QFontMetrics(face(Face.CAPTION_STRONG)).horizontalAdvance(score_text(0.0)) <= spacing
-        for n, group in enumerate(self._groups):
-            for series, bar in enumerate(group.bars):
-                if not _known(bar):
-                    continue
-                ink = self.theme.text if series == 1 else self.theme.text2
-                number = score_text(bar.value)
-                written = number if wide else number.removeprefix("0")
-                font = face(Face.CAPTION_STRONG if series == 1 else Face.CAPTION)
-                needed = QFontMetrics(font).horizontalAdvance(written)
-                if needed > (2 * room if series == 1 else room):
-                    continue
-                item = pg.TextItem(written, color=ink, anchor=(0.5, 1))
-                item.setFont(font)
-                item.setPos(_bar_centre(n, series), bar.value + _finite(bar.error))
-                self.canvas.addItem(item, ignoreBounds=True)
-                self._numbers.append(item)
+        bars = [
+            (n, series, bar)
+            for n, group in enumerate(self._groups)
+            for series, bar in enumerate(group.bars)
+            if _known(bar)
+        ]
+        taken: list[QRectF] = []
+        for n, series, bar in sorted(bars, key=lambda each: each[1] != 1):
+            number = score_text(bar.value)
+            written = number if wide else number.removeprefix("0")
+            font = face(Face.CAPTION_STRONG if series == 1 else Face.CAPTION)
+            metrics = QFontMetrics(font)
+            size = QSizeF(metrics.horizontalAdvance(written), metrics.height())
+            top = QPointF(_bar_centre(n, series), bar.value + _finite(bar.error))
+            corner = view.mapViewToScene(top) - QPointF(size.width() / 2, size.height())
+            rect = QRectF(corner, size)
+            if any(map(rect.intersects, taken)):
+                continue
+            taken.append(rect)
+            ink = self.theme.text if series == 1 else self.theme.text2
+            item = pg.TextItem(written, color=ink, anchor=(0.5, 1))
+            item.setFont(font)
+            item.setPos(top)
+            self.canvas.addItem(item, ignoreBounds=True)
+            self._numbers.append(item)
 
     def _add(self, item: pg.GraphicsObject) -> None:
         self.canvas.addItem(item, ignoreBounds=True)

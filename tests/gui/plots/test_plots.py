@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -174,9 +174,23 @@ def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
     bars.show()
     bars.show_scores(groups, "ACE-Merging", "accuracy")
     qtbot.waitUntil(lambda: len(bars._numbers) == 18)
-    assert [number.toPlainText() for number in bars._numbers[:3]] == [".475", ".775", ".900"]
+    assert {number.toPlainText() for number in bars._numbers} == {".475", ".775", ".900"}
     bars.resize(1400, 500)
-    qtbot.waitUntil(lambda: bars._numbers[0].toPlainText() == "0.475")
+    qtbot.waitUntil(lambda: bars._numbers[0].toPlainText() == "0.775")
+
+
+@pytest.mark.parametrize("width", [620, 900])
+def test_numbers_of_bars_of_like_height_cover_none(qtbot, width: int):
+    bars = ScoreBarsPlot()
+    qtbot.addWidget(bars)
+    figures = tuple(Figure(value=value) for value in (0.875, 0.9, 0.89))
+    bars.resize(width, 500)
+    bars.show()
+    groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
+    bars.show_scores(groups, "ACE-Merging", "accuracy")
+    qtbot.waitUntil(lambda: len(bars._numbers) >= 6)
+    rects = [number.sceneBoundingRect().adjusted(4, 4, -4, -4) for number in bars._numbers]
+    assert not any(a.intersects(b) for a, b in combinations(rects, 2))
 
 
 def test_a_long_log_axis_thins_its_labels_to_powers_of_ten(qapp):
