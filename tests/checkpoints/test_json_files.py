@@ -102,7 +102,7 @@ def test_a_file_of_many_small_values_is_refused_unread(tmp_path: Path) -> None:
     path.write_bytes(b'{"model":[' + b"[]," * 10_000_000 + b"[]]}")
     tracemalloc.start()
     try:
-        with pytest.raises(CheckpointError, match="more values than any such file"):
+        with pytest.raises(CheckpointError, match="more values than such a file"):
             read_json(path, limit=100_000_000)
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -215,7 +215,7 @@ def test_choices_by_a_language_model(tmp_path: Path) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 def test_words(tmp_path: Path, metric: str) -> None:
-    names = {0: "O", 1: "B-X", 2: "I-X"}
+    names = {0: "O", 1: "X", 2: "Y"}
     save_bert(tmp_path / "model", "TokenClassification", id2label=names)
     generator = np.random.default_rng(5)
     rows = []

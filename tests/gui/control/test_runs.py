@@ -239,6 +239,7 @@ def test_what_is_kept_is_measured_on_the_disk(
         (runs[-1].store / "heads").mkdir()
         (runs[-1].store / "heads" / "cola.safetensors").write_bytes(b"x" * 1000 * len(runs))
         loaded.runs.add(runs[-1])
+        loaded.runs.finish()  # its own record is written in the background
         write_record(record_of(runs[-1].store), RunRecord.of(replace(runs[-1], bytes=7)))
     tried = replace(runs[0], store=make_store(runs[0].store.with_name("f" * 32)), bytes=0)
     tried.recipe = replace(tried.recipe, merge_method="linear")

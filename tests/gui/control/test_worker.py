@@ -203,6 +203,6 @@ def test_a_thread_that_meets_the_unexpected_goes_on(start: Start, qtbot: QtBot) 
     worker, engines, heard = start({PlanJob: [JobDone()]})
     engines[0]._theirs.send_bytes(b"not a pickle")
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))
-    assert "strange" in heard.lost[0].sentence
+    assert "invalid message" in heard.lost[0].sentence
     number = worker.submit(PLAN)
     qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])

@@ -31,7 +31,7 @@ def test_what_will_not_do_is_said(tmp_path: Path) -> None:
         (str(tmp_path), "not empty"),
         (str(file), "is not a folder"),
         (str(file / "below"), "is not a folder"),
-        ("/proc", "a disk is mounted"),
+        ("/proc", "mount point of a disk"),
         (str(tmp_path / "in\0valid"), "not a valid path"),
         (str(tmp_path / ("long" * 99)), "too long"),
     ]:
