@@ -27,8 +27,10 @@ Errors travel between processes, so every argument is a keyword with a plain val
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from ace_gui.formatting import printable
 
@@ -128,20 +130,40 @@ class EngineError(WorkbenchError):
     """The engine process stopped or cannot be reached."""
 
 
+_MEMORY_CODES: Final = frozenset({8, 14, 1455})
+"""Windows' ERROR_NOT_ENOUGH_MEMORY, ERROR_OUTOFMEMORY and ERROR_COMMITMENT_LIMIT."""
+
+_MEMORY_PHRASES: Final = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+    "can't start new thread",  # no memory for its stack
+    "bad_alloc",
+    "failed to map segment",  # of a library for which there is no room
+    "cannot map zero-fill pages",
+    "paging file is too small",
+)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means lack of memory. torch and threads have errors of their own for it."""
-    phrases = (
-        "can't allocate memory",
-        "not enough memory",
-        "out of memory",
-        "Cannot allocate memory",
-        "can't start new thread",  # no memory for its stack
-        "bad_alloc",
-        "failed to map segment",  # of a library for which there is no room
-    )
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | OSError | ImportError)
-        and any(words in str(error) for words in phrases)
+    """Whether an error means lack of memory, by itself or by what caused it.
+
+    The class or the system's number decides where there is one. torch, safetensors, threads and
+    the loader of libraries have only a text.
+    """
+    if error.__cause__ is not None and is_out_of_memory(error.__cause__):
+        return True
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError) and (
+        error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _MEMORY_CODES
+    ):
+        return True
+    textual = isinstance(error, RuntimeError | OSError | ImportError)
+    found = str(error).lower()
+    return (textual or type(error).__name__ == "SafetensorError") and any(
+        words in found for words in _MEMORY_PHRASES
     )
 
 

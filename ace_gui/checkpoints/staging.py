@@ -59,8 +59,10 @@ def discard(stage: Path) -> None:
         raise output_error(stage, error) from None
 
 
-def promote(stage: Path, target: Path) -> None:
+def promote(stage: Path, target: Path, *, keep_mark: bool = False) -> None:
     """Make ``stage`` the folder ``target``, which must not exist or be empty.
+
+    ``keep_mark``: the folder stays marked as one that this program may remove.
 
     Everything in it is made durable first. The renaming completes the output: before it there is
     nothing at ``target``, after it everything. Raises OutputError and leaves ``stage`` as it is.
@@ -74,8 +76,9 @@ def promote(stage: Path, target: Path) -> None:
         if os.name == "nt" and target.is_dir():  # renaming onto an empty folder is POSIX's
             target.rmdir()
         stage.rename(target)
-        with suppress(OSError):  # afterwards: a stage that lost it would be someone else's
-            (target / MARK).unlink()
+        if not keep_mark:
+            with suppress(OSError):  # afterwards: a stage that lost it would be someone else's
+                (target / MARK).unlink()
         sync(target.parent)
     except OSError as error:
         raise output_error(target, error) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 import torch
@@ -138,8 +138,8 @@ def breadcrumbs(
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, _ = _sparse(deltas, weights, parameters, context)
-    return merged_by_sum(sparse, weights, parameters)
+    sparse, _, each = _sparse(deltas, weights, parameters, context)
+    return _noted(merged_by_sum(sparse, weights, parameters), each)
 
 
 def breadcrumbs_ties(
@@ -152,17 +152,28 @@ def breadcrumbs_ties(
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, findings = _sparse(deltas, weights, parameters, context)
-    return merged_by_election(sparse, weights, parameters, findings)
+    sparse, findings, each = _sparse(deltas, weights, parameters, context)
+    return _noted(merged_by_election(sparse, weights, parameters, findings), each)
+
+
+def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
+    """With a note if mergekit would keep no entry, as it does where it leaves out no outlier."""
+    entries = merged.delta.numel()
+    shares = [share for own in each if own.density < 1 for share in (own.density, own.gamma)]
+    if not entries or all(math.floor(share * entries + 1e-9) for share in shares):
+        return merged
+    note = "The tensor is so small that mergekit would keep no entry of it."
+    diagnostics = replace(merged.diagnostics, notes=(*merged.diagnostics.notes, note))
+    return replace(merged, diagnostics=diagnostics)
 
 
 def _sparse(
     deltas: Sequence[Tensor], weights: Sequence[float], parameters: Ends, context: Context
-) -> tuple[Callable[[int], Tensor], Findings]:
+) -> tuple[Callable[[int], Tensor], Findings, Sequence[Ends]]:
     experts = WeightedExperts(deltas, weights)
     each = for_each(parameters, context, len(experts))
     findings = completed((bounds,), deltas, weights, each, context)
-    return lambda t: crumbs(task_vector(experts, t), t, findings), findings
+    return lambda t: crumbs(task_vector(experts, t), t, findings), findings, each
 
 
 BREADCRUMBS = MergeMethod(

@@ -7,6 +7,7 @@ that calls ``register_method``, or a ``MergeMethod``. A person puts a Python fil
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import signal
 import threading
@@ -47,16 +48,29 @@ def load_plugins() -> tuple[str, ...]:
     return tuple(problems)
 
 
+class _StopError(Exception):
+    """Raised in a plugin by another thread."""
+
+
+def _too_slow() -> TimeoutError:
+    return TimeoutError(f"it did not end within {PATIENCE:g} seconds")
+
+
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise TimeoutError in a block that takes too long, if the system has such an alarm."""
+    """Raise TimeoutError in a block that takes too long.
+
+    A system's alarm also interrupts a call that waits. Without one, and in threads other than the
+    main one, the error is raised at the next instruction of Python.
+    """
     alarm = getattr(signal, "SIGALRM", None)
     if alarm is None or threading.current_thread() is not threading.main_thread():
-        yield
+        with _limited_by_thread():
+            yield
         return
 
     def stop(*_: object) -> None:
-        raise TimeoutError(f"it did not end within {PATIENCE:g} seconds")
+        raise _too_slow()
 
     before = signal.signal(alarm, stop)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
@@ -65,6 +79,25 @@ def _limited() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(alarm, before)
+
+
+@contextmanager
+def _limited_by_thread() -> Iterator[None]:
+    thread, raise_in = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def stop() -> None:
+        raise_in(ctypes.c_ulong(thread), ctypes.py_object(_StopError))
+
+    timer = threading.Timer(PATIENCE, stop)
+    timer.start()
+    try:
+        yield
+    except _StopError:
+        raise _too_slow() from None
+    finally:
+        timer.cancel()
+        timer.join()
+        raise_in(ctypes.c_ulong(thread), None)  # one that came too late
 
 
 def _load_entry_point(point: EntryPoint) -> None:

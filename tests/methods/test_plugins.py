@@ -3,8 +3,10 @@
 import json
 import math
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,24 @@ def test_a_broken_plugin_is_said_and_does_no_harm(
     (problem,) = plugins.load_plugins()
     assert said in problem
     assert "bad.py" in problem
+
+
+@pytest.mark.parametrize("text", ["while True: pass", "while True: [x for x in range(9)]"])
+@pytest.mark.parametrize("alarm", [True, False])
+def test_an_endless_plugin_is_stopped_in_any_thread_and_without_an_alarm(
+    folder: Path, text: str, alarm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "PATIENCE", 0.2)
+    if not alarm:
+        monkeypatch.delattr(signal, "SIGALRM")
+    (folder / "bad.py").write_text(text)
+    with ThreadPoolExecutor(1) as other:
+        (problem,) = other.submit(plugins.load_plugins).result(20)
+        assert "TimeoutError" in problem
+        assert other.submit(sum, range(99)).result(20) == 4851  # the thread goes on
+    if not alarm:
+        (problem,) = plugins.load_plugins()
+        assert "TimeoutError" in problem
 
 
 def median(deltas, weights, parameters, **_: object) -> Merged:

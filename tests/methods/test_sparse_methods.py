@@ -60,6 +60,20 @@ def test_breadcrumbs_do_not_empty_small_tensors(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, deltas[0])
 
 
+@pytest.mark.parametrize("method", ["breadcrumbs", "breadcrumbs_ties"])
+@pytest.mark.parametrize(
+    ("entries", "density", "noted"), [(99, 0.5, True), (100, 0.5, False), (99, 1.0, False)]
+)
+def test_the_note_about_mergekit_is_on_tensors_that_it_would_empty(
+    method: str, entries: int, density: float, noted: bool
+) -> None:
+    chosen = METHODS[method]
+    parameters = chosen.parameters(density=density, gamma=0.01)
+    found = chosen.merge([torch.arange(1.0, entries + 1)], [1.0], parameters)
+    assert bool(found.diagnostics.notes) is noted
+    assert all("mergekit" in note for note in found.diagnostics.notes)
+
+
 def test_breadcrumbs_without_pruning_are_task_arithmetic() -> None:
     deltas = experts(3)
     found = merged("breadcrumbs", deltas, density=1.0, gamma=0.0, scaling=0.3)

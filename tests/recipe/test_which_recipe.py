@@ -83,6 +83,7 @@ def test_what_is_left_out_is_mergekits_default(
 ) -> None:
     recipe = read(tmp_path, SHARED | {"merge_method": method, "parameters": parameters})
     assert recipe.parameters.items() >= expected.items()
+    assert not any("keep no entry" in note for note in recipe.notes)
 
 
 OUR_KEYS: dict[str, dict[str, Any]] = {

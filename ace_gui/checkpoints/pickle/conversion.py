@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, tag_
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
-from ace_gui.checkpoints.staging import promote, staged
+from ace_gui.checkpoints.staging import discard, promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
 
@@ -81,7 +80,7 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
         time.sleep(_PAUSE)
     with claim:
         if not is_sound(target, source.all):
-            shutil.rmtree(target, ignore_errors=True)  # outdated or rotten
+            discard(target)  # outdated or rotten
             yield from _converting(source, target)
 
 
@@ -95,7 +94,7 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
         yield from _convert(files, source, stage)
         copy_side_files(source.side, stage)
         write_record(stage, stamps)
-        promote(stage, target)
+        promote(stage, target, keep_mark=True)
 
 
 def find_converted(path: Path, cache_folder: Path) -> Path | None:

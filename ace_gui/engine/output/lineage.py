@@ -15,6 +15,7 @@ from typing import Final
 
 import yaml
 
+from ace_gui.checkpoints import is_adapter
 from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe import Recipe
@@ -73,12 +74,14 @@ def lineage_of(recipe: Recipe) -> Lineage:
 def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     """The base's hub name as given by other models, if they agree and are reliable.
 
-    A card or an adapter names its base on purpose. ``_name_or_path`` in a config may be somebody's
-    local path. It counts if two configs have it, or if the base's folder has this name.
+    A card names the base on purpose. ``_name_or_path`` in a config may be somebody's local path. It
+    counts if two configs have it, or if the base's folder has this name. What an adapter claims
+    does not count: it fits every base of these shapes.
     """
-    certain = [_only(card.get("base_model")) for card in cards[1:]]
-    certain += [
-        _name_in(path, "adapter_config.json", "base_model_name_or_path") for path in paths[1:]
+    certain = [
+        _only(card.get("base_model"))
+        for path, card in zip(paths[1:], cards[1:], strict=True)
+        if not is_adapter(path)
     ]
     guessed = [_name_in(path, "config.json", "_name_or_path") for path in paths]
     sure = {name for name in certain if name}

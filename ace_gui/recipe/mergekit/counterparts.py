@@ -198,12 +198,12 @@ def _della_linear(settings: Settings) -> Translation:
 
 
 def _breadcrumbs(settings: Settings) -> Translation:
-    _crumbs(settings)
+    _refuse_rescale(settings, wanted=False)
     return _sparse(settings, _summing(settings), ("gamma", 0.01))
 
 
 def _breadcrumbs_ties(settings: Settings) -> Translation:
-    _crumbs(settings)
+    _refuse_rescale(settings, wanted=False)
     return _sparse(settings, _electing(settings, normalize=False), ("gamma", 0.01))
 
 
@@ -223,13 +223,6 @@ def _sparse(
 def _random(settings: Settings) -> None:
     _refuse_rescale(settings, wanted=True)
     settings.notes.append(_RESCALED)
-
-
-def _crumbs(settings: Settings) -> None:
-    _refuse_rescale(settings, wanted=False)
-    settings.notes.append(
-        "In a tensor so small that mergekit would keep no entry, the largest entry is kept here."
-    )
 
 
 def _with_base_and_one(settings: Settings) -> None:

@@ -18,7 +18,8 @@ from ace_gui.checkpoints import (
     open_checkpoint,
 )
 from ace_gui.checkpoints.pickle import conversion as conversion_module
-from ace_gui.errors import CheckpointError, PickleConsentError
+from ace_gui.errors import CheckpointError, OutputError, PickleConsentError
+from ace_gui.output_files import MARK
 from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format
 
 
@@ -134,6 +135,7 @@ def test_folders_come_with_their_side_files(shards: int, tmp_path: Path, cache: 
     assert converted.name == "expert-a"
     assert sorted(file.name for file in converted.iterdir()) == [
         ".conversion.json",
+        MARK,
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -203,6 +205,19 @@ def test_the_same_pickle_copied_back_is_not_converted_again(tmp_path: Path, cach
     converted = convert_pickle(folder, cache)
     unseen(BIN(folder), BIN(folder).read_bytes())
     assert find_converted(folder, cache) == converted
+
+
+def test_only_a_conversion_is_removed_for_a_new_one(tmp_path: Path, cache: Path):
+    folder = model_folder(tmp_path / "expert-a", small_tensors())
+    converted = convert_pickle(folder, cache)
+    assert (converted / MARK).is_file()
+    (converted / "model.safetensors").write_bytes(b"rotten")
+    assert_same(read(convert_pickle(folder, cache)), small_tensors())
+    for name in (MARK, "model.safetensors"):
+        (converted / name).unlink()
+    with pytest.raises(OutputError, match="not made by this program"):
+        convert_pickle(folder, cache)
+    assert (converted / "config.json").is_file()
 
 
 def test_find_converted_of_what_is_no_pickle(tmp_path: Path, cache: Path):

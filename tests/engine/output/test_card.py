@@ -144,7 +144,8 @@ def test_what_a_card_says_is_not_believed_blindly(front: str, tmp_path: Path):
         ("cache", "org/base", False, ["org/base"]),
         ("config", "org/other", True, ["org/base"]),
         ("config", "mirror/Base", False, ["org/base"]),
-        ("folder", "org/other", False, ["org/other"]),
+        ("folder", "org/other", False, None),
+        ("folder", "org/base", False, None),
         ("folder", "outputs", False, None),
         ("cache", "/home/me/other", False, ["org/base"]),
     ],
@@ -159,6 +160,7 @@ def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
         factors("encoder.layer.0.query", 3, 3),
         base_model_name_or_path=claim,
     )
+    (adapter / "README.md").write_text(f"---\nbase_model: {claim}\n---\n")
     prepared = prepare(recipe_over(base, [adapter], merge_method="linear"))
     remarks = [c for c in prepared.plan.checks if c.title == "Files" and "trained on" in c.sentence]
     assert bool(remarks) is warned
