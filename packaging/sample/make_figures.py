@@ -1,7 +1,7 @@
 """What the window shows of the sample unopened: ``python packaging/sample/make_figures.py``.
 
 ``pictures.png`` has a held-out image of each task side by side, ``figures.json`` the mean accuracy
-of base, experts and every method with its defaults, as the tables of ``help/sample.md`` have them.
+of base, experts and every method with its defaults, as in the tables of the help.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def pictures() -> QImage:
 
 def figures() -> dict[str, object]:
     """The tasks, and mean accuracies: of base, of experts, and by method."""
-    page = resource_path("help/sample.md").read_text(encoding="utf-8")
-    demo, compared = (part.split("```")[0] for part in page.split("```text\n")[1:3])
+    demo, compared = (_first_table(page) for page in ("sample", "results"))
     ends, means = _means(demo), _means(compared)
     named = {method.title: name for name, method in METHODS.items()}
     named[recommended.TITLE] = recommended.NAME
@@ -46,6 +45,11 @@ def figures() -> dict[str, object]:
         "experts": ends["experts"],
         "methods": methods,
     }
+
+
+def _first_table(page: str) -> str:
+    text = resource_path(f"help/{page}.md").read_text(encoding="utf-8")
+    return text.split("```text\n")[1].split("```")[0]
 
 
 def _tasks() -> list[str]:

@@ -11,7 +11,7 @@ from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import NAME
 
-PAGE = resource_path("help/sample.md")
+PAGE = resource_path("help/results.md")
 SECTION = "## Methods on the sample project"
 FIGURES = 5 + 1 + 3 + 1  # accuracies, their mean, norm, distance, cosine, distance from the oracle
 

@@ -54,7 +54,7 @@ def test_the_readme_says_what_it_prints(demo: tuple[str, Path]) -> None:
     text, _ = demo
     printed = accuracies(text)
     page = resource_path("help/sample.md").read_text(encoding="utf-8")
-    written = accuracies(page.split("## Methods")[0])
+    written = accuracies(page.split("## Texts")[0])
     assert printed.keys() == written.keys() == set(MODELS)
     for model, figures in printed.items():
         # Another processor rounds differently: an image or two of 400 may change sides.

@@ -22,20 +22,22 @@ from ace_gui.paths import resource_path
 
 PAGES = (
     "start",
+    "which-method",
+    "ace",
     "recipes",
     "tasks",
-    "calibration",
+    "data-methods",
     "modules",
-    "adaptation",
     "command-line",
+    "library",
     "cluster",
-    "ace",
-    "ridge",
-    "glossary",
     "limits",
+    "glossary",
     "evidence",
     "sample",
-    "library",
+    "results",
+    "privacy",
+    "decisions",
 )
 """File names in the resources, in reading order."""
 
