@@ -22,6 +22,7 @@ from ace_gui.paths import resource_path
 
 PAGES = (
     "start",
+    "walkthrough",
     "which-method",
     "ace",
     "recipes",
