@@ -23,6 +23,9 @@ MARK_BYTES: Final = 512
 
 _STAGE_SUFFIX: Final = ".partial"
 
+STORE_COMPLETE: Final = "complete"
+"""Name of the file that marks a merge store as complete."""
+
 MARK: Final = ".made-by-ace-workbench"
 """Marker file in a staging folder. Only folders with it are removed."""
 

@@ -26,13 +26,13 @@ from ace_gui.engine.contract.events import (
     Event,
     Exported,
     FieldInfo,
+    JobProgress,
     LearningProgress,
     MergeFinished,
     MergeStarted,
     PassProgress,
     PlanReady,
     Reported,
-    ReportProgress,
     TensorFinished,
 )
 from ace_gui.engine.contract.figures.findings import Regime
@@ -187,7 +187,7 @@ def report_recipe(
         task = progress.add_task("", total=None)
         for event in events:
             match event:
-                case ReportProgress():
+                case JobProgress():
                     progress.update(
                         task, description=event.title, total=event.total, completed=event.done
                     )

@@ -27,7 +27,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.contract.jobs import STORE_COMPLETE, Job
+from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.control.merge_stores import record_of
@@ -35,7 +35,7 @@ from ace_gui.gui.control.run_records import RunRecord, write_record
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.output_files import MARK, MARK_TEXT
+from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")

@@ -19,8 +19,7 @@ from typing import Final
 
 from ace_gui.crash_log import CrashLog, crash_file, take_words
 from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.jobs import Job
-from ace_gui.engine.contract.messages import Cancel, Message, Quit, Submit
+from ace_gui.engine.contract.messages import Cancel, Job, Message, Quit, Submit
 from ace_gui.errors import EngineError
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline

@@ -1,4 +1,4 @@
-"""The engine's events: plain values, without torch."""
+"""The engine's events: plain values, without torch. Each job names those that it yields."""
 
 from __future__ import annotations
 
@@ -6,30 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared, LayerCovariances
-from ace_gui.engine.contract.figures.findings import (
-    ExpertSpectra,
-    LayerDifference,
-    LayerDistribution,
-    LayerReport,
-    LayerSpectrum,
-    LayerStatistics,
-    LayerSubspaces,
-)
-from ace_gui.engine.contract.jobs import Variant
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.scored.routes import RoutesFound
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.scored.shown_examples import (
-    ExamplesCompared,
-    TaskDescribed,
-    Tried,
-    TriedBegun,
-    TriedText,
-)
-from ace_gui.engine.contract.scored.tuned import Tuned, TunePoint
 from ace_gui.errors import WorkbenchError
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
+
+Event = object
+"""What a job yields: progress, a part of its result, or its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,12 +159,19 @@ class PlanReady:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerAnalysed:
+class JobProgress:
+    """``done`` of ``total`` steps of a job. ``title``: the current stage; empty if it has one."""
+
+    done: int
+    total: int
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAnalysed(JobProgress):
     """Statistics of one tensor; ``done`` of ``total`` tensors are known now."""
 
     statistics: LayerStatistics
-    done: int
-    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,30 +182,24 @@ class MatrixSampled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeStarted:
+class MergeStarted(JobProgress):
     """The merge starts: ``done`` of ``total`` tensors were finished by an earlier run.
 
     ``reports``: of these.
     """
 
-    total: int
-    done: int
     bytes_total: int
     peak_bytes: int
     reports: tuple[LayerReport, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassProgress:
-    """Progress of a pass before or after the merge: ``done`` of ``total`` tensors."""
-
-    title: str
-    done: int
-    total: int
+class PassProgress(JobProgress):
+    """Progress of a pass before or after the merge, in tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningProgress:
+class LearningProgress(JobProgress):
     """A method learns from data: ``done`` of ``total`` steps.
 
     New values since the last event, from step ``first`` (from 0) on: ``losses`` by task, one per
@@ -221,9 +207,6 @@ class LearningProgress:
     with the result.
     """
 
-    title: str
-    done: int
-    total: int
     first: int
     losses: Mapping[str, tuple[float, ...]]
     figures: Mapping[str, tuple[float, ...]]
@@ -232,12 +215,10 @@ class LearningProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorFinished:
+class TensorFinished(JobProgress):
     """One tensor is merged and on disk. ``bytes_done`` counts output bytes."""
 
     report: LayerReport
-    done: int
-    total: int
     bytes_done: int
     seconds: float
 
@@ -275,36 +256,11 @@ class StoreRead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportProgress:
-    """``done`` of ``total`` steps of a stage of the report; ``title``: name of the stage."""
-
-    title: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reported:
     """The report is written."""
 
     file: Path
     bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportProgress:
-    """``done`` of ``total`` bytes are written."""
-
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConversionProgress:
-    """``done`` of ``total`` bytes of a pickle are converted."""
-
-    done: int
-    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,13 +274,11 @@ class Exported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationProgress:
-    """Progress of scoring: ``done`` of ``total`` examples over all models and tasks."""
+class EvaluationProgress(JobProgress):
+    """Progress of scoring, in examples over all models and tasks."""
 
     model: str
     task: str
-    done: int
-    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,17 +289,19 @@ class Evaluated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareProgress:
-    """Progress of merge ``index`` (from 0) ``of`` several.
+class CompareProgress(JobProgress):
+    """Progress of merge ``index`` (from 0) ``of`` several, in tensors; 0 of 0 if unknown."""
 
-    ``done`` of ``total`` tensors; 0 if unknown.
-    """
-
-    title: str
     index: int
     of: int
-    done: int
-    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One of several compared merges; ``store``: a folder for it alone."""
+
+    recipe: Recipe
+    store: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,47 +373,3 @@ class JobFailed:
 @dataclass(frozen=True, kw_only=True)
 class JobCancelled:
     """The job was cancelled; it sends no more events."""
-
-
-Event = (
-    EngineReady
-    | CachedModelsFound
-    | ModelsFound
-    | PlanReady
-    | LayerAnalysed
-    | MatrixSampled
-    | MergeStarted
-    | PassProgress
-    | LearningProgress
-    | TensorFinished
-    | MergeFinished
-    | StoreRead
-    | ExpertSpectra
-    | LayerSpectrum
-    | LayerSubspaces
-    | LayerDistribution
-    | LayerDifference
-    | LayerCovariances
-    | CovariancesCompared
-    | ReportProgress
-    | Reported
-    | ExportProgress
-    | ConversionProgress
-    | Exported
-    | EvaluationProgress
-    | TaskDescribed
-    | ExamplesCompared
-    | TriedBegun
-    | TriedText
-    | Tried
-    | TunePoint
-    | Tuned
-    | TaskScore
-    | Evaluated
-    | RoutesFound
-    | CompareProgress
-    | MethodCompared
-    | JobDone
-    | JobFailed
-    | JobCancelled
-)

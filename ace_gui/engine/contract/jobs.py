@@ -1,22 +1,35 @@
-"""The operations of the engine, one frozen value each; ``runner`` carries them out."""
+"""Every job of the engine: its fields are the arguments, ``_steps`` carries it out.
+
+The owner creates a job and sends it to the engine's process; ``_steps`` and the imports in it are
+executed only there. It yields progress and results as plain values, and None after steps
+without one, so that other jobs can run in between. It raises WorkbenchError.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
+from ace_gui.engine.contract.events import JobProgress, PlanReady, StoreRead, Variant
+from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.scored.shown_examples import TryInput
 from ace_gui.engine.contract.scored.tuned import ParameterRange
-from ace_gui.recipe import Recipe
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.tasks import Task
 
-STORE_COMPLETE: Final = "complete"
-"""Name of the file that marks a merge store as complete."""
+if TYPE_CHECKING:
+    from ace_gui.engine.service.runner import Runner
+
+Events = Iterator[object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfigureJob:
+class ConfigureJob(Job):
     """Set how the engine computes from now on. Yields EngineReady with the new state.
 
     ``threads`` None: torch's default. ``scratch``: folder for unfinished merges, None: the cache.
@@ -25,28 +38,59 @@ class ConfigureJob:
     threads: int | None = None
     scratch: Path | None = None
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.capabilities import engine_ready
+        from ace_gui.engine.devices import use_threads
+        from ace_gui.paths import use_scratch
+
+        use_threads(self.threads or engine.threads)
+        use_scratch(self.scratch)
+        engine.forget()  # plans' checks concern another disk
+        yield replace(engine_ready(), scratch=self.scratch)
+
 
 @dataclass(frozen=True, kw_only=True)
-class PlanJob:
+class PlanJob(Job, state="planning"):
     """Read headers, check, decide. Yields PlanReady."""
 
     recipe: Recipe
 
+    def _steps(self, engine: Runner) -> Events:
+        # One of its own for each request, as free memory and disk space may have changed.
+        prepared = yield from engine.prepare(self.recipe)
+        yield PlanReady(plan=prepared.plan)
+
 
 @dataclass(frozen=True, kw_only=True)
-class LoadRecipeJob:
+class LoadRecipeJob(Job, state="planning"):
     """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady."""
 
     paths: tuple[Path, ...]
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.recipe.recipe_file import load_recipe
+
+        if len(self.paths) == 1 and self.paths[0].suffix in {".yaml", ".yml"}:
+            recipe = load_recipe(self.paths[0])
+        else:
+            base, *experts = (Path(os.path.abspath(path)) for path in self.paths)  # noqa: PTH100
+            models = tuple(ModelEntry(model=path) for path in experts)
+            recipe = Recipe(base_model=base, models=models)
+        yield from PlanJob(recipe=recipe)._steps(engine)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CachedModelsJob:
+class CachedModelsJob(Job):
     """List the local Hugging Face cache, without the network. Yields CachedModelsFound."""
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.capabilities import cached_models_found
+
+        yield cached_models_found()
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScanJob:
+class ScanJob(Job):
     """Look for models at and below ``paths``, and which fit each other. Yields ModelsFound.
 
     ``base``: an open model for which experts are searched.
@@ -55,26 +99,43 @@ class ScanJob:
     paths: tuple[Path, ...]
     base: Path | None = None
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.planning.scan import scan
+
+        yield from scan(self.paths, self.base)
+
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertJob:
-    """Convert a PyTorch pickle with the user's consent. Yields ConversionProgress.
+class ConvertJob(Job, state="planning"):
+    """Convert a PyTorch pickle with the user's consent. Yields JobProgress.
 
     ``path`` is that of the PickleConsentError. Planning then finds the converted model by itself.
     """
 
     path: Path
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.checkpoints import converting
+        from ace_gui.paths import conversions_folder
+
+        for done, total in converting(self.path, conversions_folder()):
+            yield JobProgress(done=done, total=total)
+
 
 @dataclass(frozen=True, kw_only=True)
-class AnalyseJob:
+class AnalyseJob(Job, state="analysing"):
     """Read every merged or averaged tensor once. Yields a LayerAnalysed for each tensor."""
 
     recipe: Recipe
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.inspecting.statistics import analyse
+
+        yield from analyse((yield from engine.prepared(self.recipe)))
+
 
 @dataclass(frozen=True, kw_only=True)
-class MergeJob:
+class MergeJob(Job, state="merging"):
     """Merge into a store. Yields MergeStarted, a TensorFinished for each tensor, MergeFinished.
 
     ``store``: a folder for this merge alone. ``threads`` None: torch's default. ``memory_bytes``:
@@ -90,16 +151,46 @@ class MergeJob:
     resume: bool = False
     memory_bytes: int | None = None
 
+    def _steps(self, engine: Runner) -> Events:
+        import torch
+
+        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.merging.merge import merge
+
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        prepared = yield from engine.prepared(self.recipe)
+        with workers_at(self.cluster, self.device, self.threads) as workers:
+            yield from merge(
+                prepared,
+                self.store,
+                device=self.device,
+                resume=self.resume,
+                memory_bytes=self.memory_bytes,
+                workers=workers,
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
-class ReadStoresJob:
+class ReadStoresJob(Job):
     """Read the stores of finished merges. Yields a StoreRead for each complete one."""
 
     stores: tuple[Path, ...]
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.merging.store import is_outdated, read_finished, reports
+
+        for store in self.stores:
+            try:
+                manifest, found = read_finished(store), tuple(reports(store).values())
+            except WorkbenchError:  # removed or damaged meanwhile: not usable
+                yield None
+                continue
+            yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
+
 
 @dataclass(frozen=True, kw_only=True)
-class SpectrumJob:
+class SpectrumJob(Job):
     """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
 
     ExpertSpectra is left out if the result is cached. ``store``: a finished merge, whose result is
@@ -111,34 +202,59 @@ class SpectrumJob:
     device: str = "auto"
     store: Path | None = None
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.inspecting.layer_spectrum import spectrum
+
+        matrix = yield from engine.matrix(self.recipe, self.row, self.device)
+        yield from spectrum(*matrix, engine.cache, self.store)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SampleMergesJob:
+class SampleMergesJob(Job):
     """Merge as many matrices as a few seconds allow. Yields a MatrixSampled for each."""
 
     recipe: Recipe
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.inspecting.sampled_merges import sampled
+
+        prepared = yield from engine.prepared(self.recipe)
+        yield from sampled(prepared, resolve_device(self.device), engine.cache)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SubspacesJob:
+class SubspacesJob(Job):
     """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
 
     recipe: Recipe
     row: PlanRow
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.inspecting.layer_subspaces import subspaces
+
+        matrix = yield from engine.matrix(self.recipe, self.row, self.device)
+        yield from subspaces(*matrix, engine.cache)
+
 
 @dataclass(frozen=True, kw_only=True)
-class DistributionJob:
+class DistributionJob(Job):
     """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
 
     recipe: Recipe
     row: PlanRow
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.inspecting.layer_distribution import distribution
+
+        prepared = yield from engine.prepared(self.recipe)
+        yield from distribution(prepared, self.row, engine.cache)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CovariancesJob:
+class CovariancesJob(Job, state="comparing"):
     """Compare ACE's covariances with those of the experts' inputs on their tasks' calibration data.
 
     Goes matrix by matrix, starting with the one called ``first``.
@@ -150,9 +266,17 @@ class CovariancesJob:
     first: str = ""
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
+
+        prepared = yield from engine.prepared(as_ace_merges(self.recipe))
+        device = resolve_device(self.device)
+        yield from compare_covariances(prepared, device, engine.cache, self.first)
+
 
 @dataclass(frozen=True, kw_only=True)
-class LayerCovariancesJob:
+class LayerCovariancesJob(Job):
     """Compare the covariances of one matrix.
 
     Yields LayerCovariances, or nothing if no inputs were measured.
@@ -162,9 +286,16 @@ class LayerCovariancesJob:
     row: PlanRow
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, layer_covariances
+
+        recipe = as_ace_merges(self.recipe)
+        matrix = yield from engine.matrix(recipe, self.row, self.device)
+        yield from layer_covariances(*matrix, engine.cache)
+
 
 @dataclass(frozen=True, kw_only=True)
-class DifferenceJob:
+class DifferenceJob(Job):
     """Compare two finished merges of one base. Yields a LayerDifference for each tensor.
 
     ``row`` None: every tensor that either merge changed, without spectra; else that one, with
@@ -175,10 +306,15 @@ class DifferenceJob:
     second: Path
     row: PlanRow | None = None
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.inspecting.merge_difference import difference
+
+        yield from difference(self.first, self.second, self.row)
+
 
 @dataclass(frozen=True, kw_only=True)
-class ReportJob:
-    """Write a report on a finished merge as one HTML file. Yields ReportProgress, then Reported.
+class ReportJob(Job, state="reporting"):
+    """Write a report on a finished merge as one HTML file. Yields JobProgress, then Reported.
 
     ``store``: of the finished merge. An existing ``file`` is replaced.
     """
@@ -187,10 +323,21 @@ class ReportJob:
     file: Path
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.merging.store import read_finished
+        from ace_gui.engine.report.gather import report, require_inputs
+
+        manifest = read_finished(self.store)
+        prepared = yield from engine.prepared(manifest.recipe)
+        require_inputs(prepared, manifest)
+        device = resolve_device(self.device)
+        yield from report(prepared, self.file, device, engine.cache, self.store)
+
 
 @dataclass(frozen=True, kw_only=True)
-class ExportJob:
-    """Write a finished store as a model folder. Yields ExportProgress, then Exported.
+class ExportJob(Job, state="exporting"):
+    """Write a finished store as a model folder. Yields JobProgress, then Exported.
 
     ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
     ``complete_heads``: also write a whole model for each expert with a head of its own.
@@ -202,17 +349,20 @@ class ExportJob:
     shard_bytes: int = 5_000_000_000
     complete_heads: bool = False
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.output.exporting import export
+
+        return export(
+            self.store,
+            self.folder,
+            dtype=self.dtype,
+            shard_bytes=self.shard_bytes,
+            complete_heads=self.complete_heads,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
-    """One of several compared merges; ``store``: a folder for it alone."""
-
-    recipe: Recipe
-    store: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareJob:
+class CompareJob(Job, state="merging"):
     """Merge several recipes one after another and measure each result.
 
     Yields CompareProgress, and a MethodCompared for each variant, failed ones included.
@@ -224,9 +374,16 @@ class CompareJob:
     memory_bytes: int | None = None
     cluster: str = ""
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.inspecting.compare_recipes import compare
+
+        with workers_at(self.cluster, self.device) as workers:
+            yield from compare(self.variants, self.device, self.memory_bytes, workers)
+
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateJob:
+class EvaluateJob(Job, state="scoring"):
     """Score the recipe's base and experts, finished merges, and folders on the recipe's tasks.
 
     Yields EvaluationProgress, a TaskScore for each result, then Evaluated. ``folders``: of models,
@@ -241,9 +398,23 @@ class EvaluateJob:
     device: str = "auto"
     cluster: str = ""
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
+
+        prepared, models = yield from engine.models(self.recipe, self.stores, self.folders)
+        with workers_at(self.cluster, self.device) as workers:
+            yield from evaluate(
+                models,
+                known_tasks(prepared),
+                limit=self.limit,
+                device=self.device,
+                workers=workers,
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
-class KnownScoresJob:
+class KnownScoresJob(Job):
     """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded.
 
     ``stores``, ``device``: as of an EvaluateJob.
@@ -253,9 +424,15 @@ class KnownScoresJob:
     stores: tuple[Path, ...] = ()
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.evaluating.evaluate import known_scores, known_tasks
+
+        prepared, models = yield from engine.models(self.recipe, self.stores)
+        yield from known_scores(models, known_tasks(prepared), device=self.device)
+
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeTasksJob:
+class DescribeTasksJob(Job):
     """Read tasks and check them as scoring would. Yields a TaskDescribed for each.
 
     ``tasks``: the tasks of the recipe to describe.
@@ -264,9 +441,14 @@ class DescribeTasksJob:
     recipe: Recipe
     tasks: tuple[Task, ...]
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.evaluating.described_tasks import described
+
+        yield from described((yield from engine.prepared(self.recipe)), self.tasks)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CompareExamplesJob:
+class CompareExamplesJob(Job, state="scoring"):
     """List the examples that a finished merge lost and gained.
 
     Yields an ExamplesCompared for each of the recipe's tasks, and EvaluationProgress while answers
@@ -280,9 +462,18 @@ class CompareExamplesJob:
     with_base: bool = False
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.evaluating.compared_examples import compared_examples
+        from ace_gui.engine.merging.store import MODEL
+
+        prepared = yield from engine.prepared(self.recipe)
+        yield from compared_examples(
+            prepared, self.store / MODEL, with_base=self.with_base, device=self.device
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class RoutesJob:
+class RoutesJob(Job, state="scoring"):
     """Find which expert a merge with a router chooses for examples of the recipe's tasks.
 
     Yields EvaluationProgress, then RoutesFound.
@@ -293,33 +484,35 @@ class RoutesJob:
     limit: int | None = None
     device: str = "auto"
 
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.evaluating.evaluate import known_tasks
+        from ace_gui.engine.evaluating.routing import routed
+
+        prepared, models = yield from engine.models(self.recipe, (self.store,))
+        yield from routed(models, known_tasks(prepared), limit=self.limit, device=self.device)
+
 
 @dataclass(frozen=True, kw_only=True)
-class TryJob:
-    """Let base, expert and merges answer for one text or picture.
+class TryJob(TryInput, Job):
+    """Let base, the task's expert and merges answer for one text or picture.
 
     Yields for each of them TriedBegun, TriedText while it writes, then Tried.
-
-    ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
-    one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
-    All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
     """
 
     recipe: Recipe
-    task: Task
     stores: tuple[Path, ...] = ()
-    row: str = ""
-    text: str = ""
-    pair: str = ""
-    picture: Path | None = None
-    seed: int = 0
-    temperature: float = 0.0
-    most_tokens: int = 120
     device: str = "auto"
+
+    def _steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.evaluating.trying import tried
+
+        _, models = yield from engine.models(self.recipe, self.stores)
+        yield from tried(models, self, resolve_device(self.device))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneJob:
+class TuneJob(Job, state="tuning"):
     """Search values of parameters of the recipe's method by scores on its tasks. See ``tune``.
 
     Yields a TunePoint for each merge, then Tuned. ``cluster``: as in a MergeJob.
@@ -332,32 +525,16 @@ class TuneJob:
     device: str = "auto"
     cluster: str = ""
 
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.inspecting.tune_parameters import tune
 
-Job = (
-    ConfigureJob
-    | PlanJob
-    | LoadRecipeJob
-    | CachedModelsJob
-    | ScanJob
-    | ConvertJob
-    | AnalyseJob
-    | MergeJob
-    | ReadStoresJob
-    | SpectrumJob
-    | SampleMergesJob
-    | SubspacesJob
-    | DistributionJob
-    | CovariancesJob
-    | LayerCovariancesJob
-    | DifferenceJob
-    | ReportJob
-    | ExportJob
-    | DescribeTasksJob
-    | EvaluateJob
-    | KnownScoresJob
-    | CompareExamplesJob
-    | RoutesJob
-    | TryJob
-    | TuneJob
-    | CompareJob
-)
+        with workers_at(self.cluster, self.device) as workers:
+            yield from tune(
+                self.recipe,
+                self.ranges,
+                merges=self.merges,
+                limit=self.limit,
+                device=self.device,
+                workers=workers,
+            )

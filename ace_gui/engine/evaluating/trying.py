@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.jobs import TryJob
-from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText, TryInput
 from ace_gui.engine.evaluating.askers import Asker, Batch, asker
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
@@ -42,16 +40,15 @@ PATIENCE: Final = 0.02
 WRITING: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 
 
-def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
+def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
     """Run each model in turn, one in memory: TriedBegun, TriedText while it writes, Tried.
 
     The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
     input; errors of one model are in its Tried.
     """
-    device = resolve_device(job.device)
-    task, name = job.task, job.task.title
+    task, name = wanted.task, wanted.task.title
     owner = models.owner(task, name)
-    data = yield from _data(models, task, job)
+    data = yield from _data(models, task, wanted)
     for subject in models.subjects():
         if subject.expert is not None and subject.expert != owner:
             continue
@@ -60,44 +57,44 @@ def tried(models: Models, job: TryJob) -> Iterator[Event | None]:
         try:
             loading = models.loading(subject, task, name)
             require_kind(loading, data, subject)
-            yield from _asked(data, loading, subject.name, job, device)
+            yield from _asked(data, loading, subject.name, wanted, device)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
 
 
 def _asked(
-    data: TaskData, loading: Loading, model: str, job: TryJob, device: torch.device
+    data: TaskData, loading: Loading, model: str, wanted: TryInput, device: torch.device
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
     one = asker(data, loading, load(loading, device))
     if data.kind in WRITING:
-        yield from _writing(one, model, job)
+        yield from _writing(one, model, wanted)
     else:
         yield _answered(one, model, loading)
 
 
-def _data(models: Models, task: Task, job: TryJob) -> Steps[TaskData]:
+def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     """The one example: from the task's data, or given by the user."""
     reference = models.reference(task, task.title)
-    if job.row:
+    if wanted.row:
         data = yield from read_task(task, task.title, reference, limit=None, seed=SEED)
-        found = tuple(example for example in data.examples if example.row == job.row)
+        found = tuple(example for example in data.examples if example.row == wanted.row)
         if not found:
-            raise TaskError(f"{task.title} has no example {job.row!r} any more.")
+            raise TaskError(f"{task.title} has no example {wanted.row!r} any more.")
         return replace(data, examples=found[:1])
     table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
     kind = kind_of(task, reference, table)
     given: dict[str, Any] = {}
     if IMAGE in KINDS[kind].roles:
-        if job.picture is None:
+        if wanted.picture is None:
             raise TaskError(f"{task.title} needs a picture.")
-        given[IMAGE] = picture_of(job.picture.parent, job.picture.name, job.picture.name)
+        given[IMAGE] = picture_of(wanted.picture.parent, wanted.picture.name, wanted.picture.name)
     elif TOKENS in KINDS[kind].roles:
-        given[TOKENS] = tuple(job.text.split())
+        given[TOKENS] = tuple(wanted.text.split())
     else:
-        given[TEXT] = job.text
-    if job.pair:
-        given[PAIR] = job.pair
+        given[TEXT] = wanted.text
+    if wanted.pair:
+        given[PAIR] = wanted.pair
     example = Example(row="", given=given, label="")
     return TaskData(
         task=task,
@@ -163,13 +160,15 @@ class _Words:
         """The end of the text."""
 
 
-def _writing(one: Any, model: str, job: TryJob) -> Iterator[Event | None]:
+def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     """Write in a thread, so that the engine still notices a cancellation."""
     (example,) = one.data.examples
     inputs = one.encoded(example.given[TEXT])
     given = {n: t[None].to(one.model.device) for n, t in inputs.items() if n != "token_type_ids"}
     words, failed = _Words(one.tokenizer), list[BaseException]()
-    thread = threading.Thread(target=_write, args=(one, given, words, job, failed), name="writing")
+    thread = threading.Thread(
+        target=_write, args=(one, given, words, wanted, failed), name="writing"
+    )
     thread.start()
     try:
         while True:
@@ -190,18 +189,18 @@ def _writing(one: Any, model: str, job: TryJob) -> Iterator[Event | None]:
 
 
 def _write(
-    one: Any, given: dict[str, Tensor], words: _Words, job: TryJob, failed: list[BaseException]
+    one: Any, given: dict[str, Tensor], words: _Words, wanted: TryInput, failed: list[BaseException]
 ) -> None:
     fill = one.tokenizer.pad_token_id
-    room = one.most_new(given["input_ids"].shape[1], job.most_tokens)
+    room = one.most_new(given["input_ids"].shape[1], wanted.most_tokens)
     try:
-        torch.manual_seed(job.seed)
+        torch.manual_seed(wanted.seed)
         with torch.inference_mode():
             one.model.generate(
                 **given,
                 max_new_tokens=room,
-                do_sample=job.temperature > 0,
-                temperature=job.temperature or None,
+                do_sample=wanted.temperature > 0,
+                temperature=wanted.temperature or None,
                 top_k=None,
                 top_p=None,
                 num_beams=1,

@@ -29,9 +29,9 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     PassProgress,
     TensorFinished,
+    Variant,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
-from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
@@ -124,8 +124,8 @@ def compare_all(
         yield from _side_by_side(tuple(recipes), workers)
         return
     with tempfile.TemporaryDirectory(prefix="ace-compare-") as folder:
-        variants = (Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes))
-        for event in compare(CompareJob(variants=tuple(variants), device=device)):
+        variants = [Variant(recipe=r, store=Path(folder) / str(n)) for n, r in enumerate(recipes)]
+        for event in compare(variants, device):
             if isinstance(event, MethodCompared):
                 discard(event.variant.store)
             if event is not None:
@@ -158,37 +158,53 @@ def _alone(recipe: Recipe, device: str) -> MethodCompared:
     return row
 
 
-def compare(job: CompareJob, workers: Workers | None = None) -> Iterator[Event | None]:
+def compare(
+    variants: Sequence[Variant],
+    device: str,
+    memory_bytes: int | None = None,
+    workers: Workers | None = None,
+) -> Iterator[Event | None]:
     """Merge and measure every variant. If a merge fails, its row has the error.
 
-    ``workers``: the processes that carry out each merge, None: this process.
+    ``memory_bytes``: memory limit of a merge, None: all free memory. ``workers``: the processes
+    that carry out each merge, None: this process.
     """
-    for index, variant in enumerate(job.variants):
+    for index, variant in enumerate(variants):
         title = title_of(variant.recipe)
-        progress = CompareProgress(title=title, index=index, of=len(job.variants), done=0, total=0)
+        progress = CompareProgress(title=title, index=index, of=len(variants), done=0, total=0)
         yield progress
         try:
-            yield from _compared(job, variant, progress, workers)
+            yield from _compared(variant, progress, device, memory_bytes, workers)
         except WorkbenchError as error:
             yield MethodCompared(title=title, variant=variant, index=index, error=error.sentence)
 
 
 def _compared(
-    job: CompareJob, variant: Variant, progress: CompareProgress, workers: Workers | None
+    variant: Variant,
+    progress: CompareProgress,
+    device: str,
+    memory_bytes: int | None,
+    workers: Workers | None,
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe)
     begun = variant.store.exists()
-    _refuse_what_cannot_be_merged(prepared, job, None if begun else variant.store)
-    yield from require_tasks(prepared, job.device)
+    checks = store_checks(
+        prepared.plan,
+        memory_bytes=memory_bytes,
+        gpu_memory=memory_of(resolve_device(device)),
+        store=None if begun else variant.store,
+    )
+    refuse_errors(checks)
+    yield from require_tasks(prepared, device)
     reset_peak_memory()
     started = time.monotonic()
     warnings: tuple[str, ...] = ()
     events = merge(
         prepared,
         variant.store,
-        device=job.device,
+        device=device,
         resume=begun,
-        memory_bytes=job.memory_bytes,
+        memory_bytes=memory_bytes,
         workers=workers,
     )
     for event in events:
@@ -210,7 +226,7 @@ def _compared(
         yield None
     if prepared.plan.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
-    scores = yield from merged_scores(prepared, variant.store / MODEL, job.device, alone=True)
+    scores = yield from merged_scores(prepared, variant.store / MODEL, device, alone=True)
     found = reports(variant.store)
     yield MethodCompared(
         title=progress.title,
@@ -225,16 +241,6 @@ def _compared(
         reports=tuple(found.values()),
         warnings=warnings,
     )
-
-
-def _refuse_what_cannot_be_merged(prepared: Prepared, job: CompareJob, store: Path | None) -> None:
-    checks = store_checks(
-        prepared.plan,
-        memory_bytes=job.memory_bytes,
-        gpu_memory=memory_of(resolve_device(job.device)),
-        store=store,
-    )
-    refuse_errors(checks)
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

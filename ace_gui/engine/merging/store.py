@@ -46,13 +46,13 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.durable_writes import output_error, sync
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import short_path
+from ace_gui.output_files import STORE_COMPLETE
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.versions import library_versions

@@ -15,7 +15,7 @@ from ace_gui.checkpoints import (
     reader_of,
 )
 from ace_gui.checkpoints.input_files import changed
-from ace_gui.engine.contract.events import ExportProgress
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards
@@ -32,7 +32,7 @@ _Sources = Mapping[str, tuple[Checkpoint, str]]
 """Tensor of a complete model → its checkpoint and its name there."""
 
 
-def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterator[ExportProgress]:
+def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterator[JobProgress]:
     """Write ``heads/EXPERT/`` into the merged model at ``stage``, for each expert with a head.
 
     Each has the merged tensors and the expert's own, under the expert's names, with its config and
@@ -55,7 +55,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         folder.mkdir(parents=True)
         for count in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
             done += count
-            yield ExportProgress(done=done, total=total)
+            yield JobProgress(done=done, total=total)
         copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 

@@ -23,7 +23,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.shards import indexed
-from ace_gui.engine.contract.events import Exported, ExportProgress
+from ace_gui.engine.contract.events import Exported, JobProgress
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
@@ -49,7 +49,7 @@ def export(
     dtype: str | None,
     shard_bytes: int,
     complete_heads: bool = False,
-) -> Iterator[ExportProgress | Exported]:
+) -> Iterator[JobProgress | Exported]:
     """Write a finished store as a model folder at ``folder``, completely or not at all.
 
     ``dtype``: name of the output's float dtype; None: the recipe's, else the base's.
@@ -148,7 +148,7 @@ def _convert(
     shards: Sequence[Shard],
     dtypes: Mapping[str, str],
     checksums: dict[str, int],
-) -> Iterator[ExportProgress]:
+) -> Iterator[JobProgress]:
     """Copy every tensor, rounded once to its dtype in the output; fills ``checksums``."""
     total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
     with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
@@ -157,7 +157,7 @@ def _convert(
             checksums[name] = checksum(tensor)
             writer.write(name, tensor)
             done += info.nbytes
-            yield ExportProgress(done=done, total=total)
+            yield JobProgress(done=done, total=total)
         writer.finish()
 
 

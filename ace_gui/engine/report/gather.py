@@ -15,7 +15,7 @@ import ace_gui
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
-from ace_gui.engine.contract.events import Reported, ReportProgress
+from ace_gui.engine.contract.events import JobProgress, Reported
 from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
@@ -60,7 +60,7 @@ def report(
     device: torch.device,
     cache: InspectionCache,
     store: Path | None = None,
-) -> Iterator[ReportProgress | Reported | None]:
+) -> Iterator[JobProgress | Reported | None]:
     """Write the report of a merge to ``file``. An existing file is replaced unless it is an input.
 
     ``store``: of that merge; None: each tensor is merged now, and its result discarded. With a
@@ -72,17 +72,17 @@ def report(
     statistics: dict[str, LayerStatistics] = {}
     for item in analyse(prepared):
         statistics[item.statistics.name] = item.statistics
-        yield ReportProgress(title=COMPARING, done=len(statistics), total=total)
+        yield JobProgress(title=COMPARING, done=len(statistics), total=total)
     layer_reports = {} if store is None else reports(store)
     if store is None:
         for each in merge_reports(prepared, rows, device):
             if each is not None:
                 layer_reports[each.name] = each
-            yield ReportProgress(title=MERGING, done=len(layer_reports), total=total)
+            yield JobProgress(title=MERGING, done=len(layer_reports), total=total)
     spectra = []
     shown = remarkable(prepared, statistics, layer_reports)
     for index, row in enumerate(shown):
-        yield ReportProgress(title=DECOMPOSING, done=index, total=len(shown))
+        yield JobProgress(title=DECOMPOSING, done=index, total=len(shown))
         spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
     scores: tuple[TaskScore, ...] = ()
     if store is not None:

@@ -25,19 +25,19 @@ from ace_gui.engine.contract.jobs import (
     ConvertJob,
     CovariancesJob,
     ExportJob,
-    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     ReportJob,
     ScanJob,
 )
+from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.operations.scoring import SCORING
-from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Expert, Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
@@ -243,10 +243,8 @@ class Conductor(QObject):
     def _learn(self, event: Event) -> None:
         session = self._session
         match event:
-            case LayerAnalysed(statistics=statistics, done=done, total=total):
+            case LayerAnalysed(statistics=statistics):
                 session.layers.record_statistics(statistics)
-                progress = Progress(state=State.ANALYSING, done=done, total=total)
-                session.activity.set_progress(progress)
             case CachedModelsFound():
                 self.cached_models.emit(event)
             case ModelsFound():

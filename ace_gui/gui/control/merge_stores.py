@@ -19,9 +19,8 @@ from typing import Final
 
 from PySide6.QtCore import QLockFile, QThreadPool
 
-from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.gui.control.run_records import read_record
-from ace_gui.output_files import MARK, MARK_TEXT, there
+from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE, there
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 

@@ -13,9 +13,10 @@ import torch
 
 from ace_gui.engine.calibrating import calibrate
 from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.cluster import ray_cluster
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.contract.events import Evaluated, MethodCompared, PassProgress
-from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.contract.events import Evaluated, MethodCompared, PassProgress, Variant
+from ace_gui.engine.contract.jobs import CompareJob
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import models_of
@@ -23,7 +24,7 @@ from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.store import checksums
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.service import runner
+from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import ClusterError, TaskError
 from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe
@@ -116,7 +117,7 @@ def test_the_window_compares_by_workers(
     """Each merge by all of them, one after another: its store is kept, as the window wants it."""
     ray = RayStandIn()
     monkeypatch.setattr(
-        runner, "workers_at", lambda to, *_: nullcontext(workers(ray) if to else None)
+        ray_cluster, "workers_at", lambda to, *_: nullcontext(workers(ray) if to else None)
     )
 
     def rows(cluster: str) -> list[MethodCompared]:
@@ -125,7 +126,7 @@ def test_the_window_compares_by_workers(
         stores = (tmp_path / f"{cluster}-{index}" for index in itertools.count())
         variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
         job = CompareJob(variants=variants, device="cpu", cluster=cluster)
-        found = list(runner.Runner().run(job))
+        found = list(Runner().run(job))
         assert (None in found) or not cluster
         return [row for row in found if isinstance(row, MethodCompared)]
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from ace_gui.engine import streaming
-from ace_gui.engine.cluster import pool
+from ace_gui.engine.cluster import pool, ray_cluster
 from ace_gui.engine.cluster.pool import ATTEMPTS, Call
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.worker import Kind, Order, Worker
@@ -34,7 +34,7 @@ from ace_gui.engine.merging.units import (
 )
 from ace_gui.engine.merging.whole_model.surveying import groups, look_for, survey_of, surveyed
 from ace_gui.engine.planning.prepare import Prepared, prepare
-from ace_gui.engine.service import runner
+from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import (
     ClusterError,
     FileChangedError,
@@ -389,8 +389,8 @@ def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
     ray.hangs = lambda call, number: call == "merge"
     job = MergeJob(recipe=recipe_of(family), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "workers_at", lambda *_: nullcontext(workers(ray)))
-        steps = runner.Runner().run(job)
+        patch.setattr(ray_cluster, "workers_at", lambda *_: nullcontext(workers(ray)))
+        steps = Runner().run(job)
         while not isinstance(next(steps), MergeStarted):
             pass
         for _ in range(20):

@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from ace_gui.cli.comparing import run, variants
-from ace_gui.engine.contract.events import CompareProgress, MethodCompared
-from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.contract.events import CompareProgress, MethodCompared, Variant
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
     by_value,
@@ -39,8 +38,8 @@ def test_figures_are_those_of_the_merged_weights(
     recipe: Recipe, family: Family, tmp_path: Path
 ) -> None:
     wanted = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
-    job = CompareJob(variants=(Variant(recipe=wanted, store=tmp_path / "store"),), device="cpu")
-    (row,) = [event for event in compare(job) if isinstance(event, MethodCompared)]
+    variants = [Variant(recipe=wanted, store=tmp_path / "store")]
+    (row,) = [event for event in compare(variants, "cpu") if isinstance(event, MethodCompared)]
     merged = load_file(tmp_path / "store" / MODEL / "model.safetensors")
     base = load_file(family.base / "model.safetensors")
     expert = load_file(family.experts["task1"] / "model.safetensors")
@@ -75,7 +74,7 @@ def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
 ) -> None:
     made = by_method(recipe, ["slerp", "linear"])
     jobs = tuple(Variant(recipe=r, store=tmp_path / r.merge_method) for r in made)
-    events = list(compare(CompareJob(variants=jobs, device="cpu")))
+    events = list(compare(jobs, "cpu"))
     first, second = (event for event in events if isinstance(event, MethodCompared))
     assert "2 experts" in first.error
     assert compared_record(first)["relative_norm"] == 0.0
@@ -86,8 +85,8 @@ def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
 
 def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    small = CompareJob(variants=(Variant(recipe=recipe, store=store),), memory_bytes=1000)
-    row = list(compare(small))[-1]
+    small = [Variant(recipe=recipe, store=store)]
+    row = list(compare(small, "auto", memory_bytes=1000))[-1]
     assert isinstance(row, MethodCompared)
     assert row.error.startswith("Memory: ")
     assert "allowed" in row.error

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import ace_gui
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared, LayerCovariances
-from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob
+from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob, PlanJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting import compare_covariances
 from ace_gui.engine.service.runner import Runner
@@ -81,7 +81,7 @@ def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.M
     file, runner = bert_family(tmp_path), Runner()
     recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
     whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
-    (plan,) = [each.plan for each in runner._plan(recipe) if each is not None]
+    (plan,) = [each.plan for each in runner.run(PlanJob(recipe=recipe)) if each is not None]
     (row,) = [row for row in plan.rows if row.name == name]
     assert not looks(runner, recipe, row)
     events = [e for e in runner.run(whole) if isinstance(e, CovariancesCompared)]
@@ -135,7 +135,7 @@ def _check_against_numpy(
 def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path: Path) -> None:
     file, runner = bert_family(tmp_path), Runner()
     recipe = load_recipe(file)
-    (plan,) = [each.plan for each in runner._plan(recipe) if each is not None]
+    (plan,) = [each.plan for each in runner.run(PlanJob(recipe=recipe)) if each is not None]
     row = next(row for row in plan.rows if row.role == "query")
     (tmp_path / "two-inputs.csv").write_text("nothing,here\n")
     assert not looks(runner, recipe, row)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.events import MethodCompared, Variant
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import forecast, matrices
-from ace_gui.engine.contract.jobs import CompareJob, Variant
 from ace_gui.engine.inspecting import sampled_merges
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
@@ -57,11 +56,7 @@ def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_th
     found = all_sampled(prepared, tmp_path / "cache")
     assert found.keys() == {row.name for row in matrices(prepared.plan)}
     variant = Variant(recipe=prepared.plan.recipe, store=tmp_path / "store")
-    (merged,) = (
-        event
-        for event in compare(CompareJob(variants=(variant,), device="cpu"))
-        if isinstance(event, MethodCompared)
-    )
+    (merged,) = (event for event in compare([variant], "cpu") if isinstance(event, MethodCompared))
     reports = {report.name: report for report in merged.reports}
     for name, report in found.items():
         assert report.delta_norm == pytest.approx(reports[name].delta_norm, rel=1e-5)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
-from ace_gui.engine.contract.events import Event, GpuPeak, Reported, ReportProgress
+from ace_gui.engine.contract.events import Event, GpuPeak, JobProgress, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
@@ -294,7 +294,7 @@ def test_a_finished_merge_is_reported_as_it_was(tmp_path: Path) -> None:
     *progress, last = run(runner, ReportJob(store=store, file=file, device="cpu"))
     assert isinstance(last, Reported)
     assert last.bytes == file.stat().st_size
-    assert all(isinstance(event, ReportProgress) for event in progress)
+    assert all(isinstance(event, JobProgress) for event in progress)
     stages = groupby(progress, key=lambda event: event.title)  # type: ignore[union-attr]
     told = {title: [(event.done, event.total) for event in events] for title, events in stages}  # type: ignore[union-attr]
     assert list(told) == [COMPARING, DECOMPOSING], "no stage is begun twice"

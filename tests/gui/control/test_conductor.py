@@ -7,13 +7,12 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import (
     Exported,
-    ExportProgress,
     JobCancelled,
     JobDone,
     JobFailed,
+    JobProgress,
     PlanReady,
     Reported,
-    ReportProgress,
 )
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
@@ -360,7 +359,7 @@ def test_an_export_tells_its_progress_and_its_end(
     merging.output.export(tmp_path / "out", "bfloat16", 10)
     job = worker.jobs[worker.newest(ExportJob)]
     assert (job.store, job.dtype) == (session.results.merge.store, "bfloat16")
-    worker.say(ExportProgress(done=1, total=4))
+    worker.say(JobProgress(done=1, total=4))
     assert session.activity.progress.state is State.EXPORTING
     with qtbot.waitSignal(merging.output.exported):
         worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
@@ -379,7 +378,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     job = worker.jobs[number]
     assert (job.store, job.file) == (session.results.merge.store, tmp_path / "report.html")
     assert not session.can_report
-    worker.say(ReportProgress(title="the report: spectra", done=1, total=4), job=number)
+    worker.say(JobProgress(title="the report: spectra", done=1, total=4), job=number)
     assert session.state is State.REPORTING
     assert session.activity.progress.title == "the report: spectra"
     with qtbot.waitSignal(session.written) as said:

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import STORE_COMPLETE, MergeJob, PlanJob, ReadStoresJob
+from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.gui.control.operations.run_operations import read_all, stored_bytes
@@ -19,6 +19,7 @@ from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.settings import Settings
+from ace_gui.output_files import STORE_COMPLETE
 from tests.gui.fakes import (
     BASE,
     COLA,

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QThreadPool
 
-from ace_gui.engine.contract.jobs import STORE_COMPLETE
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.output_files import MARK, MARK_TEXT
+from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.tasks import Task

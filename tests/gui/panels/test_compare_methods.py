@@ -16,9 +16,10 @@ from ace_gui.engine.contract.events import (
     JobDone,
     MethodCompared,
     PlanReady,
+    Variant,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob, Variant
+from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel

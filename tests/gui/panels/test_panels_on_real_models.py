@@ -14,7 +14,8 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service.runner import Runner

@@ -21,8 +21,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobCancelled, MethodCompared
-from ace_gui.engine.contract.jobs import Variant
+from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.experts_model import WEIGHT
 from ace_gui.gui.models.layer_columns import Column

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ace_gui.engine.contract.events import JobProgress
+
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
@@ -57,15 +59,13 @@ class LayerCovariances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CovariancesCompared:
+class CovariancesCompared(JobProgress):
     """``done`` of ``total`` matrices are compared; ``layer`` is the latest.
 
     None if the matrix had no inputs in one of the experts, or no expert changes it.
     """
 
     layer: LayerCovariances | None
-    done: int
-    total: int
 
 
 def mean_match(matches: Sequence[CovarianceMatch], name: str, role: str) -> CovarianceMatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
@@ -78,6 +79,25 @@ class ExamplesCompared:
     other: str
     counts: Mapping[Verdict, int]
     examples: Mapping[Verdict, tuple[ComparedExample, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryInput:
+    """One text or picture for models to answer.
+
+    ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
+    one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
+    All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
+    """
+
+    task: Task
+    row: str = ""
+    text: str = ""
+    pair: str = ""
+    picture: Path | None = None
+    seed: int = 0
+    temperature: float = 0.0
+    most_tokens: int = 120
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,46 +10,22 @@ from typing import Final, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
 
-from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import (
-    AnalyseJob,
-    CompareExamplesJob,
-    CompareJob,
-    ConvertJob,
-    CovariancesJob,
-    EvaluateJob,
-    ExportJob,
-    Job,
-    LoadRecipeJob,
-    MergeJob,
-    PlanJob,
-    ReportJob,
-    RoutesJob,
-    TuneJob,
+from ace_gui.engine.contract.events import (
+    EngineReady,
+    Event,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    JobProgress,
 )
+from ace_gui.engine.contract.jobs import MergeJob
+from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
-
-_STATES: Final[dict[type, State]] = {
-    PlanJob: State.PLANNING,
-    LoadRecipeJob: State.PLANNING,
-    ConvertJob: State.PLANNING,
-    AnalyseJob: State.ANALYSING,
-    MergeJob: State.MERGING,
-    CompareJob: State.MERGING,
-    ExportJob: State.EXPORTING,
-    ReportJob: State.REPORTING,
-    EvaluateJob: State.SCORING,
-    CompareExamplesJob: State.SCORING,
-    RoutesJob: State.SCORING,
-    CovariancesJob: State.COMPARING,
-    TuneJob: State.TUNING,
-}
-
 
 _GOES_ON: Final = {
     True: "Merge again to resume from the last finished tensor.",
@@ -108,6 +84,11 @@ class Operation:
         """Its name in the log."""
         return job_title(type(self.job))
 
+    @property
+    def state(self) -> State | None:
+        """What the window shows while it runs; None for a quick job."""
+        return State[self.job.state.upper()] if self.job.state else None
+
     def cancel(self) -> None:
         """Stop the job. ``on_end`` is called when it has stopped."""
         self._client.cancel(self._number)
@@ -157,8 +138,8 @@ class EngineClient(QObject):
         number = self._worker.submit(job)
         self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
         self._session.log.add(Level.DETAIL, Source.ENGINE, f"{operation.title}: begun.")
-        if (state := _STATES.get(type(job))) is not None:
-            self._session.activity.begin(state)
+        if operation.state is not None:
+            self._session.activity.begin(operation.state)
         return operation
 
     def running(self, *kinds: type) -> list[Operation]:
@@ -191,10 +172,9 @@ class EngineClient(QObject):
 
     def _forget(self, number: int) -> Operation:
         operation = self._operations.pop(number)
-        state = _STATES.get(type(operation.job))
-        others = {_STATES.get(type(other.job)) for other in self._operations.values()}
-        if state is not None and state not in others:
-            self._session.activity.end(state)
+        others = {other.state for other in self._operations.values()}
+        if operation.state is not None and operation.state not in others:
+            self._session.activity.end(operation.state)
         return operation
 
     def _hear(self, number: int, event: Event) -> None:
@@ -216,7 +196,10 @@ class EngineClient(QObject):
                 self._session.fail(event.error)
             self._check_idle()
         else:
-            self._operations[number].on_event(event)
+            operation = self._operations[number]
+            if isinstance(event, JobProgress) and operation.state is not None:
+                self._session.activity.advance(operation.state, event)
+            operation.on_event(event)
 
     def _log(self, operation: Operation, end: JobDone | JobFailed | JobCancelled) -> None:
         """Log how a job ended and how long it took, with all details of an error."""
@@ -227,7 +210,7 @@ class EngineClient(QObject):
                 level, Source.ENGINE, end.error.sentence, error_details(end.error)
             )
             return
-        level = Level.INFO if type(operation.job) in _STATES else Level.DETAIL
+        level = Level.INFO if operation.state is not None else Level.DETAIL
         words = "{job}: done after {time}."
         if isinstance(end, JobCancelled):
             words = "{job}: cancelled after {time}."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 
-from ace_gui.engine.contract.events import Event, PassProgress
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
 from ace_gui.engine.contract.jobs import CovariancesJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
-from ace_gui.gui.state.activity import Progress, RecipeKey, State
+from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.session import Session
 
 
@@ -42,16 +42,8 @@ class CovarianceOperation(OneOperation):
         )
 
     def take(self, event: Event) -> None:
-        """Take the progress or one more matrix."""
-        match event:
-            case PassProgress(title=title, done=done, total=total):
-                self._tell(title, done, total)
-            case CovariancesCompared(layer=layer, done=done, total=total):
-                if layer is not None:
-                    self._session.results.findings.record(self._key, layer)
-                self._tell("comparing covariances", done, total)
-                self.finished = self._key if done == total else None
-
-    def _tell(self, said: str, done: int, total: int) -> None:
-        progress = Progress(state=State.COMPARING, done=done, total=total, title=said)
-        self._session.activity.set_progress(progress)
+        """Keep one more matrix."""
+        if isinstance(event, CovariancesCompared):
+            if event.layer is not None:
+                self._session.results.findings.record(self._key, event.layer)
+            self.finished = self._key if event.done == event.total else None

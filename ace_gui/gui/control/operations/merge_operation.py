@@ -9,7 +9,6 @@ from ace_gui.engine.contract.events import (
     LearningProgress,
     MergeFinished,
     MergeStarted,
-    PassProgress,
     TensorFinished,
 )
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob
@@ -18,7 +17,7 @@ from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.time_left import Pace, StepPace
-from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 
 
@@ -77,33 +76,21 @@ class MergeOperation:
             case TensorFinished():
                 self._session.record_report(event.report)
                 self._pace.finish(event.report.name)
-                self._show(event.done, event.total, seconds_left=self._pace.seconds_left())
+                self._session.activity.complete(seconds_left=self._pace.seconds_left())
             case MergeStarted():
                 self._take_over(event)
                 done = {report.name for report in event.reports}
                 self._pace.start((row for row in self._session.layers.rows if row.in_base), done)
-                self._show(event.done, event.total)
-            case PassProgress():
-                self._show(event.done, event.total, title=event.title)
             case LearningProgress():
-                session = self._session
-                session.results.learning.take(event)
+                self._session.results.learning.take(event)
                 left = self._steps.seconds_left(event.done, event.total)
-                self._show(event.done, event.total, seconds_left=left, title=event.title)
+                self._session.activity.complete(seconds_left=left)
             case MergeFinished():
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:
                     self._runs.add(self._session.results.merge)
                 if event.notes:
                     self._session.advice.emit(" ".join(event.notes))
-
-    def _show(
-        self, done: int, total: int, *, seconds_left: float | None = None, title: str = ""
-    ) -> None:
-        state = State.MERGING
-        self._session.activity.set_progress(
-            Progress(state=state, done=done, total=total, seconds_left=seconds_left, title=title)
-        )
 
     def _take_over(self, begun: MergeStarted) -> None:
         """Take over what an earlier run finished, and show it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -14,13 +13,14 @@ from ace_gui.engine.contract.events import (
     Event,
     MergeFinished,
     MethodCompared,
+    Variant,
 )
-from ace_gui.engine.contract.jobs import CompareJob, Variant
+from ace_gui.engine.contract.jobs import CompareJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Recipe
@@ -85,17 +85,9 @@ class MethodComparison(OneOperation):
         """Take a step or a row."""
         match event:
             case CompareProgress():
-                self.progress = replace(event, title=event.title)
-                self._session.activity.set_progress(
-                    Progress(
-                        state=State.MERGING,
-                        done=event.done,
-                        total=event.total,
-                        title=event.title,
-                    )
-                )
+                self.progress = event
             case MethodCompared():
-                self._add(replace(event, title=event.title, error=event.error))
+                self._add(event)
 
     def _add(self, row: MethodCompared) -> None:
         same = row.variant.recipe

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -10,14 +9,11 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.events import (
     Event,
     Exported,
-    ExportProgress,
     Reported,
-    ReportProgress,
 )
 from ace_gui.engine.contract.jobs import ExportJob, ReportJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.session import Session
 
 
@@ -42,8 +38,14 @@ class OutputOperations(QObject):
         """Write the finished merge in shards of at most ``shard`` bytes, with heads on request."""
         run = self._session.results.merge
         if run is not None and self._session.can_export:
-            job = ExportJob(store=run.store, folder=folder, dtype=dtype, shard_bytes=shard)
-            self._engine.run(replace(job, complete_heads=heads), self._hear)
+            job = ExportJob(
+                store=run.store,
+                folder=folder,
+                dtype=dtype,
+                shard_bytes=shard,
+                complete_heads=heads,
+            )
+            self._engine.run(job, self._hear)
 
     def report(self, file: Path) -> None:
         """Write an HTML report of the finished merge."""
@@ -60,14 +62,6 @@ class OutputOperations(QObject):
     def _hear(self, event: Event) -> None:
         session = self._session
         match event:
-            case ExportProgress(done=done, total=total):
-                session.activity.set_progress(
-                    Progress(state=State.EXPORTING, done=done, total=total)
-                )
-            case ReportProgress(title=title, done=done, total=total):
-                session.activity.set_progress(
-                    Progress(state=State.REPORTING, title=title, done=done, total=total)
-                )
             case Exported():
                 if session.results.merge is not None:
                     session.results.merge.exported = True

@@ -11,7 +11,7 @@ from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
-from ace_gui.gui.state.activity import MergeRun, Progress, State
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 
 
@@ -57,11 +57,9 @@ class RoutingOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """Take the progress or the routes."""
+        """Keep the routes."""
         match event:
-            case EvaluationProgress(done=done, total=total, task=task):
-                title = f"computing the routes of {task}"
-                progress = Progress(state=State.SCORING, done=done, total=total, title=title)
-                self._session.activity.set_progress(progress)
+            case EvaluationProgress(task=task):
+                self._session.activity.complete(title=f"computing the routes of {task}")
             case RoutesFound(routes=routes):
                 self.routes = routes

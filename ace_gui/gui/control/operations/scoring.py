@@ -25,7 +25,7 @@ from ace_gui.gui.control.operations.covariance_operation import CovarianceOperat
 from ace_gui.gui.control.operations.routing_operation import RoutingOperation
 from ace_gui.gui.control.operations.try_operation import TryOperation
 from ace_gui.gui.control.operations.tune_operation import TuneOperation
-from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
@@ -193,10 +193,8 @@ class Scoring(QObject):
     def _hear(self, event: Event) -> None:
         session = self._session
         match event:
-            case EvaluationProgress(done=done, total=total):
-                title = f"scoring {self._title(event.model)} on {event.task}"
-                progress = Progress(state=State.SCORING, done=done, total=total, title=title)
-                session.activity.set_progress(progress)
+            case EvaluationProgress(model=model, task=task):
+                session.activity.complete(title=f"scoring {self._title(model)} on {task}")
             case TaskScore():
                 session.results.scores.record([event])
                 self._keep(event)
