@@ -15,3 +15,8 @@ def value_text(value: float | bool | str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return formatting.value_text(value)
+
+
+def gamma_text(gamma: float) -> str:
+    """γ or τ: "0.413"; with an exponent where three decimals would show zeros alone."""
+    return f"{gamma:.3f}" if 5e-4 <= gamma < 100 else formatting.number_text(gamma, 2)

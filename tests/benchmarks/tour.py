@@ -22,7 +22,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtCore import QEventLoop, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QDialog
 
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import COLUMNS
 from ace_gui.gui.panels.layer_views import GammaView
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, PLACES, TUNE
 from ace_gui.gui.picture import Studio
@@ -122,7 +122,7 @@ class Tour:
 
     def _table(self) -> Iterator[tuple[str, Callable[[], object]]]:
         layers = self._workspace.layers
-        for column in Column:
+        for column in range(len(COLUMNS)):
             order = Qt.SortOrder.DescendingOrder
             yield "sort the table", lambda c=column, o=order: layers.table.sortByColumn(c, o)
         ascending = Qt.SortOrder.AscendingOrder

@@ -14,7 +14,7 @@ from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import GAMMA
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from tests.helpers.models import Family, roberta_family
@@ -50,7 +50,7 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     session = window.session
     open_family(window, family, qtbot)
     model = window.workspace.layers.model
-    gammas = [model.index(row, Column.GAMMA).data() for row in range(model.rowCount())]
+    gammas = [GAMMA.text(layer) for layer in model.shown]
     assert sum(any(map(str.isdigit, gamma)) for gamma in gammas) == len(session.layers.merged)
 
     broken = tmp_path / "broken"

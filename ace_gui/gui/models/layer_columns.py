@@ -1,97 +1,47 @@
-"""The columns of the layers table, and their texts."""
+"""The columns of the layers table.
+
+A column is one object, from which it is shown, sorted, explained, read aloud and written to CSV.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from functools import cached_property
+from math import prod
+from typing import Final
 
-from PySide6.QtCore import Qt
+import numpy as np
 
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.health import BY_SCALE
-from ace_gui.gui.models.figures_model import GAP
+from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.figures.health import (
+    BY_SCALE,
+    UNRELIABLE,
+    WHY_BY_SCALE,
+    LayerHealth,
+    gamma_unreliable,
+    near_pole,
+)
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.formatting import number_text, shape_text
+from ace_gui.gui.models.figures_model import GAP, FigureColumn
+from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.numbers import gamma_text
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.found.planned_layers import natural_key
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
 
 FINE: Final = "✓"
 """The text for a tensor without anything unusual."""
 OVERRIDDEN: Final = "◆"
 """Marks a tensor that an override of the recipe applies to."""
-
-
-class Column(IntEnum):
-    """The columns, from left to right."""
-
-    TENSOR = 0
-    ROLE = 1
-    SHAPE = 2
-    OUTCOME = 3
-    GAMMA = 4
-    LOG_VARIANCE = 5
-    REGIME = 6
-    HEALTH = 7
-    STATE = 8
-
-
-class GammaFigure(NamedTuple):
-    """γ of a tensor (NaN: unknown), its τ (infinite: none), and whether γ is unreliable."""
-
-    gamma: float
-    tau: float
-    unsure: bool
-
-    @property
-    def is_above(self) -> bool:
-        """Whether the tensor is heterogeneous."""
-        return self.gamma > self.tau
-
-
-_FIGURES: Final = frozenset({Column.SHAPE, Column.LOG_VARIANCE})
-_ALIGNMENTS: Final = (  # for texts, for numbers
-    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
-    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
-)
-
-
-def alignment(column: int) -> Qt.AlignmentFlag:
-    """Numbers are right-aligned, texts left-aligned."""
-    return _ALIGNMENTS[column in _FIGURES]
-
-
-HEADERS: Final = (
-    "Tensor",
-    "Role",
-    "Shape",
-    "Outcome",
-    "γ",
-    f"Var ln E{GAP}",
-    "Regime",
-    "Health",
-    "State",
-)
-HEADER_TIPS: Final = (
-    "Name of the tensor in the base model's files.",
-    "The tensor's role in the model.",
-    "Shape as stored in the files.",
-    (
-        "How the tensor is treated; hover over a row for the reason. ◆ marks an override; the "
-        "menu of the selected rows makes one."
-    ),
-    (
-        "Heterogeneity: how much the experts' energies differ in this layer "
-        "(variance of the logarithms by their squared mean). With a question mark: γ is unreliable "
-        "here, because that mean is near zero."
-    ),
-    (
-        "Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
-        "scale of the weights."
-    ),
-    (
-        "Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
-        "By scale alone: γ is above τ only because the changes have norms near 1, not because "
-        "the experts disagree."
-    ),
-    "Number of findings; hover over a row for explanations and advice.",
-    "Whether the tensor is merged, and with the parameters chosen now.",
-)
+NONE: Final = "–"
+ALARMING: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning"}
+"""The icons of health; notes have none, so that warnings are seen."""
 
 
 class LayerState(IntEnum):
@@ -103,26 +53,368 @@ class LayerState(IntEnum):
     DONE = 3
 
 
-STATE_TEXT: Final = {
-    LayerState.NONE: "–",
-    LayerState.WAITING: "◌ waiting",
-    LayerState.EARLIER: "↺ outdated",
-    LayerState.DONE: "✓ done",
+_STATES: Final = {  # text and tooltip
+    LayerState.NONE: (NONE, "Not merged yet."),
+    LayerState.WAITING: ("◌ waiting", "Waiting for its turn in the merge."),
+    LayerState.EARLIER: (
+        "↺ outdated",
+        "Settings changed since this tensor was merged; merge again to apply them.",
+    ),
+    LayerState.DONE: ("✓ done", "Merged with the current parameters."),
 }
-REGIME_TEXT: Final = {
-    "heterogeneous": "heterogeneous",
-    BY_SCALE: "by scale alone",
-    "homogeneous": "homogeneous",
-    "–": "–",
-}
-HEALTH_ICONS: Final = {
-    Verdict.ERROR: "error",
-    Verdict.WARNING: "warning",
-    Verdict.NOTE: "info",
-}
-STATE_TIPS: Final = {
-    LayerState.NONE: "Not merged yet.",
-    LayerState.WAITING: "Waiting for its turn in the merge.",
-    LayerState.EARLIER: "Settings changed since this tensor was merged; merge again to apply them.",
-    LayerState.DONE: "Merged with the current parameters.",
-}
+
+
+class Layer:
+    """One tensor of the plan, with all that the session knows of it."""
+
+    __slots__ = ("_healths", "_session", "prefix", "row")
+
+    def __init__(self, row: PlanRow, session: Session, healths: Healths, prefix: str = "") -> None:
+        self.row = row
+        self.prefix = prefix
+        """The common start of all block names, which is omitted."""
+        self._session, self._healths = session, healths
+
+    @property
+    def short_name(self) -> str:
+        """The name without the common prefix of all blocks, so that the block's number shows."""
+        name = self.row.name
+        found = self.prefix and name.startswith(self.prefix)
+        return plain("…" + name.removeprefix(self.prefix) if found else name)
+
+    @property
+    def statistics(self) -> LayerStatistics | None:
+        """The statistics of the experts, if known."""
+        return self._session.layers.statistics.get(self.row.name)
+
+    @property
+    def report(self) -> LayerReport | None:
+        """What the merge did, if the merge belongs to the current inputs."""
+        merge = self._session.results.merge if self._session.merge_is_current else None
+        return None if merge is None else merge.reports.get(self.row.name)
+
+    @property
+    def gamma(self) -> float:
+        """Heterogeneity, NaN if unknown."""
+        known = self.statistics
+        return math.nan if known is None or known.gamma is None else known.gamma
+
+    @property
+    def tau(self) -> float:
+        """The threshold that applies to the tensor; infinite if there is none."""
+        draft = self._session.draft
+        has_tau = draft.plan is not None and draft.plan.tau_of(self.row) is not None
+        return draft.tau_of(self.row) if has_tau else math.inf
+
+    @property
+    def regime(self) -> str:
+        """ACE's branch, or a dash."""
+        tau, known = self.tau, self.statistics
+        if math.isnan(self.gamma) or math.isinf(tau):
+            return NONE
+        if not self.gamma > tau:
+            return "homogeneous"
+        scale = known is not None and near_pole(known, tau)
+        return BY_SCALE if scale else "heterogeneous"
+
+    @property
+    def gamma_unsure(self) -> bool:
+        """Whether γ is unreliable here."""
+        known = self.statistics
+        return known is not None and gamma_unreliable(known, self.tau)
+
+    @property
+    def health(self) -> LayerHealth | None:
+        """The findings, if anything is known."""
+        return self._healths.of(self.row.name)
+
+    @property
+    def state(self) -> LayerState:
+        """The progress of its merge."""
+        merge = self._session.results.merge
+        if merge is not None and self.row.name in merge.reports:
+            return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
+        merging = self._session.activity.is_running(State.MERGING)
+        return LayerState.WAITING if merging else LayerState.NONE
+
+    @property
+    def outcome(self) -> str:
+        """The disposition; if overridden, a mark and the method instead."""
+        row = self.row
+        if row.override is None:
+            return row.disposition.value
+        titles = {method.name: method.title for method in self._session.draft.methods}
+        title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
+        merged = row.disposition is Disposition.MERGED
+        return f"{OVERRIDDEN} {title if merged else row.disposition.value.removeprefix('kept ')}"
+
+    @property
+    def tip(self) -> str:
+        """All that is known of the tensor."""
+        lines = [self.row.name, f"{self.row.disposition.value}: {self.row.reason}"]
+        if not math.isnan(self.gamma):
+            lines.append(f"γ = {self.gamma:.4g}: {self.regime}")
+            if self.gamma_unsure:
+                lines.append(f"{UNRELIABLE}: {WHY_BY_SCALE}. Var ln E has no such scale.")
+        lines += [
+            f"{column.title} {column.text(self).strip()}"
+            for column in FIGURES
+            if column is not GAMMA and column.is_known(self)
+        ]
+        state = self.state
+        if state in (LayerState.WAITING, LayerState.EARLIER):
+            lines.append(_STATES[state][1])
+        health = self.health
+        if health is not None:
+            lines += [f"• {finding.sentence}" for finding in health.findings]
+        return tooltip("\n".join(lines))
+
+
+Value = str | float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Column:
+    """A column.
+
+    ``value``: a text, or a number with NaN for unknown; it is what CSV has, under the title ``csv``
+    (empty: not in CSV). ``text``, ``key`` and ``spoken``, if they differ from the value: displayed,
+    sorted by, for screen readers. ``largest_first``: the order after the first click. ``digits``:
+    its width, 0 to fit its texts. ``least``: width of the table in digits below which the column is
+    hidden; None: it is only in CSV and in tooltips. ``useful``: hidden unless true for some layer.
+    ``cell``: how it is drawn, see ``layer_cells``.
+    """
+
+    title: str
+    value: Callable[[Layer], Value]
+    tip: str = ""
+    csv: str = ""
+    written: Callable[[Layer], str] | None = None
+    key: Callable[[Layer], Value] | None = None
+    read: Callable[[Layer], str] | None = None
+    is_number: bool = False
+    largest_first: bool = False
+    digits: int = 0
+    least: int | None = None
+    useful: Callable[[Layer], bool] | None = None
+    cell: str = ""
+
+    def text(self, layer: Layer) -> str:
+        """The displayed text."""
+        if self.written is not None:
+            return self.written(layer)
+        value = self.value(layer)
+        return value if isinstance(value, str) else _number(value)
+
+    def spoken(self, layer: Layer) -> str:
+        """The text for screen readers."""
+        return self.text(layer) if self.read is None else self.read(layer)
+
+    def sort_key(self, layer: Layer) -> Value:
+        """NaN comes last in both directions."""
+        return (self.key or self.value)(layer)
+
+    def is_known(self, layer: Layer) -> bool:
+        """Whether the layer has a value here."""
+        value = self.value(layer)
+        return value != NONE if isinstance(value, str) else not math.isnan(value)
+
+    def exported(self, layers: Sequence[Layer]) -> FigureColumn:
+        """The values of these layers for CSV."""
+        values = [self.value(layer) for layer in layers]
+        if all(isinstance(value, str) for value in values):
+            return FigureColumn(title=self.csv, values=[str(value) for value in values])
+        return FigureColumn(title=self.csv, values=np.array(values, dtype=np.float64))
+
+    @cached_property
+    def index(self) -> int:
+        """Its position in ``COLUMNS``."""
+        return COLUMNS.index(self)
+
+
+def _number(value: float) -> str:
+    return (NONE if math.isnan(value) else number_text(value, 3)) + GAP
+
+
+def _of_statistics(name: str) -> Callable[[Layer], float]:
+    return lambda layer: _figure(layer.statistics, name)
+
+
+def _of_report(name: str) -> Callable[[Layer], float]:
+    return lambda layer: _figure(layer.report, name)
+
+
+def _figure(found: object, name: str) -> float:
+    value = getattr(found, name, None)
+    return math.nan if value is None else float(value)
+
+
+def _gamma(layer: Layer) -> str:
+    if math.isnan(layer.gamma):
+        return NONE + GAP
+    return gamma_text(layer.gamma) + (" ?" if layer.gamma_unsure else "") + GAP
+
+
+def _gamma_read(layer: Layer) -> str:
+    return f"{layer.gamma:.4g}, {UNRELIABLE}" if layer.gamma_unsure else _gamma(layer)
+
+
+def _regime_key(layer: Layer) -> float:
+    return math.nan if layer.regime == NONE else float(layer.gamma > layer.tau)
+
+
+def _health(layer: Layer) -> str:
+    health = layer.health
+    if health is None:
+        return NONE
+    return FINE if health.verdict not in ALARMING else str(len(health.findings))
+
+
+def _health_read(layer: Layer) -> str:
+    health = layer.health
+    return "not known" if health is None else f"{health.verdict.value} {health.tooltip}".strip()
+
+
+def _health_key(layer: Layer) -> float:
+    """The worst first, then by the number of findings; unknown comes last."""
+    health = layer.health
+    if health is None:
+        return math.nan
+    return WORST_FIRST.index(health.verdict) - len(health.findings) / 1000
+
+
+TENSOR = Column(
+    title="Tensor",
+    tip="Name of the tensor in the base model's files.",
+    csv="tensor",
+    value=lambda layer: layer.row.name,
+    written=lambda layer: layer.short_name,
+    read=lambda layer: plain(layer.row.name),
+    key=lambda layer: natural_key(layer.row.name),
+    least=0,
+    cell="name",
+)
+ROLE = Column(
+    title="Role",
+    tip="The tensor's role in the model.",
+    csv="role",
+    value=lambda layer: layer.row.role,
+    least=72,
+)
+SHAPE = Column(
+    title="Shape",
+    tip="Shape as stored in the files.",
+    csv="shape",
+    value=lambda layer: shape_text(layer.row.shape),
+    key=lambda layer: float(prod(layer.row.shape)),
+    is_number=True,
+    largest_first=True,
+    least=84,
+)
+FORMAT = Column(title="Format", csv="format", value=lambda layer: layer.row.dtype)
+OUTCOME = Column(
+    title="Outcome",
+    tip="How the tensor is treated; hover over a row for the reason. ◆ marks an override; the "
+    "menu of the selected rows makes one.",
+    csv="outcome",
+    value=lambda layer: layer.row.disposition.value,
+    written=lambda layer: layer.outcome,
+    digits=17,
+    least=92,
+    useful=lambda layer: (
+        layer.row.override is not None or layer.row.disposition is not Disposition.MERGED
+    ),
+)
+REASON = Column(title="Reason", csv="reason", value=lambda layer: layer.row.reason)
+GAMMA = Column(
+    title="γ",
+    tip="Heterogeneity: how much the experts' energies differ in this layer. With a question "
+    "mark, it is unreliable: the changes have norms near 1.",
+    csv="γ",
+    value=lambda layer: layer.gamma,
+    written=_gamma,
+    read=_gamma_read,
+    largest_first=True,
+    digits=26,
+    least=0,
+    cell="gamma",
+)
+LOG_VARIANCE = Column(
+    title="Var ln E",
+    tip="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
+    "scale of the weights.",
+    csv="Var ln E",
+    value=_of_statistics("log_variance"),
+    is_number=True,
+    largest_first=True,
+    digits=10,
+    least=130,
+)
+REGIME = Column(
+    title="Regime",
+    tip="Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
+    "By scale alone: γ is above τ only because the changes have norms near 1, not because "
+    "the experts disagree.",
+    csv="regime",
+    value=lambda layer: layer.regime,
+    written=lambda layer: layer.regime.removeprefix("heterogeneous ") or NONE,
+    read=lambda layer: layer.regime,
+    key=_regime_key,
+    largest_first=True,
+    digits=16,
+    least=50,  # γ is bold then, and its bar has the accent colour
+    useful=lambda layer: math.isfinite(layer.tau),
+    cell="regime",
+)
+RIDGE_MASS = Column(
+    title="Ridge mass Σε",
+    tip="The ridge's share in the solution",
+    csv="ridge mass Σε",
+    value=_of_report("ridge_mass"),
+)
+NORM = Column(
+    title="Change ‖ΔW‖",
+    tip="Frobenius norm of the merged change",
+    csv="merged change ‖ΔW‖",
+    value=_of_report("delta_norm"),
+)
+HEALTH = Column(
+    title="Health",
+    tip="Number of findings; hover over a row for explanations and advice.",
+    value=_health,
+    read=_health_read,
+    key=_health_key,
+    digits=7,
+    least=60,
+    cell="health",
+)
+STATE = Column(
+    title="State",
+    tip="Whether the tensor is merged, and with the parameters chosen now.",
+    value=lambda layer: _STATES[layer.state][0],
+    key=lambda layer: float(layer.state),
+    digits=12,
+    least=140,
+)
+COLUMNS: Final = (TENSOR, ROLE, SHAPE, OUTCOME, GAMMA, LOG_VARIANCE, REGIME, HEALTH, STATE)
+"""The columns of the table, from left to right."""
+FIGURES: Final = (GAMMA, RIDGE_MASS, NORM)
+"""The figures above the plots of the selected layer."""
+_CSV: Final = (TENSOR, ROLE, SHAPE, FORMAT, OUTCOME, REASON, GAMMA, LOG_VARIANCE, REGIME)
+_REPORTED: Final = (RIDGE_MASS, NORM)
+
+
+def exported(layers: Sequence[Layer], experts: Sequence[str]) -> tuple[FigureColumn, ...]:
+    """All that is known of these layers, as columns for CSV."""
+    columns = (*_CSV, *_energies(experts), *_REPORTED)
+    return tuple(column.exported(layers) for column in columns)
+
+
+def _energies(experts: Sequence[str]) -> Iterator[Column]:
+    for expert in experts:
+
+        def energy(layer: Layer, name: str = expert) -> float:
+            known = layer.statistics
+            return math.nan if known is None else known.energies.get(name, math.nan)
+
+        yield Column(title=expert, csv=f"‖ΔW‖² {expert}", value=energy)

@@ -1,4 +1,4 @@
-"""The layers table: one row per tensor of the plan, sorted and filtered with NumPy.
+"""The layers table: the plan's tensors by block, or one list once sorted by a column.
 
 A proxy model would call Python for every comparison. Here an index array maps table rows to plan
 rows, and sorting or filtering twenty thousand rows creates a new array.
@@ -7,137 +7,162 @@ rows, and sorting or filtering twenty thousand rows creates a new array.
 from __future__ import annotations
 
 import math
-from math import prod
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import (
-    QAbstractTableModel,
+    QAbstractItemModel,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
     Qt,
     QTimer,
+    Signal,
 )
 
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
-from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.gui.models.layer_columns import (
-    HEADER_TIPS,
-    HEADERS,
-    Column,
-    LayerState,
-    alignment,
-)
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.formatting import counted
+from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.models.layer_words import LayerFact, LayerWords
-from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.planned_layers import natural_key
+from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
+from ace_gui.gui.theme import icon
 
 GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar
 REFRESH: Final = 60  # ms between repaints while statistics arrive
+_FEW: Final = 16  # maximum number of groups that are signalled one by one
 
 _Index = QModelIndex | QPersistentModelIndex
-_Display = Qt.ItemDataRole.DisplayRole
-ANSWERED: Final = frozenset(  # a view queries seven roles of every cell
-    {
-        int(_Display),
-        int(Qt.ItemDataRole.DecorationRole),
-        int(Qt.ItemDataRole.AccessibleTextRole),
-        int(Qt.ItemDataRole.ToolTipRole),
-        int(Qt.ItemDataRole.TextAlignmentRole),
-        int(Qt.ItemDataRole.UserRole),
-    }
+_Role = Qt.ItemDataRole
+LAYER: Final = _Role.UserRole
+"""Role of a tensor's cells: its ``Layer``."""
+COUNT: Final = _Role.UserRole + 1
+"""Role of a group's first cell: its number of rows as text. None: not a group."""
+RANGE: Final = _Role.UserRole + 2
+"""Role of a group's γ cell: the smallest and largest γ in it, or None."""
+_ANSWERED: Final = frozenset(  # a view queries seven roles of every cell
+    map(
+        int,
+        (
+            *(_Role.DisplayRole, _Role.DecorationRole, _Role.AccessibleTextRole),
+            *(_Role.ToolTipRole, _Role.TextAlignmentRole, LAYER, COUNT, RANGE),
+        ),
+    )
 )
+_LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
-class LayersModel(QAbstractTableModel):
-    """A view of the session: the plan's rows, sorted and filtered."""
+@dataclass(frozen=True)
+class Group:
+    """A block's rows: ``count`` of them from position ``first`` on."""
+
+    title: str
+    first: int
+    count: int
+
+
+class LayersModel(QAbstractItemModel):
+    """A position counts the shown tensors from top to bottom, whatever group they are in.
+
+    ``much_changed`` replaces ``dataChanged`` if many groups changed at once, for example while τ is
+    dragged. Views then repaint completely.
+    """
+
+    much_changed = Signal()
 
     def __init__(self, session: Session, healths: Healths, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._session = session
-        self._healths = healths
-        self._rows: tuple[PlanRow, ...] = ()
-        self._places: dict[str, int] = {}
-        self._words = LayerWords(session, healths)
+        self._session, self._healths = session, healths
+        self._rows: object = ()
+        self._layers: tuple[Layer, ...] = ()
+        self._indices: dict[str, int] = {}
         self._gamma: NDArray[np.float64] = np.empty(0)
-        self._states: NDArray[np.int8] = np.empty(0, dtype=np.int8)
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._shown_at: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._name_ranks: NDArray[np.intp] | None = None
-        self._text, self._role, self._merged = "", "", False
+        self._positions: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._filter = ("", "", False)
         self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
         self._dirty: set[int] = set()
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(REFRESH)
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.flush)
+        self.groups: tuple[Group, ...] = ()
+        """From top to bottom; empty for a flat list."""
+        self.useful: frozenset[int] = frozenset()
+        """The columns that say something of the shown tensors."""
         session.draft.changed.connect(self.reload)
         session.layers.learnt.connect(self._learn)
-        session.results.changed.connect(self._refresh_states)
-        session.draft.tau_changed.connect(self._refresh_regimes)
-        healths.changed.connect(self._refresh_regimes)
+        session.results.changed.connect(self._show_all)
+        session.draft.tau_changed.connect(self._refresh)
+        healths.changed.connect(self._refresh)
         self.reload()
 
     # Content
 
     def reload(self) -> None:
-        """Update from the session's plan; if the rows are the same, only their statistics."""
-        if self._session.layers.rows is self._rows:
-            self._refresh_all()
-            return
-        self.beginResetModel()
-        self._rows = self._session.layers.rows
-        self._places = {row.name: index for index, row in enumerate(self._rows)}
-        blocks = [row.name for row in self._rows if row.block is not None]
-        self._words.prefix = shared_prefix(blocks)
-        self._name_ranks = None
-        self._dirty.clear()
-        self._pull()
-        self._arrange()
-        self.endResetModel()
+        """Update from the session's plan; if the rows are the same, only their figures."""
+        session = self._session
+        if session.layers.rows is not self._rows:
+            self.beginResetModel()
+            self._rows = session.layers.rows
+            rows = session.layers.rows
+            prefix = shared_prefix([row.name for row in rows if row.block is not None])
+            self._layers = tuple(Layer(row, session, self._healths, prefix) for row in rows)
+            self._indices = {row.name: index for index, row in enumerate(rows)}
+            self._dirty.clear()
+            self._read_gammas()
+            self._arrange()
+            self.endResetModel()
+        else:
+            self._read_gammas()
+            self._find_useful()
+            self._show_all()
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, GAMMA.index, GAMMA.index)
 
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
         """Show only tensors with ``text`` in their names and, unless empty, this role.
 
         ``merged``: only tensors that a method merges or an override names, if there are any.
         """
-        if (text, role, merged) == (self._text, self._role, self._merged):
-            return
-        self.beginResetModel()
-        self._text, self._role, self._merged = text, role, merged
-        self._arrange()
-        self.endResetModel()
+        if (text.lower(), role, merged) != self._filter:
+            self._filter = (text.lower(), role, merged)
+            self._reset()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Sort by a column; -1 is the model order, by block."""
+        self._sorting = (column, order)
+        self._reset()
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The existing roles, in the order of the plan."""
-        return tuple(dict.fromkeys(row.role for row in self._rows))
+        return tuple(dict.fromkeys(layer.row.role for layer in self._layers))
 
     @property
     def total(self) -> int:
-        """The number of rows without a filter."""
-        return len(self._rows)
+        """The number of tensors without a filter."""
+        return len(self._layers)
 
     @property
     def total_merged(self) -> int:
-        """The number of rows that a method merges or an override names."""
-        return sum(map(_is_merged, self._rows))
+        """The number of tensors that a method merges or an override names."""
+        return sum(map(_is_merged, self._layers))
 
     @property
-    def outcomes_differ(self) -> bool:
-        """Whether any row has an outcome other than the method's own merge."""
-        rows = (self._rows[index] for index in self._order)
-        return any(row.override or row.disposition is not Disposition.MERGED for row in rows)
+    def shown(self) -> list[Layer]:
+        """The tensors from top to bottom."""
+        return [self._layers[index] for index in self._order]
 
     @property
-    def is_sorted(self) -> bool:
-        """Whether the rows are not in model order."""
-        return self._sorting[0] >= 0
+    def is_narrowed(self) -> bool:
+        """Whether only tensors of a name or a role are shown."""
+        return any(self._filter[:2])
 
     @property
     def gamma_scale(self) -> float:
@@ -152,88 +177,143 @@ class LayersModel(QAbstractTableModel):
         draft = self._session.draft
         return draft.tau if draft.has_gamma else math.inf
 
-    def row_at(self, position: int) -> PlanRow:
-        """The plan's row at this position."""
-        return self._rows[self._order[position]]
-
-    def gammas_at(self, positions: range) -> NDArray[np.float64]:
-        """The known γ at these positions."""
-        gammas = self._gamma[self._order[positions.start : positions.stop]]
-        return gammas[~np.isnan(gammas)]
-
-    def worst_at(self, positions: range) -> Verdict | None:
-        """The worst health at these positions; None if unknown."""
-        found = (self._healths.of(self.row_at(position).name) for position in positions)
-        verdicts = {health.verdict for health in found if health is not None}
-        return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
-
     def name_at(self, position: int) -> str:
         """The tensor's name at this position."""
-        return self._rows[self._order[position]].name
+        return self._layers[self._order[position]].row.name
 
-    def position(self, name: str) -> int:
+    def position(self, name: str | None) -> int:
         """The position of a tensor, or -1."""
-        index = self._places.get(name)
-        return -1 if index is None else int(self._shown_at[index])
+        index = self._indices.get(name) if name is not None else None
+        return -1 if index is None else int(self._positions[index])
 
-    # QAbstractTableModel
+    def index_of(self, name: str, column: int = 0) -> QModelIndex:
+        """The index of a tensor; invalid if it is not shown."""
+        position = self.position(name)
+        return QModelIndex() if position < 0 else self._at(position, column)
+
+    def position_of(self, index: _Index) -> int:
+        """The position of an index; -1 for a group."""
+        if not index.isValid():
+            return -1
+        group = int(index.internalId())
+        if group:
+            return self.groups[group - 1].first + index.row()
+        return -1 if self.groups else index.row()
+
+    # QAbstractItemModel
+
+    def index(self, row: int, column: int, parent: _Index = QModelIndex()) -> QModelIndex:  # noqa: B008
+        if not (0 <= row < self.rowCount(parent) and 0 <= column < len(COLUMNS)):
+            return QModelIndex()
+        return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else 0)
+
+    def parent(self, index: _Index) -> QModelIndex:  # type: ignore[override]
+        group = int(index.internalId()) if index.isValid() else 0
+        return self.createIndex(group - 1, 0, 0) if group else QModelIndex()
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._order)
+        if not parent.isValid():
+            return len(self.groups) or len(self._order)
+        is_group = self.groups and parent.internalId() == 0 and parent.column() == 0
+        return self.groups[parent.row()].count if is_group else 0
 
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(Column)
+    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: ARG002, B008
+        return len(COLUMNS)
+
+    def flags(self, index: _Index) -> Qt.ItemFlag:
+        enabled = Qt.ItemFlag.ItemIsEnabled
+        if not index.isValid():
+            return Qt.ItemFlag.NoItemFlags
+        return enabled if self.position_of(index) < 0 else enabled | Qt.ItemFlag.ItemIsSelectable
 
     def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+        self, section: int, orientation: Qt.Orientation, role: int = _Role.DisplayRole
     ) -> Any:
-        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(COLUMNS):
             return None
-        if role == _Display:
-            has_tau = section == Column.GAMMA and math.isfinite(self.tau)
-            return f"γ, τ {self.tau:.3f}" if has_tau else HEADERS[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return alignment(section)
-        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
+        column = COLUMNS[section]
+        if role == _Role.DisplayRole:
+            has_tau = column is GAMMA and math.isfinite(self.tau)
+            return f"γ, τ {gamma_text(self.tau)}" if has_tau else column.title
+        if role == _Role.InitialSortOrderRole:
+            order = Qt.SortOrder
+            return (order.DescendingOrder if column.largest_first else order.AscendingOrder).value
+        if role == _Role.TextAlignmentRole:
+            return _RIGHT if column.is_number else _LEFT
+        return column.tip if role == _Role.ToolTipRole else None
 
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role not in ANSWERED or not index.isValid() or index.row() >= len(self._order):
+    def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
+        if role not in _ANSWERED or not index.isValid():
             return None
-        position, column = int(self._order[index.row()]), index.column()
-        if role == _Display:
-            return self._words.cell(self._fact(position), column)
-        if role == Qt.ItemDataRole.DecorationRole:
-            return self._words.icon(self._rows[position]) if column == Column.HEALTH else None
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            return self._words.spoken(self._fact(position), column)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return self._words.tip(self._fact(position), column)
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return alignment(column)
-        if role == Qt.ItemDataRole.UserRole:
-            return self._words.figure(self._fact(position), column)
+        position, column = self.position_of(index), COLUMNS[index.column()]
+        if role == _Role.TextAlignmentRole:
+            return _RIGHT if column.is_number else _LEFT
+        if position < 0:
+            return self._of_group(self.groups[index.row()], index.column(), role)
+        layer = self._layers[self._order[position]]
+        match role:
+            case _Role.DisplayRole:
+                return column.text(layer)
+            case _Role.AccessibleTextRole:
+                return column.spoken(layer)
+            case _Role.ToolTipRole:
+                return layer.tip
+            case _Role.UserRole:
+                return layer
+            case _Role.DecorationRole if column is HEALTH and layer.health is not None:
+                name = ALARMING.get(layer.health.verdict)
+                return icon(name) if name is not None else None
         return None
 
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; -1 is the model order."""
-        self.layoutAboutToBeChanged.emit()
-        before = self.persistentIndexList()
-        indices = [int(self._order[index.row()]) for index in before]
-        self._sorting = (column, order)
-        self._arrange()
-        after = [
-            self.index(int(self._shown_at[position]), index.column())
-            for position, index in zip(indices, before, strict=True)
-        ]
-        self.changePersistentIndexList(before, after)
-        self.layoutChanged.emit()
+    # Groups
 
-    # Statistics that arrive during work
+    def _of_group(self, group: Group, column: int, role: int) -> Any:
+        indices = self._order[group.first : group.first + group.count]
+        if column == TENSOR.index:
+            count = self._count(indices)
+            words = f"{group.title}, {count}"
+            found = {COUNT: count, int(_Role.AccessibleTextRole): words, 0: group.title}
+            return found.get(int(role))
+        if column == GAMMA.index and role == RANGE:
+            known = self._gamma[indices]
+            known = known[~np.isnan(known)]
+            return (float(known.min()), float(known.max())) if known.size else None
+        return self._health_of(indices, role) if column == HEALTH.index else None
+
+    def _health_of(self, indices: NDArray[np.intp], role: int) -> Any:
+        found = (self._layers[index].health for index in indices)
+        verdicts: set[Verdict] = {health.verdict for health in found if health is not None}
+        worst = next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
+        if role == _Role.DecorationRole and worst in ALARMING:
+            return icon(ALARMING[worst])
+        if role == _Role.DisplayRole and worst is not None:
+            return "" if worst in ALARMING else FINE
+        if role == _Role.AccessibleTextRole:
+            return "not known" if worst is None else worst.value
+        return None
+
+    def _count(self, indices: NDArray[np.intp]) -> str:
+        """``6 matrices``, ``6 merged, 10 averaged``."""
+        found = Counter(self._layers[index].row.disposition for index in indices)
+        if set(found) == {Disposition.MERGED}:
+            return counted(len(indices), "matrix", "matrices")
+        return ", ".join(f"{found[kind]} {kind.value}" for kind in Disposition if found[kind])
+
+    def _at(self, position: int, column: int) -> QModelIndex:
+        if not self.groups:
+            return self.createIndex(position, column, 0)
+        group = self._group_at(position)
+        return self.createIndex(position - self.groups[group].first, column, group + 1)
+
+    def _group_at(self, position: int) -> int:
+        return bisect_right(self.groups, position, key=lambda group: group.first) - 1
+
+    # Figures that arrive during work
 
     def flush(self) -> None:
         """Send one signal for all changes since the last call."""
         self._timer.stop()
-        shown = self._shown_at[np.fromiter(self._dirty, dtype=np.intp, count=len(self._dirty))]
+        shown = self._positions[np.fromiter(self._dirty, dtype=np.intp, count=len(self._dirty))]
         self._dirty.clear()
         shown = shown[shown >= 0]
         if shown.size:
@@ -241,124 +321,107 @@ class LayersModel(QAbstractTableModel):
 
     def _learn(self, name: str) -> None:
         if not name:
-            self._refresh_all()
+            self._read_gammas()
+            self._show_all()
             return
-        index = self._places.get(name)
-        if index is None:
-            return
-        gamma = self._session.layers.gamma(name)
-        self._gamma[index] = np.nan if gamma is None else gamma
-        self._states[index] = self._state(name)
-        self._dirty.add(index)
-        if not self._timer.isActive():
-            self._timer.start()
+        index = self._indices.get(name)
+        if index is not None:
+            self._gamma[index] = self._layers[index].gamma
+            self._dirty.add(index)
+            if not self._timer.isActive():
+                self._timer.start()
 
-    def _refresh_states(self) -> None:
-        self._pull_states()
-        self._show_all()
-
-    def _refresh_all(self) -> None:
-        self._pull()
-        self._show_all()
+    def _read_gammas(self) -> None:
+        gammas = (layer.gamma for layer in self._layers)
+        self._gamma = np.fromiter(gammas, dtype=np.float64, count=len(self._layers))
 
     def _show_all(self) -> None:
-        if self._sorting[0] >= Column.GAMMA:
-            self.sort(*self._sorting)
+        if self._sorting[0] >= GAMMA.index:
+            self._reset()
         elif len(self._order):
             self._emit_changed(0, len(self._order) - 1)
 
-    def _refresh_regimes(self) -> None:
-        self.headerDataChanged.emit(Qt.Orientation.Horizontal, Column.GAMMA, Column.GAMMA)
+    def _refresh(self) -> None:
+        """τ or the health of the layers has changed."""
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, GAMMA.index, GAMMA.index)
         if len(self._order):
             self._emit_changed(0, len(self._order) - 1)
 
-    def _emit_changed(self, first: int, last: int) -> None:
-        self.dataChanged.emit(self.index(first, Column.GAMMA), self.index(last, Column.STATE))
-
-    def _pull(self) -> None:
-        self._gamma = np.full(len(self._rows), np.nan)
-        for name, known in self._session.layers.statistics.items():
-            index = self._places.get(name)
-            if index is not None and known.gamma is not None:
-                self._gamma[index] = known.gamma
-        self._pull_states()
-
-    def _pull_states(self) -> None:
-        merge, session = self._session.results.merge, self._session
-        reports = merge.reports if merge is not None else {}
-        done = LayerState.DONE if session.merge_is_current else LayerState.EARLIER
-        rest = LayerState.WAITING if session.activity.is_running(State.MERGING) else LayerState.NONE
-        self._states = np.full(len(self._rows), rest, dtype=np.int8)
-        indices = self._places
-        self._states[[indices[name] for name in reports if name in indices]] = done
-
-    def _state(self, name: str) -> LayerState:
-        merge = self._session.results.merge
-        if merge is not None and name in merge.reports:
-            return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
-        merging = self._session.activity.is_running(State.MERGING)
-        return LayerState.WAITING if merging else LayerState.NONE
-
-    def _fact(self, index: int) -> LayerFact:
-        state = LayerState(self._states[index])
-        return LayerFact(self._rows[index], float(self._gamma[index]), state)
+    def _emit_changed(self, low: int, high: int) -> None:
+        left, right = GAMMA.index, len(COLUMNS) - 1
+        if not self.groups:
+            self.dataChanged.emit(self._at(low, left), self._at(high, right))
+            return
+        touched = range(self._group_at(low), self._group_at(high) + 1)
+        if len(touched) > _FEW:
+            self.much_changed.emit()
+            return
+        for index in touched:
+            group = self.groups[index]
+            first, last = max(low, group.first), min(high, group.first + group.count - 1)
+            self.dataChanged.emit(self._at(first, left), self._at(last, right))
+            self.dataChanged.emit(self.index(index, left), self.index(index, right))
 
     # Order
+
+    def _reset(self) -> None:
+        self.beginResetModel()
+        self._arrange()
+        self.endResetModel()
 
     def _arrange(self) -> None:
         kept = np.flatnonzero(self._mask())
         column, order = self._sorting
         if column >= 0 and kept.size:
-            ranks = self._sort_key(Column(column))[kept]
-            if order == Qt.SortOrder.DescendingOrder:
-                ranks = -ranks
+            ranks = self._ranks(column)[kept]
+            ranks = -ranks if order == Qt.SortOrder.DescendingOrder else ranks
             kept = kept[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
         self._order = kept
-        self._shown_at = np.full(len(self._rows), -1, dtype=np.intp)
-        self._shown_at[kept] = np.arange(len(kept))
+        self._positions = np.full(len(self._layers), -1, dtype=np.intp)
+        self._positions[kept] = np.arange(len(kept))
+        blocks = [self._layers[index].row.block for index in kept]
+        self.groups = () if column >= 0 else _groups(blocks)
+        self._find_useful()
+
+    def _find_useful(self) -> None:
+        shown = self.shown
+        self.useful = frozenset(
+            index
+            for index, column in enumerate(COLUMNS)
+            if column.useful is None or any(map(column.useful, shown))
+        )
 
     def _mask(self) -> NDArray[np.bool_]:
-        text, merged = self._text.lower(), self._merged and self.total_merged > 0
-        if not (text or self._role or merged):
-            return np.ones(len(self._rows), dtype=np.bool_)
+        text, role, merged = self._filter
+        merged = merged and self.total_merged > 0
         hits = (
-            text in row.name.lower()
-            and self._role in ("", row.role)
-            and (not merged or _is_merged(row))
-            for row in self._rows
+            text in layer.row.name.lower()
+            and role in ("", layer.row.role)
+            and (not merged or _is_merged(layer))
+            for layer in self._layers
         )
-        return np.fromiter(hits, dtype=np.bool_, count=len(self._rows))
+        return np.fromiter(hits, dtype=np.bool_, count=len(self._layers))
 
-    def _sort_key(self, column: Column) -> NDArray[Any]:
-        if column is Column.GAMMA:
-            return self._gamma
-        if column is Column.LOG_VARIANCE:
-            found = (self._words.log_variance(row) for row in self._rows)
-            return np.array([np.nan if value is None else value for value in found])
-        if column is Column.REGIME:
-            regimes = (self._gamma > self._session.draft.tau).astype(np.float64)
-            return np.where(np.isnan(self._gamma), np.nan, regimes)
-        if column is Column.HEALTH:
-            return np.array([self._words.health_rank(row) for row in self._rows])
-        if column is Column.STATE:
-            return self._states.astype(np.float64)
-        if column is Column.SHAPE:
-            return np.array([prod(row.shape) for row in self._rows], dtype=np.float64)
-        if column is Column.TENSOR:
-            return self._ranked_names()
-        if column is Column.ROLE:
-            return np.unique([row.role for row in self._rows], return_inverse=True)[1]
-        return np.unique([row.disposition for row in self._rows], return_inverse=True)[1]
-
-    def _ranked_names(self) -> NDArray[np.intp]:
-        if self._name_ranks is None:
-            keys = [natural_key(row.name) for row in self._rows]
-            order = sorted(range(len(keys)), key=keys.__getitem__)
-            self._name_ranks = np.empty(len(keys), dtype=np.intp)
-            self._name_ranks[order] = np.arange(len(keys))
-        return self._name_ranks
+    def _ranks(self, column: int) -> NDArray[np.float64]:
+        keys = [COLUMNS[column].sort_key(layer) for layer in self._layers]
+        if isinstance(keys[0], str):
+            return np.unique(keys, return_inverse=True)[1].astype(np.float64)
+        return np.array(keys, dtype=np.float64)
 
 
-def _is_merged(row: PlanRow) -> bool:
+def _is_merged(layer: Layer) -> bool:
     """Whether a row belongs to the merge; rows that the user excluded stay visible."""
-    return row.disposition is Disposition.MERGED or row.override is not None
+    return layer.row.disposition is Disposition.MERGED or layer.row.override is not None
+
+
+def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
+    """A group for each run of rows with the same block, in model order."""
+    ends = np.flatnonzero([a != b for a, b in pairwise(blocks)]) + 1
+    edges = [0, *(int(end) for end in ends), len(blocks)] if blocks else [0]
+    groups = []
+    for first, end in pairwise(edges):
+        block = blocks[first]
+        outside = "Before the blocks" if first == 0 else "After the blocks"
+        outside = outside if any(b is not None for b in blocks) else "All tensors"
+        groups.append(Group(outside if block is None else f"Block {block}", first, end - first))
+    return tuple(groups)

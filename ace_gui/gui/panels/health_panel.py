@@ -24,7 +24,6 @@ from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.health import Extreme, LayerHealth
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.models.layer_words import sentences
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
@@ -241,7 +240,7 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
     more = f"(and {len(others)} more: hover over it)" if others else ""
     said = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
     for cell in (name, said):
-        cell.setToolTip(tooltip(f"{layer.name}\n{sentences(layer)}"))
+        cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
     spoken = f"{WORDS[layer.verdict]}: {layer.name}"
     name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
     return layer.name, [name, said]

@@ -14,20 +14,19 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QS
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from ace_gui.gui.models.layer_columns import FINE, GammaFigure, alignment
-from ace_gui.gui.models.layer_tree import COUNT, RANGE
+from ace_gui.gui.models.layer_columns import FINE, NONE, Layer
+from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
+from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
 from ace_gui.gui.widgets.labels.written import write
 
 _Index = QModelIndex | QPersistentModelIndex
-_FIGURE: Final = Qt.ItemDataRole.UserRole
 _BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")
 _MIDDLE: Final = Qt.AlignmentFlag.AlignVCenter
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | _MIDDLE
 _BAR: Final = 6.0  # px: height
 _TICK: Final = (1.5, 12.0)  # px: width of the τ mark
 _LEAST_SCALE: Final = 0.5  # of γ: bars end here, or at the largest γ
-_DASH: Final = "–"
 _SIGN: Final = 14  # px
 _PADDING: Final = 6.0  # px
 _PILL: Final = 18  # px added to the width of a pill's text
@@ -43,13 +42,10 @@ class Cell(QStyledItemDelegate):
         hint = super().sizeHint(option, index)
         return QSize(hint.width() + 2 * round(_PADDING), option.fontMetrics.height() + self.padding)
 
-    def alignment(self, index: _Index) -> Qt.AlignmentFlag:
-        """The text alignment, as in the layers table."""
-        return alignment(index.column())
-
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         option.text = index.data() or ""  # Qt's ``initStyleOption`` would query seven roles
-        option.displayAlignment = self.alignment(index)
+        align = index.data(Qt.ItemDataRole.TextAlignmentRole)
+        option.displayAlignment = _LEFT if align is None else Qt.AlignmentFlag(align)
         style = option.widget.style() if option.widget is not None else QApplication.style()
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         style.drawPrimitive(element, option, painter, option.widget)
@@ -71,7 +67,7 @@ class Cell(QStyledItemDelegate):
     ) -> None:
         """Draw the text, muted if it is a dash. Subclasses draw their column's content."""
         theme, text = current_theme(), option.text.strip()
-        if text == _DASH:
+        if text == NONE:
             write_dash(painter, rect, theme, option.displayAlignment)
             return
         ink = theme.text2 if chosen or index.column() else theme.text
@@ -111,12 +107,6 @@ class GammaCell(Cell):
     tau = inf
     """γ at full bar width, and the method's τ, for groups."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
-        hint = super().sizeHint(option, index)
-        return QSize(
-            max(hint.width(), option.fontMetrics.horizontalAdvance("0") * 24), hint.height()
-        )
-
     def draw(
         self,
         painter: QPainter,
@@ -126,21 +116,21 @@ class GammaCell(Cell):
         *,
         chosen: bool,
     ) -> None:
-        theme, figure, spread = current_theme(), index.data(_FIGURE), index.data(RANGE)
-        known = isinstance(figure, GammaFigure) and not isnan(figure.gamma)
+        theme, layer, spread = current_theme(), index.data(LAYER), index.data(RANGE)
+        known = isinstance(layer, Layer) and not isnan(layer.gamma)
         if not known and spread is None:
             write_dash(painter, rect, theme, _LEFT)
             return
-        low, high = (0.0, figure.gamma) if known else spread
-        above, unsure = known and figure.is_above, known and figure.unsure
-        number = f"{high:.3f}" if high < 100 else f"{high:.3g}"
+        tau = layer.tau if known else self.tau
+        low, high = (0.0, layer.gamma) if known else spread
+        above, unsure = known and high > tau, known and layer.gamma_unsure
+        number = gamma_text(high)
         font = face(Face.STRONG if above else Face.BODY)
         room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
         bar = QRectF(rect.left(), 0, max(rect.width() - room - 10, 0), _BAR)
         bar.moveCenter(rect.center())
         bar.moveLeft(rect.left())
         self._draw_bar(painter, bar, theme, low, high, above=above, unsure=unsure, chosen=chosen)
-        tau = figure.tau if known else self.tau
         if isfinite(tau) and tau <= self.scale:
             tick = QRectF(bar.left() + bar.width() * tau / self.scale - 0.75, 0, *_TICK)
             tick.moveTop(bar.center().y() - _TICK[1] / 2)
@@ -195,7 +185,7 @@ class RegimeCell(Cell):
         theme, text = current_theme(), option.text
         if index.data(COUNT) is not None or not text:
             return
-        if text == _DASH:
+        if text == NONE:
             write_dash(painter, rect, theme, _LEFT)
             return
         if text == "homogeneous":
@@ -226,7 +216,7 @@ class HealthCell(Cell):
         chosen: bool,
     ) -> None:
         theme, worry = current_theme(), index.data(Qt.ItemDataRole.DecorationRole)
-        if option.text == _DASH:
+        if option.text == NONE:
             write_dash(painter, rect, theme, _LEFT)
             return
         if worry is None and option.text != FINE:
@@ -241,9 +231,13 @@ class HealthCell(Cell):
             write(painter, rest, option.text, face(Face.CAPTION), theme.text)
 
 
+CELLS: Final = {"name": NameCell, "gamma": GammaCell, "regime": RegimeCell, "health": HealthCell}
+"""By ``Column.cell``; other columns have a plain ``Cell``."""
+
+
 def write_dash(painter: QPainter, rect: QRectF, theme: Tokens, align: Qt.AlignmentFlag) -> None:
     """Values that do not apply are paler than a caption."""
     colour = QColor(theme.text3)
     colour.setAlphaF(0.55)
     painter.setPen(colour)
-    painter.drawText(rect, align, _DASH)
+    painter.drawText(rect, align, NONE)

@@ -11,55 +11,40 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QStyleOptionViewItem,
     QTreeView,
+    QVBoxLayout,
     QWidget,
 )
 
-from ace_gui.engine.contract.plan import Disposition
-from ace_gui.formatting import shape_text
-from ace_gui.gui.models.layer_columns import OVERRIDDEN, Column
-from ace_gui.gui.models.layer_tree import LayerTree
-from ace_gui.gui.panels.layer_cells import Cell, GammaCell, HealthCell, NameCell, RegimeCell
+from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR
+from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
-_NEEDED: Final = {  # in digits: below this tree width a column is hidden
-    Column.STATE: 140,
-    Column.LOG_VARIANCE: 130,
-    Column.OUTCOME: 92,
-    Column.SHAPE: 84,
-    Column.ROLE: 72,
-    Column.HEALTH: 60,
-    Column.REGIME: 50,  # γ is bold, and its bar has the accent colour
-}
-_WIDTHS: Final = {  # in digits
-    Column.GAMMA: 20,
-    Column.LOG_VARIANCE: 10,
-    Column.HEALTH: 6,
-    Column.STATE: 12,
-}
-# in digits: width for all columns, and for γ
-_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))
-_ROOM: Final = (7, 18)  # in digits: minimum and maximum width for roles and shapes
-_ALL_OPEN: Final = 60  # all blocks are expanded up to this number of rows
+_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))  # digits: least table width, width of γ
+_ROOM: Final = (7, 18)  # digits: minimum and maximum width of a column that fits its texts
 _LOW: Final = 800  # px: rows are closer in a lower window
 _CHOSEN: Final = 3  # px: the mark at the left of the selected row
 
 
 class LayerView(QTreeView):
-    """Hides columns that are shown elsewhere if there is little room."""
+    """Hides columns that are shown elsewhere if there is little room.
 
-    def __init__(self, tree: LayerTree, parent: QWidget | None = None) -> None:
+    Blocks are folded at first, so that the whole model is in view; that of the selected layer is
+    expanded, and all are where a filter leaves few rows.
+    """
+
+    def __init__(self, layers: LayersModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("layers")
         self.setAccessibleName("Layers")
-        self._tree = tree
-        self._texts: dict[Column, set[str]] = {}
-        self._cells: dict[Column, Cell] = {}
-        self._gamma = GammaCell(self)
-        for column in Column:
-            self._cells[column] = self._cell(column)
-            self.setItemDelegateForColumn(column, self._cells[column])
-        self.setModel(tree)
+        self._layers = layers
+        self._longest: dict[int, int] = {}
+        self._expanded: set[str] = set()
+        self._cells = [CELLS.get(column.cell, Cell)(self) for column in COLUMNS]
+        for index, cell in enumerate(self._cells):
+            self.setItemDelegateForColumn(index, cell)
+        self.setModel(layers)
         self.setUniformRowHeights(True)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
@@ -69,10 +54,13 @@ class LayerView(QTreeView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._set_header()
         on_font_change(self, self._measure)
-        tree.modelReset.connect(self._unfold)
-        tree.dataChanged.connect(lambda *_: self._scale())
-        tree.much_changed.connect(self._scale)
-        tree.much_changed.connect(self.viewport().update)
+        self.expanded.connect(lambda index: self._expanded.add(index.data()))
+        self.collapsed.connect(lambda index: self._expanded.discard(index.data()))
+        layers.modelReset.connect(self._unfold)
+        layers.headerDataChanged.connect(self._choose_columns)
+        layers.dataChanged.connect(lambda *_: self._scale())
+        layers.much_changed.connect(self._scale)
+        layers.much_changed.connect(self.viewport().update)
         self._unfold()
 
     def drawRow(
@@ -89,38 +77,42 @@ class LayerView(QTreeView):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._choose_columns()
-        self._space_rows()
+        padding = 10 if self.window().height() < _LOW else 14
+        if padding != self._cells[0].padding:
+            for cell in self._cells:
+                cell.padding = padding
+            self.scheduleDelayedItemsLayout()
         super().resizeEvent(event)
-
-    def _choose_columns(self) -> None:
-        room = self.viewport().width() / self.fontMetrics().horizontalAdvance("0")
-        for column, needed in _NEEDED.items():
-            usual = column == Column.OUTCOME and not self._tree.rows.outcomes_differ
-            self.setColumnHidden(column, usual or room < needed)
-        digits = next(digits for least, digits in _BAR if room >= least)
-        metrics = self.fontMetrics()
-        digit = metrics.horizontalAdvance("0")
-        self.setColumnWidth(Column.GAMMA, digits * digit)
-        for column, texts in self._texts.items():
-            longest = max(map(metrics.horizontalAdvance, texts), default=0) + 2 * digit
-            least, most = (count * digit for count in _ROOM)
-            self.setColumnWidth(column, min(max(longest, least), most))
+        if self.selectionModel().hasSelection():
+            self.scrollTo(self.currentIndex())
 
     def go_to(self, name: str) -> None:
         """Make a tensor the current row and expand its block."""
-        index = self._tree.index_of(name)
+        index = self._layers.index_of(name)
         if index.isValid() and index != self.currentIndex().siblingAtColumn(0):
             self.expand(index.parent())
             self.setCurrentIndex(index)
             self.scrollTo(index)
 
-    def _cell(self, column: Column) -> Cell:
-        kinds = {
-            Column.TENSOR: NameCell,
-            Column.REGIME: RegimeCell,
-            Column.HEALTH: HealthCell,
-        }
-        return self._gamma if column is Column.GAMMA else kinds.get(column, Cell)(self)
+    @property
+    def row_height(self) -> int:
+        """Pixels of a row."""
+        return self.fontMetrics().height() + self._cells[0].padding
+
+    def _choose_columns(self) -> None:
+        metrics = self.fontMetrics()
+        digit = metrics.horizontalAdvance("0")
+        room = self.viewport().width() / digit
+        for index, column in enumerate(COLUMNS):
+            shown = index in self._layers.useful and room >= (column.least or 0)
+            self.setColumnHidden(index, not shown)
+            digits = column.digits
+            if column is GAMMA:
+                digits = next(digits for least, digits in _BAR if room >= least)
+            width = digits * digit or min(
+                max(self._longest.get(index, 0) + 2 * digit, _ROOM[0] * digit), _ROOM[1] * digit
+            )
+            self.setColumnWidth(index, RegimeCell.widest() if column is REGIME else width)
 
     def _set_header(self) -> None:
         header = self.header()
@@ -129,46 +121,57 @@ class LayerView(QTreeView):
         header.setStretchLastSection(False)
         header.setSectionsMovable(False)
         header.setMinimumSectionSize(40)
-        header.setSectionResizeMode(Column.TENSOR, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(TENSOR.index, QHeaderView.ResizeMode.Stretch)
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        digit = metrics.horizontalAdvance("0")
         self.setIndentation(round(0.6 * metrics.height()))
-        for column, digits in _WIDTHS.items():
-            self.setColumnWidth(column, digits * digit)
-        words = (f"{OVERRIDDEN} {kind.value}" for kind in Disposition)
-        longest = max(map(metrics.horizontalAdvance, words))
-        self.setColumnWidth(Column.OUTCOME, longest + 2 * digit)
-        self.setColumnWidth(Column.REGIME, RegimeCell.widest())
+        shown = self._layers.shown
+        for index, column in enumerate(COLUMNS):
+            if not column.digits and column is not TENSOR:
+                texts = {column.text(layer) for layer in shown}
+                self._longest[index] = max(map(metrics.horizontalAdvance, texts), default=0)
         self._choose_columns()
-
-    def _space_rows(self) -> None:
-        padding = 10 if self.window().height() < _LOW else 14
-        if padding != self._gamma.padding:
-            for cell in self._cells.values():
-                cell.padding = padding
-            self.scheduleDelayedItemsLayout()
 
     def _unfold(self) -> None:
-        """Expand all blocks of a small model, and none of a large one."""
-        rows = self._tree.rows
-        found = [rows.row_at(index) for index in range(rows.rowCount())]
-        self._texts = {
-            Column.ROLE: {row.role for row in found},
-            Column.SHAPE: {shape_text(shape) for shape in {row.shape for row in found}},
-        }
+        """Expand what was expanded before, or all of a short list."""
+        self._measure(self.fontMetrics())
         self._scale()
-        self._choose_columns()
-        if rows.rowCount() <= _ALL_OPEN:
+        layers = self._layers
+        if len(layers.groups) == 1 or layers.is_narrowed:
+            expanded = set(self._expanded)
             self.expandAll()
+            self._expanded = expanded  # as the person left it without the filter
+        else:
+            for row in range(layers.rowCount()):
+                if layers.index(row, 0).data() in self._expanded:
+                    self.expand(layers.index(row, 0))
         self.scrollToTop()
 
     def _scale(self) -> None:
         """The bars of all rows have the same scale."""
-        now = self._tree.rows.gamma_scale, self._tree.rows.tau
-        if now != (self._gamma.scale, self._gamma.tau):
-            self._gamma.scale, self._gamma.tau = now
+        bars = self._cells[GAMMA.index]
+        assert isinstance(bars, GammaCell)
+        now = self._layers.gamma_scale, self._layers.tau
+        if now != (bars.scale, bars.tau):
+            bars.scale, bars.tau = now
             self.viewport().update()
+
+
+class WholeRows(QWidget):
+    """As high as a whole number of the table's rows, so that none is cut at its end."""
+
+    def __init__(self, table: LayerView, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._table = table
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.addWidget(table)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        header = self._table.header().sizeHint().height()
+        spare = (event.size().height() - header) % self._table.row_height
+        self._column.setContentsMargins(0, 0, 0, spare if event.size().height() > 3 * header else 0)
+        super().resizeEvent(event)

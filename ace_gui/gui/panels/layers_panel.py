@@ -17,12 +17,11 @@ from PySide6.QtWidgets import (
 
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.models.layer_columns import exported
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.models.layer_tree import LayerTree
-from ace_gui.gui.models.layers_csv import layers_table
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_menu import layer_menu
-from ace_gui.gui.panels.layer_view import LayerView
+from ace_gui.gui.panels.layer_view import LayerView, WholeRows
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
@@ -52,7 +51,6 @@ class LayersPanel(QWidget):
         explain(self, "Regime")
         self._session = session
         self.model = LayersModel(session, healths, self)
-        self.tree = LayerTree(self.model, self)
         self.text = QLineEdit(self)
         self.text.setPlaceholderText("Filter by name")
         self.text.setAccessibleName("Filter layers by name")
@@ -64,7 +62,7 @@ class LayersPanel(QWidget):
         self.role = QComboBox(self)
         self.role.setAccessibleName("Filter layers by role")
         self.role.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.table = LayerView(self.tree, self)
+        self.table = LayerView(self.model, self)
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self._add_table_actions()
@@ -81,7 +79,7 @@ class LayersPanel(QWidget):
         self.text.textChanged.connect(self._filter)
         self.role.currentIndexChanged.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
-        self.tree.modelReset.connect(self._after_reset)
+        self.model.modelReset.connect(self._after_reset)
         session.draft.changed.connect(self._fill_roles)
         session.draft.changed.connect(self._show_empty)
         session.selection_changed.connect(self._follow)
@@ -117,15 +115,14 @@ class LayersPanel(QWidget):
 
     def step(self, by: int) -> None:
         """Move the selection by this many rows."""
-        at = -1 if self._session.selection is None else self.model.position(self._session.selection)
-        row = at + by
-        if 0 <= row < self.model.rowCount():
+        row = self.model.position(self._session.selection) + by
+        if 0 <= row < len(self.model.shown):
             self._session.select(self.model.name_at(row))
 
     @property
     def selected(self) -> list[str]:
         """Names of the selected tensors, from top to bottom."""
-        rows = (self.tree.position(i) for i in self.table.selectionModel().selectedRows())
+        rows = (self.model.position_of(i) for i in self.table.selectionModel().selectedRows())
         return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
 
     def menu(self) -> QMenu:
@@ -146,8 +143,7 @@ class LayersPanel(QWidget):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """The filtered rows, in the displayed order."""
-        shown = [self.model.name_at(row) for row in range(self.model.rowCount())]
-        return layers_table(self._session, shown)
+        return exported(self.model.shown, self._session.draft.inputs.names)
 
     def _open_menu(self, point: QPoint) -> None:
         menu = self.menu()
@@ -172,7 +168,7 @@ class LayersPanel(QWidget):
         index = QWidget(self)
         self._stack = QStackedLayout(index)
         self._stack.addWidget(self._empty)
-        self._stack.addWidget(self.table)
+        self._stack.addWidget(WholeRows(self.table))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 2)
         layout.addLayout(line)
@@ -204,7 +200,7 @@ class LayersPanel(QWidget):
         self.shown.set_title(MERGED, f"Merged {merged}")
         self.shown.set_title(ALL, f"All {total}")
         self.shown.setVisible(0 < merged < total)
-        left_out = total - self.model.rowCount()
+        left_out = total - len(self.model.shown)
         self._hidden.setVisible(left_out > 0)
         self.show_all.setVisible(left_out > 0)
         self._hidden.setText(
@@ -216,15 +212,15 @@ class LayersPanel(QWidget):
 
     def _show_empty(self) -> None:
         if self.model.rowCount():
-            self._stack.setCurrentWidget(self.table)
+            self._stack.setCurrentIndex(1)
             return
         base = self._session.draft.inputs.base is not None
         reading = "Reading headers …" if base else "Open a base model to see its layers."
         self._empty.setText("No tensor matches this filter." if self.model.total else reading)
-        self._stack.setCurrentWidget(self._empty)
+        self._stack.setCurrentIndex(0)
 
     def _choose(self, current: QModelIndex) -> None:
-        row = self.tree.position(current)
+        row = self.model.position_of(current)
         if row >= 0:
             self._session.select(self.model.name_at(row))
 

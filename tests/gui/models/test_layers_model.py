@@ -10,9 +10,18 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, RowOverride
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import (
+    COLUMNS,
+    GAMMA,
+    OUTCOME,
+    REGIME,
+    SHAPE,
+    STATE,
+    TENSOR,
+    Column,
+)
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.models.layers_model import LayersModel
+from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE, LayersModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
@@ -61,21 +70,21 @@ def test_the_same_plan_again_keeps_the_view_where_it_is(
 
 
 def names(model: LayersModel) -> list[str]:
-    return [model.name_at(position) for position in range(model.rowCount())]
+    return [layer.row.name for layer in model.shown]
 
 
 def cell(model: LayersModel, name: str, column: Column, role: int = 0) -> str:
-    return model.index(model.position(name), column).data(role)
+    return model.index_of(name, column.index).data(role)
 
 
 def test_the_plan_is_shown_from_the_models_input_to_its_output(model: LayersModel) -> None:
     assert names(model) == IN_ORDER
-    assert cell(model, "layer.10.q", Column.SHAPE) == "8 × 3"
-    assert cell(model, "head", Column.OUTCOME) == Disposition.PER_EXPERT.value
+    assert cell(model, "layer.10.q", SHAPE) == "8 × 3"
+    assert cell(model, "head", OUTCOME) == Disposition.PER_EXPERT.value
 
 
 def test_names_sort_as_people_count(model: LayersModel) -> None:
-    model.sort(Column.TENSOR, Ascending)
+    model.sort(TENSOR.index, Ascending)
     assert names(model) == ["head", "layer.0.q", "layer.0.q.bias", "layer.2.q", "layer.10.q"]
 
 
@@ -83,28 +92,19 @@ def test_names_sort_as_people_count(model: LayersModel) -> None:
 def test_gamma_sorts_as_a_number_and_unknown_comes_last(
     model: LayersModel, order: Qt.SortOrder, first: str
 ) -> None:
-    model.sort(Column.GAMMA, order)
+    model.sort(GAMMA.index, order)
     assert names(model)[0] == first
     assert set(names(model)[3:]) == {"layer.0.q.bias", "head"}
 
 
 def test_every_column_sorts_to_a_permutation(model: LayersModel) -> None:
     before = sorted(names(model))
-    for column in Column:
+    for column in range(len(COLUMNS)):
         for order in (Ascending, Descending):
             model.sort(column, order)
             assert sorted(names(model)) == before
     model.sort(-1, Ascending)
     assert names(model) == IN_ORDER
-
-
-def test_a_selected_row_is_followed_through_sorting(model: LayersModel) -> None:
-    from PySide6.QtCore import QPersistentModelIndex
-
-    kept = QPersistentModelIndex(model.index(model.position("layer.2.q"), Column.GAMMA))
-    model.sort(Column.GAMMA, Descending)
-    assert model.name_at(kept.row()) == "layer.2.q"
-    assert kept.column() == Column.GAMMA
 
 
 def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> None:
@@ -114,7 +114,7 @@ def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> No
     assert names(model) == ["layer.10.q"]
     assert model.position("layer.0.q") == -1
     model.set_filter("", "")
-    assert model.rowCount() == model.total
+    assert len(model.shown) == model.total
 
 
 def test_only_what_is_merged_is_shown_where_anything_is(model: LayersModel) -> None:
@@ -137,17 +137,17 @@ def test_a_tensor_that_an_override_names_stays_among_the_merged(
         )
         session.adopt(TWO, replace(known, rows=rows))
         assert name in names(model)
-        assert model.total_merged == model.rowCount()
+        assert model.total_merged == len(model.shown)
 
 
 def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:
     session.draft.preview_tau(0.5)
-    assert cell(model, "layer.2.q", Column.REGIME) == "homogeneous"
-    assert cell(model, "layer.10.q", Column.REGIME) == "heterogeneous"
+    assert cell(model, "layer.2.q", REGIME) == "homogeneous"
+    assert cell(model, "layer.10.q", REGIME) == "heterogeneous"
     accessible = Qt.ItemDataRole.AccessibleTextRole
-    assert cell(model, "layer.10.q", Column.REGIME, accessible) == "heterogeneous"
+    assert cell(model, "layer.10.q", REGIME, accessible) == "heterogeneous"
     session.draft.preview_tau(0.49)
-    assert cell(model, "layer.2.q", Column.REGIME) == "heterogeneous"
+    assert cell(model, "layer.2.q", REGIME) == "heterogeneous"
 
 
 def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
@@ -158,22 +158,23 @@ def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
     )
     session.activity.begin(State.MERGING)
     session.results.start_merge(run)
-    assert "waiting" in cell(model, "layer.0.q", Column.STATE)
+    assert "waiting" in cell(model, "layer.0.q", STATE)
     session.record_report(finished_tensor("layer.0.q").report)
-    assert "done" in cell(model, "layer.0.q", Column.STATE)
-    assert "a note" in cell(model, "layer.0.q", Column.STATE, Qt.ItemDataRole.ToolTipRole)
+    assert "done" in cell(model, "layer.0.q", STATE)
+    assert "a note" in cell(model, "layer.0.q", STATE, Qt.ItemDataRole.ToolTipRole)
     session.draft.set_parameter("tau", 0.9)
-    assert "outdated" in cell(model, "layer.0.q", Column.STATE)
+    assert "outdated" in cell(model, "layer.0.q", STATE)
 
 
 def test_streaming_figures_are_told_once_for_many(
     model: LayersModel, session: Session, qtbot: QtBot
 ) -> None:
     told: list[tuple[int, int]] = []
+    model.sort(TENSOR.index, Ascending)
     model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
     with qtbot.waitSignal(model.dataChanged):
         record_gammas(session, {"layer.0.q": 0.2, "layer.10.q": 0.3, "layer.2.q": 0.4})
-    assert told == [(0, 3)]
+    assert told == [(1, 4)]
 
 
 def test_hostile_names_are_shown_plainly(session: Session, healths: Healths) -> None:
@@ -182,8 +183,8 @@ def test_hostile_names_are_shown_plainly(session: Session, healths: Healths) -> 
         Inputs(base=BASE).with_experts([COLA]),
         plan(recipe(COLA), rows=(row("a\u202eb<img src=x>"),)),
     )
-    assert model.index(0, Column.TENSOR).data() == "ab<img src=x>"
-    assert "<img" not in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+    assert model.index_of("a\u202eb<img src=x>").data() == "ab<img src=x>"
+    assert "<img" not in model.index_of("a\u202eb<img src=x>").data(Qt.ItemDataRole.ToolTipRole)
 
 
 def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths) -> None:
@@ -199,20 +200,127 @@ def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths
             name=entry.name, energies={"cola": 1.0, "sst2": 2.0}, gamma=float(gamma)
         )
     session.layers.learnt.emit("")
-    for column in Column:
+    for column in range(len(COLUMNS)):
         model.sort(column, Descending)
         assert model.rowCount() == MANY
-    model.sort(Column.GAMMA, Descending)
-    gammas = [
-        model.index(position, Column.GAMMA).data(Qt.ItemDataRole.UserRole).gamma
-        for position in range(MANY)
-    ]
+    model.sort(GAMMA.index, Descending)
+    gammas = [model.index(position, GAMMA.index).data(LAYER).gamma for position in range(MANY)]
     assert gammas == sorted(gammas, reverse=True)
     model.set_filter("layers.7", "role 1")
     expected = [entry for entry in rows if "layers.7" in entry.name and entry.role == "role 1"]
-    assert model.rowCount() == len(expected) > 0
+    assert len(model.shown) == len(expected) > 0
 
 
 def test_no_index_no_data(model: LayersModel) -> None:
     assert model.data(QModelIndex()) is None
-    assert model.headerData(len(Column), Qt.Orientation.Horizontal) is None
+    assert model.headerData(len(COLUMNS), Qt.Orientation.Horizontal) is None
+
+
+def blocks(model: LayersModel) -> dict[str, list[str]]:
+    """Titles of the groups, with the names below each."""
+    found = {}
+    for position in range(model.rowCount()):
+        above = model.index(position, 0)
+        below = [model.index(row, 0, above) for row in range(model.rowCount(above))]
+        found[above.data()] = [model.name_at(model.position_of(index)) for index in below]
+    return found
+
+
+def test_tensors_stand_below_their_blocks(model: LayersModel) -> None:
+    assert blocks(model) == {
+        "Block 0": ["layer.0.q", "layer.0.q.bias"],
+        "Block 2": ["layer.2.q"],
+        "Block 10": ["layer.10.q"],
+        "After the blocks": ["head"],
+    }
+
+
+def test_a_group_says_how_many_of_what_are_in_it(model: LayersModel) -> None:
+    assert model.index(0, 0).data(COUNT) == "1 merged, 1 averaged"
+    assert model.index(1, 0).data(COUNT) == "1 matrix"
+    spoken = model.index(1, 0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == "Block 2, 1 matrix"
+
+
+def test_a_group_spans_the_gammas_below_it(model: LayersModel) -> None:
+    gamma = GAMMAS["layer.2.q"]
+    assert model.index(1, GAMMA.index).data(RANGE) == pytest.approx((gamma, gamma))
+    assert model.index(3, GAMMA.index).data(RANGE) is None
+
+
+def test_every_tensor_is_found_where_it_is_shown(model: LayersModel) -> None:
+    for position in range(model.total):
+        index = model.index_of(model.name_at(position))
+        assert model.position_of(index) == position
+        assert index.parent().isValid()
+    assert not model.index_of("no such tensor").isValid()
+    assert model.position_of(model.index(0, 0)) == -1
+    assert model.position_of(QModelIndex()) == -1
+
+
+def test_sorted_rows_are_one_list_and_blocks_come_back(model: LayersModel) -> None:
+    model.sort(GAMMA.index, Qt.SortOrder.DescendingOrder)
+    assert not model.groups
+    assert model.rowCount() == 5
+    assert model.name_at(model.position_of(model.index(0, 0))) == "layer.10.q"
+    model.sort(-1, Qt.SortOrder.AscendingOrder)
+    assert len(model.groups) == 4
+
+
+def test_groups_without_rows_are_not_shown(model: LayersModel) -> None:
+    model.set_filter("layer.2", "")
+    assert list(blocks(model)) == ["Block 2"]
+    model.set_filter("nothing has this name", "")
+    assert model.rowCount() == 0
+
+
+def test_news_of_a_tensor_reach_its_group_too(
+    model: LayersModel, session: Session, qtbot: QtBot
+) -> None:
+    told: list[tuple[bool, int]] = []
+    model.dataChanged.connect(lambda first, _: told.append((first.parent().isValid(), first.row())))
+    with qtbot.waitSignal(model.dataChanged):
+        record_gammas(session, {"layer.10.q": 0.9})
+    assert (True, 0) in told
+    assert (False, 2) in told
+
+
+def test_news_of_many_groups_are_told_once(
+    session: Session, healths: Healths, qtbot: QtBot
+) -> None:
+    model = LayersModel(session, healths)
+    rows = tuple(row(f"layer.{block}.q", block=block) for block in range(40))
+    session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA), rows=rows))
+    assert len(model.groups) == 40
+    with qtbot.assertNotEmitted(model.dataChanged), qtbot.waitSignal(model.much_changed):
+        session.draft.preview_tau(0.7)
+    model.deleteLater()
+
+
+def test_groups_are_not_selected(model: LayersModel) -> None:
+    selectable = Qt.ItemFlag.ItemIsSelectable
+    assert not model.flags(model.index(0, 0)) & selectable
+    assert model.flags(model.index_of("layer.2.q")) & selectable
+
+
+def test_the_first_click_on_gamma_brings_the_largest_first(model: LayersModel) -> None:
+    role = Qt.ItemDataRole.InitialSortOrderRole
+    across = Qt.Orientation.Horizontal
+    assert model.headerData(GAMMA.index, across, role) == Descending.value
+    assert model.headerData(TENSOR.index, across, role) == Ascending.value
+
+
+@pytest.mark.parametrize(
+    ("gamma", "text"), [(0.413, "0.413"), (3e-5, "3.0×10⁻⁵"), (4e-4, "4.0×10⁻⁴"), (0.0, "0")]
+)
+def test_a_small_gamma_does_not_look_like_zero(
+    model: LayersModel, session: Session, gamma: float, text: str
+) -> None:
+    record_gammas(session, {"layer.2.q": gamma})
+    assert cell(model, "layer.2.q", GAMMA).strip() == text
+
+
+def test_columns_that_say_nothing_are_not_useful(model: LayersModel, session: Session) -> None:
+    assert {OUTCOME.index, REGIME.index} <= model.useful
+    model.set_filter("", "", merged=True)
+    assert OUTCOME.index not in model.useful

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import HEALTH, REGIME, Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.health_panel import HealthPanel
@@ -58,7 +58,7 @@ def panel(session: Session, healths: Healths, qtbot: QtBot) -> HealthPanel:
 
 
 def cell(model: LayersModel, name: str, column: Column, role: int) -> object:
-    return model.index(model.position(name), column).data(role)
+    return model.index_of(name, column.index).data(role)
 
 
 def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
@@ -89,27 +89,27 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
 
 def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> None:
     display, icon = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.DecorationRole
-    assert cell(model, SICK, Column.HEALTH, display) == "1"
-    assert cell(model, SICK, Column.HEALTH, icon) is not None
-    assert WARNING in cell(model, SICK, Column.HEALTH, Qt.ItemDataRole.ToolTipRole)
-    spoken = cell(model, SICK, Column.HEALTH, Qt.ItemDataRole.AccessibleTextRole)
+    assert cell(model, SICK, HEALTH, display) == "1"
+    assert cell(model, SICK, HEALTH, icon) is not None
+    assert WARNING in cell(model, SICK, HEALTH, Qt.ItemDataRole.ToolTipRole)
+    spoken = cell(model, SICK, HEALTH, Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == f"warning {WARNING}"
-    assert cell(model, FINE, Column.HEALTH, display) == "✓"
-    assert cell(model, FINE, Column.HEALTH, icon) is None
-    assert cell(model, "head", Column.HEALTH, display) == "–"
+    assert cell(model, FINE, HEALTH, display) == "✓"
+    assert cell(model, FINE, HEALTH, icon) is None
+    assert cell(model, "head", HEALTH, display) == "–"
 
 
 def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session: Session) -> None:
-    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "by scale alone"
-    spoken = cell(model, POLE, Column.REGIME, Qt.ItemDataRole.AccessibleTextRole)
+    assert cell(model, POLE, REGIME, Qt.ItemDataRole.DisplayRole) == "by scale alone"
+    spoken = cell(model, POLE, REGIME, Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == "heterogeneous by scale alone"
     session.draft.preview_tau(1.0)
-    assert cell(model, POLE, Column.REGIME, Qt.ItemDataRole.DisplayRole) == "homogeneous"
+    assert cell(model, POLE, REGIME, Qt.ItemDataRole.DisplayRole) == "homogeneous"
 
 
 def test_the_worst_come_first_and_the_unknown_last(model: LayersModel) -> None:
-    model.sort(Column.HEALTH, Qt.SortOrder.AscendingOrder)
-    names = [model.name_at(index) for index in range(model.rowCount())]
+    model.sort(HEALTH.index, Qt.SortOrder.AscendingOrder)
+    names = [layer.row.name for layer in model.shown]
     assert set(names[:2]) == {SICK, POLE}
     assert names[2] == FINE
 

@@ -11,7 +11,7 @@ from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.jobs import PlanJob
 from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import OUTCOME
 from ace_gui.gui.panels.layers_panel import ALL, MERGED
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.inputs import Expert, Inputs
@@ -89,7 +89,7 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: Fa
     layers = opened.workspace.layers
     select = QItemSelectionModel.SelectionFlag
     for name in QUERIES:
-        index = layers.tree.index_of(name)
+        index = layers.model.index_of(name)
         layers.table.selectionModel().select(index, select.Select | select.Rows)
     assert set(layers.selected) == QUERIES
     choose(layers.menu(), "Merge with", "Means and arcs", "Weight averaging")
@@ -108,7 +108,7 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     layers, listed = opened.workspace.layers, opened.workspace.method.overrides
-    assert layers.tree.index_of("layer.10.q", Column.OUTCOME).data() == "◆ Weight averaging"
+    assert layers.model.index_of("layer.10.q", OUTCOME.index).data() == "◆ Weight averaging"
     assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
     rows = opened.session.layers.rows
     assert opened.session.layers.merged == [r for r in rows if r.role == "query"]
@@ -244,11 +244,11 @@ def test_what_the_filters_hide_is_counted_and_shown_on_demand(
     layers.text.setText(text)
     layers.role.setCurrentIndex(max(0, layers.role.findData(role)))
     layers.show_only(shown)
-    hidden = layers.model.total - layers.model.rowCount()
+    hidden = layers.model.total - len(layers.model.shown)
     assert layers._hidden.isVisible() is (hidden > 0)
     assert layers.show_all.isVisible() is (hidden > 0)
     if hidden:
         assert layers._hidden.text().split()[0] == str(hidden)
         layers.show_all.click()
-    assert layers.model.rowCount() == layers.model.total
+    assert len(layers.model.shown) == layers.model.total
     assert not layers._hidden.isVisible()

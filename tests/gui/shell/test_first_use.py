@@ -24,7 +24,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.experts_model import WEIGHT
-from ace_gui.gui.models.layer_columns import Column
+from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
 from ace_gui.gui.plots.frame.base_plot import Plot
@@ -73,7 +73,7 @@ def test_sorting_and_another_model_begin_at_the_top(
     bar = layers.table.verticalScrollBar()
     bar.setValue(bar.maximum())
     assert bar.value() > 0
-    layers.table.sortByColumn(Column.GAMMA, Qt.SortOrder.DescendingOrder)
+    layers.table.sortByColumn(GAMMA.index, Qt.SortOrder.DescendingOrder)
     assert bar.value() == 0
     bar.setValue(bar.maximum())
     session = loaded.session
@@ -81,6 +81,41 @@ def test_sorting_and_another_model_begin_at_the_top(
     other = replace(session.draft.plan, rows=rows)
     session.adopt(session.draft.planned, other)
     assert bar.value() == 0
+
+
+@pytest.mark.parametrize("height", range(640, 700, 7))
+def test_no_row_is_cut_at_the_end_of_the_table(loaded: MainWindow, height: int) -> None:
+    table = loaded.workspace.layers.table
+    table.expandAll()
+    loaded.resize(1100, height)
+    QApplication.processEvents()
+    port = table.viewport().rect()
+    last = table.indexAt(port.bottomLeft())
+    assert not last.isValid() or port.contains(table.visualRect(last))
+
+
+def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded: MainWindow) -> None:
+    table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
+    expanded = [table.isExpanded(model.index(row, 0)) for row in range(model.rowCount())]
+    assert not any(expanded)
+    loaded.session.select("layer.2.q")
+    assert table.isExpanded(model.index_of("layer.2.q").parent())
+    loaded.workspace.layers.text.setText("layer.0")
+    assert table.isExpanded(model.index_of("layer.0.q").parent()), "what is found is seen"
+    loaded.workspace.layers.text.clear()
+    assert not table.isExpanded(model.index_of("layer.0.q").parent())
+
+
+def test_the_selected_row_stays_in_view_when_the_window_shrinks(loaded: MainWindow) -> None:
+    table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
+    table.expandAll()
+    loaded.session.select("layer.10.q")
+    loaded.setMinimumSize(0, 0)
+    for height in (900, 520):
+        loaded.resize(1100, height)
+        QApplication.processEvents()
+        row = table.visualRect(model.index_of("layer.10.q"))
+        assert table.viewport().rect().contains(row)
 
 
 def test_a_name_without_room_keeps_its_blocks_number(
@@ -95,8 +130,9 @@ def test_a_name_without_room_keeps_its_blocks_number(
 
     monkeypatch.setattr(layer_cells, "write", note)
     table = loaded.workspace.layers.table
-    table.header().setSectionResizeMode(Column.TENSOR, table.header().ResizeMode.Fixed)
-    table.setColumnWidth(Column.TENSOR, 90)
+    table.header().setSectionResizeMode(TENSOR.index, table.header().ResizeMode.Fixed)
+    table.setColumnWidth(TENSOR.index, 90)
+    table.expandAll()
     table.viewport().grab()
     numbers = [(text, room) for text, room in written if text.rstrip(".").isdigit()]
     assert {text for text, _ in numbers} >= {"0.", "2.", "10."}
@@ -107,8 +143,8 @@ def test_a_name_without_room_keeps_its_blocks_number(
 @pytest.mark.parametrize("words", ["kept from base", "kept per expert", "averaged"])
 def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> None:
     table = loaded.workspace.layers.table
-    table.setColumnHidden(Column.OUTCOME, False)
-    assert table.columnWidth(Column.OUTCOME) >= table.fontMetrics().horizontalAdvance(words) + 12
+    table.setColumnHidden(OUTCOME.index, False)
+    assert table.columnWidth(OUTCOME.index) >= table.fontMetrics().horizontalAdvance(words) + 12
 
 
 @pytest.mark.parametrize("by_menu", [False, True])

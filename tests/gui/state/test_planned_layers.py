@@ -42,3 +42,26 @@ def test_blocks_are_counted_and_parts_stay_as_they_lie() -> None:
     last = row("ln_f.weight", role="norm")
     mixed = [last, *stack, *fused, embedding]
     assert model_order(mixed) == (embedding, *fused, *stack, last)
+
+
+def test_a_block_is_listed_in_the_order_of_computation() -> None:
+    roles = {
+        "ln_1": "norm",
+        "attention.query": "query",
+        "attention.key": "key",
+        "attention.value": "value",
+        "attention.output.dense": "attention output",
+        "attention.output.LayerNorm": "norm",
+        "intermediate.dense": "MLP up",
+        "output.dense": "MLP down",
+        "output.LayerNorm": "norm",
+    }
+    block = []
+    for name, role in roles.items():
+        block.append(row(f"layer.3.{name}.weight", 3, role))
+        block.append(row(f"layer.3.{name}.bias", 3, "norm" if role == "norm" else "bias"))
+    named = [each.name.removeprefix("layer.3.").rpartition(".")[0] for each in block[::2]]
+    listed = [each.name for each in model_order(sorted(block, key=lambda each: each.name))]
+    shown = [name.removeprefix("layer.3.").rpartition(".")[0] for name in listed]
+    assert list(dict.fromkeys(shown)) == named
+    assert listed[2:4] == ["layer.3.attention.query.weight", "layer.3.attention.query.bias"]

@@ -51,7 +51,7 @@ def _overrides(studio: Studio) -> Iterator[Step]:
         area.ensureWidgetVisible(window.workspace.method.overrides)
     layers = window.workspace.layers
     if values:
-        layers.table.scrollTo(layers.tree.index_of(min(values)))
+        layers.table.scrollTo(layers.model.index_of(min(values)))
     yield "overrides", window
     yield from opened("an override", lambda: window.override_editor.edit(0))
     window.conductor.override(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
@@ -47,9 +47,6 @@ class FigureCell(Cell):
         hint = super().sizeHint(option, index)
         more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
         return QSize(hint.width() + more, hint.height())
-
-    def alignment(self, index: _Index) -> Qt.AlignmentFlag:
-        return Qt.AlignmentFlag(index.data(Qt.ItemDataRole.TextAlignmentRole))
 
     def draw(
         self,

@@ -16,6 +16,12 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 
 _DIGITS = re.compile(r"\d+")
 _WIDTH = 12  # digits; names contain no larger numbers
+_STEPS = (  # the roles of a block, in the order of computation
+    *("query", "key", "value", "query+key+value", "attention output"),
+    *("MLP gate", "MLP gate+up", "MLP up", "MLP down"),
+)
+_NORMS_BEFORE = ("layernorm_before", "input_layernorm", "ln_1", "norm1")
+_NORMS_BETWEEN = ("layernorm_after", "post_attention", "ln_2", "norm2", "attention.output")
 
 
 class PlannedLayers(QObject):
@@ -124,15 +130,39 @@ def natural_key(name: str) -> str:
 
 
 def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
-    """Model order: embeddings, the blocks by number, the rest.
+    """The order of computation: embeddings, the blocks by number, the rest.
 
-    Files list tensors alphabetically. The parts of one tensor keep their order.
+    Within a block: the attention, then the MLP, each with its norm where the model has it. Files
+    list tensors alphabetically. The parts of one tensor keep their order.
     """
-    return tuple(sorted(rows, key=_place))
+    rows = tuple(rows)
+    steps: dict[str, float] = {}  # of every module; a bias comes after its matrix
+    for row in rows:
+        if row.role != "bias":
+            steps.setdefault(_module(row), _step(row))
+    return tuple(sorted(rows, key=lambda row: _order(row, steps)))
 
 
-def _place(row: PlanRow) -> tuple[int, int, str]:
-    if row.block is not None:
-        # Blocks are alike: without the number only few different names need to be split.
-        return 1, row.block, natural_key(row.tensor.replace(f".{row.block}.", ".#.", 1))
-    return (0 if "embed" in row.role or "embed" in row.name else 2), 0, natural_key(row.tensor)
+def _order(row: PlanRow, steps: Mapping[str, float]) -> tuple[int, int, float, str, int, str]:
+    part = 2 if row.block is None else 1
+    if row.block is None and ("embed" in row.role or "embed" in row.name):
+        part = 0
+    module = _module(row)
+    step = steps.get(module, 0.0) if row.block is not None else 0.0
+    last = row.tensor.rpartition(".")[2]
+    return part, row.block or 0, step, natural_key(module), int(last == "bias"), last
+
+
+def _module(row: PlanRow) -> str:
+    return row.tensor.rpartition(".")[0]
+
+
+def _step(row: PlanRow) -> float:
+    """When a module of a block is computed."""
+    if row.role in _STEPS:
+        return _STEPS.index(row.role)
+    name = _module(row).lower()
+    if row.role != "norm" or not any(part in name for part in _NORMS_BEFORE + _NORMS_BETWEEN):
+        return len(_STEPS)
+    before = any(part in name for part in _NORMS_BEFORE)
+    return -1 if before else _STEPS.index("attention output") + 0.5
