@@ -40,7 +40,6 @@ from ace_gui.errors import EngineError
 from ace_gui.gui.control.operations.scoring import DELAY
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.score_cells import FigureCell
 from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import REFRESH, ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
@@ -375,11 +374,11 @@ def test_figures_stand_below_their_titles(
     record_scores(loaded, worker)
     figures = scores_place(page).figures
     role, header = Qt.ItemDataRole.TextAlignmentRole, Qt.Orientation.Horizontal
-    cell, model = FigureCell(loaded.session), figures.model
+    model = figures.model
     for column in range(model.columnCount()):
         wanted = model.headerData(column, header, role)
-        assert cell.alignment(model.index(0, column)) == wanted
-    assert cell.alignment(model.index(0, GAINED)) & Qt.AlignmentFlag.AlignRight
+        assert model.index(0, column).data(role) == wanted
+    assert model.index(0, GAINED).data(role) & Qt.AlignmentFlag.AlignRight
 
 
 def test_two_models_are_tested_against_each_other_in_words(

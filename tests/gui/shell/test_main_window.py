@@ -226,6 +226,7 @@ def test_selecting_anywhere_selects_everywhere(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     table = loaded.workspace.layers.table
+    table.expandAll()
     with qtbot.waitSignal(loaded.queries.awaited):
         loaded.actions_.top_layer.trigger()
         assert table.currentIndex().data() == "…10.q"
