@@ -4,13 +4,12 @@ from ace_gui.checkpoints.adapters.adapter_reader import AdapterReader, ExpandedR
 from ace_gui.checkpoints.adapters.lora import (
     Adapter,
     ExpandedCheckpoint,
-    LowRank,
     ModuleRows,
     expand,
-    is_adapter,
-    open_adapter,
     same_bytes,
 )
+from ace_gui.checkpoints.adapters.opening import is_adapter, open_adapter
+from ace_gui.checkpoints.adapters.weight_changes import LowRank
 from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
 from ace_gui.checkpoints.dtypes import tag_of, torch_dtype
 from ace_gui.checkpoints.extended_vocabulary import (

@@ -35,13 +35,13 @@ _COMPANIONS: Final = {
 
 _SCALES: Final = frozenset({"scales", "scale", "weight_scale", "weight_scales"})
 
-_LORA_FACTOR: Final = re.compile(
-    r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b|[._]lora\.(up|down)\b"
+LORA_FACTOR: Final = re.compile(
+    r"\.lora_(A|B|up|down|embedding_A|embedding_B)\b|[._]lora(_linear_layer)?\.(up|down)\b"
 )
-_OF_PEFT: Final = re.compile(r"^base_model\.")
+OF_PEFT: Final = re.compile(r"^base_model\.")
 
 # By names that only they have.
-_OTHER_ADAPTERS: Final = {
+OTHER_ADAPTERS: Final = {
     "LoHa": re.compile(r"\bhada_[wt][12]"),
     "LoKr": re.compile(r"\blokr_[wt][12]"),
     "IA³": re.compile(r"\bia3_l\b"),
@@ -49,6 +49,12 @@ _OTHER_ADAPTERS: Final = {
     "DoRA": re.compile(r"\b(dora_scale|lora_magnitude_vector)\b"),
     "VeRA": re.compile(r"\bvera_lambda_[bd]\b"),
 }
+
+
+_AS_EXPERT: Final = "Its file can be added as an expert of the model that it was trained on."
+_BY_ITS_TOOL: Final = (
+    "Merge it into its base with the tool that made it, and open the model you get."
+)
 
 
 def plain_config(
@@ -99,13 +105,11 @@ def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
     """Raise CheckpointError, naming a tensor, if the tensors are quantised or an adapter's."""
     refuse_quantised(tensors)
     for name in tensors:
-        if kind := next((k for k, mark in _OTHER_ADAPTERS.items() if mark.search(name)), None):
-            sentence = (
-                f"This is an adapter ({kind}), of which only LoRA is added. Merge it into its base "
-                "with the tool that made it, and open the model you get."
-            )
+        if kind := next((k for k, mark in OTHER_ADAPTERS.items() if mark.search(name)), None):
+            sentence = f"This is an adapter ({kind}), not a whole model. "
+            sentence += _AS_EXPERT if kind in ("LoHa", "LoKr") else _BY_ITS_TOOL
             raise refusal(path, sentence, tensor=name)
-        if _LORA_FACTOR.search(name):
+        if LORA_FACTOR.search(name):
             raise refusal(path, _lora_sentence(name, tensors[name].file), tensor=name)
 
 
@@ -113,14 +117,14 @@ def _lora_sentence(name: str, file: Path) -> str:
     """The message about a file with a LoRA factor of this name."""
     if (file.parent / "adapter_config.json").is_file():
         return f"{ADAPTER_SENTENCE} Name its folder."
-    if _OF_PEFT.search(name):
+    if OF_PEFT.search(name):
         return (
             "This is an adapter (LoRA), not a whole model. Download its adapter_config.json, too, "
             "and its folder can be added as an expert."
         )
     return (
-        f"This is a LoRA as diffusers or kohya's trainer writes it (`{plain(name)}`), which is not "
-        "read. Merge it into its model with the tool that made it, and open the model you get."
+        f"This is a LoRA as diffusers or kohya's trainer writes it (`{plain(name)}`), not a whole "
+        f"model. {_AS_EXPERT}"
     )
 
 

@@ -253,9 +253,14 @@ def peft(**config: object) -> Callable[[Path], Path]:
     return lambda folder: save_adapter(folder, factors("q_proj", 6, 4), **config)
 
 
-def with_magnitudes(folder: Path) -> Path:
-    more = {"base_model.model.q_proj.lora_magnitude_vector.weight": torch.ones(6)}
-    return save_adapter(folder, {**factors("q_proj", 6, 4), **more})
+def lycoris(*names: str) -> Callable[[Path], Path]:
+    held = {"lora_unet_q.lora_down.weight": torch.ones(2, 4), **dict.fromkeys(names, torch.ones(4))}
+
+    def make(folder: Path) -> Path:
+        save_file(held, folder / "pytorch_lora_weights.safetensors")
+        return folder
+
+    return make
 
 
 def only(name: str, content: bytes = b"weights") -> Callable[[Path], Path]:
@@ -284,15 +289,11 @@ UNSUPPORTED = [
     Unsupported("TensorFlow, Flax, ONNX", only("tf_model.h5")),
     Unsupported("TorchScript (once its conversion is agreed to)", torchscript),
     Unsupported("a whole pickled module (likewise)", whole_module),
-    Unsupported("DoRA in PEFT's form", peft(use_dora=True)),
-    Unsupported("DoRA whose config does not say so", with_magnitudes),
     Unsupported("IA³ in PEFT's form", peft(peft_type="IA3")),
-    Unsupported("LoHa in PEFT's form", peft(peft_type="LOHA")),
-    Unsupported("LoKr in PEFT's form", peft(peft_type="LOKR")),
+    Unsupported("QALoRA", peft(use_qalora=True)),
+    Unsupported("DoRA of LyCORIS", lycoris("lora_unet_q.dora_scale")),
     Unsupported("prompt and prefix tuning", peft(peft_type="PREFIX_TUNING")),
     Unsupported("PiSSA, OLoRA, CorDA", peft(init_lora_weights="pissa")),
-    Unsupported("LoHa in a bare file", tensors_named("q.hada_w1_a", "q.hada_w1_b")),
-    Unsupported("LoKr in a bare file", tensors_named("q.lokr_w1", "q.lokr_w2")),
     Unsupported("LoRA in a bare file", tensors_named("base_model.model.q.lora_A.weight")),
-    Unsupported("LoRA of diffusers or kohya", tensors_named("unet.q.lora.down.weight")),
+    Unsupported("LoRA of diffusers or kohya as a base", tensors_named("unet.q.lora.down.weight")),
 ]

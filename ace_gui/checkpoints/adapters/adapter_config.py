@@ -6,9 +6,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ace_gui.checkpoints.adapters.module_patterns import UnusableError, matches
 from ace_gui.checkpoints.input_files import read_json, refusal
@@ -33,22 +33,18 @@ _PROMPTS: Final = frozenset(
 
 _NOT_MERGED: Final = "No merge of its weights can do that, PEFT's neither."
 
-# Each of them makes the adapter more than scale·B·A added to a weight; and what to do about it.
+_KINDS: Final = ("LORA", "LOHA", "LOKR", "TRAINABLE_TOKENS")
+
+# Each of them makes the adapter another change than those that are read; and what to do about it.
 _UNSUPPORTED: Final = {
-    "use_dora": ("uses DoRA", MERGE_FIRST),
-    "lora_bias": (
-        "trains a bias inside LoRA",
-        "Where every layer that it changes has a bias, merge it into its base with PEFT's "
-        "`merge_and_unload`; else PEFT cannot merge it either.",
-    ),
     "use_qalora": ("uses QALoRA", MERGE_FIRST),
     "layer_replication": (
         "repeats layers of its base",
         "PEFT's `merge_and_unload` gives a model of another depth, which can only be merged with "
         "models of that depth.",
     ),
-    "trainable_token_indices": ("trains single rows of the embedding", MERGE_FIRST),
-    "target_parameters": ("targets bare parameters", MERGE_FIRST),
+    "use_bdlora": ("has factors in blocks", MERGE_FIRST),
+    "kasa_config": ("changes its base before training", MERGE_FIRST),
     "alora_invocation_tokens": ("applies only after certain tokens", _NOT_MERGED),
     "arrow_config": ("routes among several adapters", _NOT_MERGED),
 }
@@ -68,6 +64,8 @@ class AdapterSettings:
     value that replaces ``alpha`` or ``rank``. ``fan_in_fan_out``: its matrices are stored inputs ×
     outputs. ``named_base``: the adapter's name for the base, for display only; empty if it is a
     network address. ``keeps_ties``: tensors tied in the base stay tied.
+    ``parameters``: those that are targeted by themselves, by name or its end. ``tokens``: the
+    trained rows, by the end of the embedding's name, or by "" of any.
     """
 
     rank: int
@@ -79,6 +77,8 @@ class AdapterSettings:
     named_base: str
     keeps_ties: bool
     warnings: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+    tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def rank_of(self, module: str) -> int:
         """Rank of the factors of ``module``."""
@@ -90,11 +90,21 @@ class AdapterSettings:
         alpha = _patterned(self.alpha_pattern, module, self.alpha)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
 
+    def tokens_of(self, module: str) -> tuple[int, ...]:
+        """The trained rows of an embedding."""
+        ends = (own for end, own in self.tokens.items() if f".{module}".endswith(f".{end}"))
+        return next(ends, self.tokens.get("", ()))
+
 
 def read_adapter_config(path: Path) -> AdapterSettings:
-    """Read ``adapter_config.json``. Raises CheckpointError for all but plain LoRA."""
-    config = read_json(path, limit=CONFIG_LIMIT)
+    """Read ``adapter_config.json``. Raises CheckpointError for kinds that are not read."""
+    return adapter_settings(path, read_json(path, limit=CONFIG_LIMIT))
+
+
+def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSettings:
+    """The settings in a config of PEFT's; ``path`` is named in errors. Raises CheckpointError."""
     _refuse_other_kinds(path, config)
+    alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
     named_base = config.get("base_model_name_or_path") or ""
     warnings: tuple[str, ...] = ()
     if is_remote(str(named_base)):
@@ -104,7 +114,7 @@ def read_adapter_config(path: Path) -> AdapterSettings:
         )
     return AdapterSettings(
         rank=_rank(path, "r", config.get("r", 8)),
-        alpha=_number(path, "lora_alpha", config.get("lora_alpha", 8)),
+        alpha=_number(path, alpha, config.get(alpha, 8)),
         rank_pattern=_pattern(path, "rank_pattern", config, _rank),
         alpha_pattern=_pattern(path, "alpha_pattern", config, _number),
         use_rslora=config.get("use_rslora") is True,
@@ -112,6 +122,8 @@ def read_adapter_config(path: Path) -> AdapterSettings:
         named_base=plain(str(named_base)),
         keeps_ties=config.get("ensure_weight_tying") is True,
         warnings=warnings,
+        parameters=_names(path, "target_parameters", config),
+        tokens=_tokens(path, config),
     )
 
 
@@ -129,9 +141,10 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
         shown = plain(str(kind))
         sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so "
         raise refusal(path, f"{sentence}there is nothing to merge.")
-    if str(kind).upper() != "LORA":
+    if str(kind).upper() not in _KINDS:
         shown = plain(str(kind))
-        raise refusal(path, f"This adapter is of type {shown}; only LoRA is added. {MERGE_FIRST}")
+        sentence = f"This adapter is of type {shown}; LoRA, LoHa and LoKr are added. {MERGE_FIRST}"
+        raise refusal(path, sentence)
     for key, (what, advice) in _UNSUPPORTED.items():
         if config.get(key):
             raise refusal(path, f"This adapter {what} (`{key}`). {advice}")
@@ -177,6 +190,25 @@ def _pattern(
             sentence = f"`{key}` has `{plain(module)}`, which cannot be matched. {MERGE_FIRST}"
             raise refusal(path, sentence) from None
     return {module: checked(path, key, value) for module, value in pattern.items()}
+
+
+def _names(path: Path, key: str, config: Mapping[str, object]) -> tuple[str, ...]:
+    found = config.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise refusal(path, f"`{key}` is not a list of names. Download it again.")
+    return tuple(found)
+
+
+def _tokens(path: Path, config: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+    """The rows of embeddings that are trained; PEFT has a key of its own for each kind."""
+    key = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
+    given = config.get(key) or {}
+    tables: dict[str, Any] = given if isinstance(given, dict) else {"": given}
+    for indices in tables.values():
+        whole = isinstance(indices, list) and all(type(i) is int and i >= 0 for i in indices)
+        if not whole or len(set(indices)) < len(indices):
+            raise _impossible(path, key, given)
+    return {name: tuple(indices) for name, indices in tables.items()}
 
 
 def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:

@@ -1,8 +1,4 @@
-"""LoRA adapters (Hu et al. 2021, equation 3) in PEFT's folders: W = W₀ + scale·B·A.
-
-O outputs, I inputs, R rank. A is R × I, B is O × R; of an embedding A is R × rows and B is
-columns × R; of a convolution A is R × I × kernel and B is O × R × 1….
-"""
+"""Adapters in PEFT's folders, and the models that they make of a base."""
 
 from __future__ import annotations
 
@@ -18,6 +14,16 @@ from ace_gui.checkpoints.adapters.adapter_config import (
     MERGE_FIRST,
     AdapterSettings,
     read_adapter_config,
+)
+from ace_gui.checkpoints.adapters.weight_changes import (
+    AddedVector,
+    Change,
+    Hadamard,
+    Kronecker,
+    LowRank,
+    Placed,
+    StackedLowRank,
+    TokenRows,
 )
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
@@ -37,46 +43,19 @@ from ace_gui.stored_formats import is_float
 ADAPTER_FILE: Final = "adapter_model.safetensors"
 
 _PREFIX: Final = re.compile(r"^base_model\.model\.")
-_FACTOR: Final = re.compile(
-    r"^(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<letter>[AB])"
-    r"(?:\.(?P<adapter>(?!(?:weight|bias)$)[^.]+))?(?:\.weight)?$"
+_PART: Final = re.compile(
+    r"^(?P<module>.+?)\.(?:token_adapter\.)?"
+    r"(?P<part>lora_(?:embedding_)?[AB]|lora_magnitude_vector|hada_(?:w[12]_[ab]|t[12])"
+    r"|lokr_(?:w[12](?:_[ab])?|t2)|trainable_tokens_delta)"
+    r"(?:\.(?P<adapter>(?!(?:weight|bias)$)[^.]+))?(?:\.(?P<leaf>weight|bias))?$"
 )
+_ANY_PART: Final = re.compile(r"\.(?:lora|hada|lokr|trainable_tokens|ia3|oft|vera)_")
+# In the order in which transformers declares them; PEFT wraps them in that order.
+_DECLARED: Final = (("gate_up_proj", "down_proj"), ("w1", "v1", "w2"))
 # PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 _UNTRAINED: Final = ".original_module."
 _BLOCK: Final = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class LowRank:
-    """The change of one weight: scale·B·A, turned where the weight is stored inputs × outputs.
-
-    ``turned`` is also true of embeddings, whose B·A is columns × rows.
-    """
-
-    target: str
-    a: TensorInfo
-    b: TensorInfo
-    scale: float
-    turned: bool
-    embedding: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the change, as the weight is stored."""
-        if self.turned:
-            return (self.a.shape[1], self.b.shape[0])
-        return (self.b.shape[0], *self.a.shape[1:])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """Rows of a change in a stored tensor: those from ``start`` on, at ``at``, ``rows`` of them."""
-
-    change: LowRank
-    at: int
-    start: int
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +65,17 @@ class Adapter:
     ``deltas``: name of a weight → its change. ``full``: tensors that replace the base's
     (``modules_to_save``, trained biases). ``files``: weights and config. ``named_base`` is for
     display only: nothing is looked up by it. ``keeps_ties``: tensors tied in the base stay tied.
+    ``of_images``: its names are those of diffusers or kohya's trainer (``image_loras``).
     """
 
     path: Path
-    deltas: Mapping[str, LowRank]
+    deltas: Mapping[str, Change]
     full: Mapping[str, TensorInfo]
     files: tuple[FileStamp, ...]
     named_base: str = ""
     keeps_ties: bool = False
     warnings: tuple[str, ...] = ()
+    of_images: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +85,7 @@ class Adapter:
     @property
     def stored(self) -> Checkpoint:
         """The tensors that are in its file: factors, and those that replace the base's."""
-        factors = [factor for delta in self.deltas.values() for factor in (delta.a, delta.b)]
+        factors = [factor for delta in self.deltas.values() for factor in delta.parts]
         return Checkpoint(
             path=self.path,
             folder=self.path,
@@ -134,34 +115,37 @@ class ExpandedCheckpoint(Checkpoint):
         return self.adapter.stored.bytes
 
 
-def is_adapter(path: Path) -> bool:
+def is_peft_adapter(path: Path) -> bool:
     """Whether ``path`` is the folder of a PEFT adapter, and not of a whole model besides."""
     folder = Path(path)
     whole = any((folder / name).exists() for name in (f"model{SUFFIX}", f"model{INDEX_SUFFIX}"))
     return not whole and (folder / ADAPTER_CONFIG).is_file()
 
 
-def open_adapter(folder: Path) -> Adapter:
+def open_peft_adapter(folder: Path) -> Adapter:
     """Open a folder with ``adapter_config.json`` and weights; reads headers only.
 
-    Raises PickleConsentError if the weights are a pickle, CheckpointError for everything that
-    is not plain LoRA or whose factors do not fit each other.
+    Raises PickleConsentError if the weights are a pickle, CheckpointError for kinds that are not
+    read and for factors that do not fit each other.
     """
     folder = Path(folder)
     settings = read_adapter_config(folder / ADAPTER_CONFIG)
     header = _header(folder)
     refuse_quantised({info.name: info for info in header.tensors})
-    factors, full = _sorted_tensors(folder, header.tensors)
-    deltas = {}
-    for (module, embedding), pair in factors.items():
-        delta = _low_rank(folder, module, embedding, pair, settings)
-        # PEFT may save what its change of an embedding is added to, as that may have been resized.
-        beneath = full.get(delta.target)
-        replaced = beneath is not None and ".base_layer." not in beneath.name
-        if delta.target in deltas or replaced:
-            sentence = f"`{plain(delta.target)}` is changed twice. Only one change can be added."
-            raise refusal(folder, sentence, tensor=delta.target)
-        deltas[delta.target] = delta
+    groups, full = _sorted_tensors(folder, header.tensors)
+    parameters = _target_parameters(folder, groups, settings)
+    deltas: dict[str, Change] = {}
+    for module, pieces in groups.items():
+        for delta in changes(folder, module, pieces, settings, parameters.get(module)):
+            # PEFT may save what its change of an embedding is added to, as that may be resized.
+            beneath = full.get(delta.target)
+            replaced = beneath is not None and ".base_layer." not in beneath.name
+            if delta.target in deltas or replaced:
+                sentence = (
+                    f"`{plain(delta.target)}` is changed twice. Only one change can be added."
+                )
+                raise refusal(folder, sentence, tensor=delta.target)
+            deltas[delta.target] = delta
     if not deltas:
         raise refusal(folder, "Holds no LoRA factors. Download it again.")
     config = folder / ADAPTER_CONFIG
@@ -245,19 +229,36 @@ def _whole(info: TensorInfo, name: str) -> ModuleRows:
 
 def _placed(
     adapter: Adapter,
-    delta: LowRank,
+    delta: Change,
     piece: ModuleRows,
     info: TensorInfo,
     transposed: Collection[str],
 ) -> Placed:
-    turned = delta.embedding or (len(delta.a.shape) == 2 and piece.tensor in transposed)
-    change = replace(delta, target=piece.tensor, turned=turned)
-    whole = (piece.at, piece.start) == (0, 0) and change.shape == info.shape
-    fits = piece.start + piece.rows <= change.shape[0] and change.shape[1:] == info.shape[1:]
-    of_rows = fits and not turned and piece.rows < max(change.shape[0], info.shape[0])
-    if not (whole or of_rows) or not is_float(info.dtype):
+    change = _oriented(delta, piece.tensor, info, transposed)
+    whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
+    height = math.prod(change.shape) // max(change.width, 1)
+    inside = piece.start + piece.rows <= height and change.width == math.prod(info.shape[1:])
+    of_rows = inside and not getattr(change, "turned", False) and not change.uses_base
+    if not whole and (not of_rows or piece.rows >= max(height, info.shape[0])):
+        _refuse_other_shape(adapter, info, change)
+    if not is_float(info.dtype):
         _refuse_other_shape(adapter, info, change)
     return Placed(change=change, at=piece.at, start=piece.start, rows=piece.rows)
+
+
+def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
+    """The change as the base stores the weight: PEFT decides by the class of the module."""
+    if isinstance(delta, LowRank):
+        turned = delta.embedding or (len(delta.a.shape) == 2 and target in transposed)
+        return replace(delta, target=target, turned=turned and not delta.bare)
+    if isinstance(delta, StackedLowRank):
+        sides = info.shape[1:]
+        square = len(sides) == 2 and sides[0] == sides[1]
+        turned = target in transposed if square else sides == (delta.a.shape[1], delta.b.shape[0])
+        return replace(delta, target=target, turned=turned)
+    if isinstance(delta, TokenRows):
+        return replace(delta, target=target, count=info.shape[0])
+    return replace(delta, target=target)
 
 
 def _header(folder: Path) -> Header:
@@ -269,33 +270,62 @@ def _header(folder: Path) -> Header:
 
 def _sorted_tensors(
     folder: Path, tensors: Iterable[TensorInfo]
-) -> tuple[dict[tuple[str, bool], dict[str, TensorInfo]], dict[str, TensorInfo]]:
-    """The factors of each module, by letter, and the tensors that are whole.
+) -> tuple[dict[str, dict[str, TensorInfo]], dict[str, TensorInfo]]:
+    """The parts of each module's change, by their names, and the tensors that are whole.
 
     PEFT saves a table that may have been resized under up to three names: as it was before, which
     is left out, as it was trained, and a copy of that.
     """
-    factors: dict[tuple[str, bool], dict[str, TensorInfo]] = {}
+    groups: dict[str, dict[str, TensorInfo]] = {}
     full: dict[str, TensorInfo] = {}
     adapters: dict[str, str] = {}
     for info in tensors:
         if _UNTRAINED in info.name:
             continue
-        name = _WRAPPED.sub("", _PREFIX.sub("", info.name))
-        found = _FACTOR.match(name)
-        if found is None and ".lora_" in name:
-            sentence = f"`{plain(info.name)}` is no part of plain LoRA. {MERGE_FIRST}"
+        name = _PREFIX.sub("", info.name)
+        found = _PART.match(name)
+        if found is None and _ANY_PART.search(name):
+            sentence = f"`{plain(info.name)}` is of a kind that is not read. {MERGE_FIRST}"
             raise refusal(folder, sentence, tensor=info.name)
         if found is None:
+            name = _WRAPPED.sub("", name)
             full[name] = _one_copy(folder, full.get(name, info), info)
             continue
         adapters.setdefault(found["adapter"] or "", info.name)
         if len(adapters) > 1:
             sentence = f"{listing(adapters.values())} are of several adapters. Save one separately."
             raise refusal(folder, sentence, tensor=info.name)
-        group = factors.setdefault((found["module"], found["embedding"] is not None), {})
-        group[found["letter"]] = info
-    return factors, full
+        part = found["part"] + (".bias" if found["leaf"] == "bias" else "")
+        groups.setdefault(found["module"], {})[part] = info
+    return groups, full
+
+
+def _target_parameters(
+    folder: Path, groups: Collection[str], settings: AdapterSettings
+) -> dict[str, str]:
+    """The parameter of each group that targets one by itself: PEFT does not write it.
+
+    Several of one module are wrapped in each other, the first declared innermost.
+    """
+    found: dict[str, str] = {}
+    levels: dict[str, list[str]] = {}
+    for group in sorted(groups, key=lambda name: -name.count(".base_layer")):
+        levels.setdefault(group.replace(".base_layer", ""), []).append(group)
+    for module, own in levels.items():
+        ends = (name.rpartition(".") for name in settings.parameters)
+        named = {leaf for at, _, leaf in ends if f".{module}".endswith(f".{at}") or not at}
+        if not named:
+            continue
+        known = [name for order in _DECLARED if named <= {*order} for name in order]
+        order = [name for name in known if name in named] or sorted(named)
+        if len(own) != len(order) or (len(order) > 1 and not known):
+            sentence = (
+                f"`{plain(module)}` has {len(own)} changes of bare parameters, and its config "
+                f"names {listing(order)}: which is whose is not known. {MERGE_FIRST}"
+            )
+            raise refusal(folder, sentence)
+        found |= {group: f"{module}.{leaf}" for group, leaf in zip(own, order, strict=True)}
+    return found
 
 
 def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo:
@@ -322,39 +352,133 @@ def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
     return True
 
 
-def _low_rank(
-    folder: Path,
+def changes(
+    path: Path,
     module: str,
-    embedding: bool,
-    pair: Mapping[str, TensorInfo],
+    pieces: Mapping[str, TensorInfo],
     settings: AdapterSettings,
-) -> LowRank:
-    shown = plain(module)
-    if len(pair) < 2:
-        (letter,) = pair
+    parameter: str | None = None,
+) -> Iterator[Change]:
+    """The changes of one module. ``pieces``: its tensors, by PEFT's names for them.
+
+    ``parameter``: the one that is changed, if it is not the module's weight. Raises CheckpointError
+    if a piece is missing or does not fit the others.
+    """
+    for info in pieces.values():
+        if not is_float(info.dtype):
+            sentence = f"`{plain(info.name)}` is {info.dtype}, not floating point. Convert it."
+            raise refusal(path, sentence, tensor=info.name)
+    target = _target(module)
+    if table := pieces.get("trainable_tokens_delta"):
+        yield _token_rows(path, target, table, settings.tokens_of(module))
+    kinds = {"hada": Hadamard, "lokr": Kronecker}
+    for start, kind in kinds.items():
+        own = {n.removeprefix(f"{start}_"): i for n, i in pieces.items() if n.startswith(start)}
+        if own:
+            _refuse_unfit(path, module, own, start)
+            yield kind(target=target, pieces=own, scale=settings.scale_of(module))
+    low_rank = {name: info for name, info in pieces.items() if name.startswith("lora")}
+    if low_rank:
+        yield from _low_rank(path, module, low_rank, settings, parameter)
+
+
+def _target(module: str) -> str:
+    return _WRAPPED.sub("", f"{module}.weight")
+
+
+def _token_rows(path: Path, target: str, table: TensorInfo, indices: tuple[int, ...]) -> TokenRows:
+    if len(table.shape) != 2 or table.shape[0] != len(indices):
+        sentence = (
+            f"`{plain(table.name)}` is {_times(table.shape)}, but the config names "
+            f"{len(indices)} tokens. Download the adapter again."
+        )
+        raise refusal(path, sentence, tensor=table.name)
+    return TokenRows(target=target, table=table, indices=indices)
+
+
+_COMPLETE: Final = {
+    "hada": [{"w1_a", "w1_b", "w2_a", "w2_b"}, {"w1_a", "w1_b", "w2_a", "w2_b", "t1", "t2"}],
+    "lokr": [
+        {*one, *two}
+        for one in (("w1",), ("w1_a", "w1_b"))
+        for two in (("w2",), ("w2_a", "w2_b"), ("w2_a", "w2_b", "t2"))
+    ],
+}
+
+
+def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], start: str) -> None:
+    """Refuse LoHa or LoKr whose factors are missing or cannot be multiplied."""
+    shapes = {name: info.shape for name, info in pieces.items()}
+    fits = set(shapes) in _COMPLETE[start] and all(len(shape) > 1 for shape in shapes.values())
+    sides = []
+    for number in "12" if fits else "":
+        a, b = (shapes.get(f"w{number}_{letter}") for letter in "ab")
+        middle = shapes.get(f"t{number}")
+        if a and b:
+            fits = fits and ((a[0], b[0]) == middle[:2] if middle else a[1] == b[0])
+            sides.append((a[1] if middle else a[0], b[1], middle and middle[2:]))
+    if not fits or (start == "hada" and sides[0] != sides[1]):
+        found = ", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items())
+        sentence = f"`{plain(module)}` has {found}, which do not fit. Download the adapter again."
+        raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
+
+
+def _low_rank(
+    path: Path,
+    module: str,
+    pieces: Mapping[str, TensorInfo],
+    settings: AdapterSettings,
+    parameter: str | None,
+) -> Iterator[Change]:
+    shown, embedding = plain(module), any("embedding" in name for name in pieces)
+    letters = ("lora_embedding_A", "lora_embedding_B") if embedding else ("lora_A", "lora_B")
+    present = [letter for letter in letters if letter in pieces]
+    if len(present) < 2:
+        letter = present[0][-1] if present else next(iter(pieces))
         missing = "A" if letter == "B" else "B"
         sentence = f"`{shown}` has {letter} but no {missing}. Download the adapter again."
-        raise refusal(folder, sentence, tensor=pair[letter].name)
-    a, b = pair["A"], pair["B"]
-    sizes = f"`{shown}`: A is {_times(a.shape)}, B is {_times(b.shape)}"
-    if min(len(a.shape), len(b.shape)) < 2 or a.shape[0] != b.shape[1]:
-        raise refusal(folder, f"{sizes}; ranks differ. Download the adapter again.", tensor=b.name)
-    if len(a.shape) != len(b.shape) or set(b.shape[2:]) - {1} or (embedding and len(a.shape) > 2):
-        raise refusal(folder, f"{sizes}; they do not fit each other.", tensor=b.name)
-    if a.shape[0] != settings.rank_of(module):
-        sentence = f"{sizes}; the config gives rank {settings.rank_of(module)}."
-        raise refusal(folder, sentence, tensor=a.name)
-    if not is_float(a.dtype) or not is_float(b.dtype):
-        sentence = f"`{shown}`: A is {a.dtype}, B is {b.dtype}, not floating point. Convert them."
-        raise refusal(folder, sentence, tensor=a.name)
-    return LowRank(
-        target=f"{module}.weight",
+        raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
+    a, b = (pieces[letter] for letter in letters)
+    target, name = parameter or _target(module), parameter or module
+    rank, scale, bare = settings.rank_of(name), settings.scale_of(name), parameter is not None
+    _check_factors(path, shown, a, b, rank, embedding=embedding, stacked=bare)
+    if bare and a.shape[0] > rank:
+        experts = a.shape[0] // rank
+        yield StackedLowRank(target=target, a=a, b=b, scale=scale, experts=experts, turned=False)
+        return
+    yield LowRank(
+        target=target,
         a=a,
         b=b,
-        scale=settings.scale_of(module),
+        scale=scale,
         turned=embedding or (settings.fan_in_fan_out and len(a.shape) == 2),
         embedding=embedding,
+        bare=bare,
+        middle=pieces.get("lora_mid"),
+        magnitude=pieces.get("lora_magnitude_vector"),
     )
+    if vector := pieces.get("lora_B.bias"):
+        bias = target.removesuffix("weight") + "bias"
+        yield AddedVector(target=bias, vector=vector, scale=scale)
+
+
+def _check_factors(
+    path: Path,
+    shown: str,
+    a: TensorInfo,
+    b: TensorInfo,
+    rank: int,
+    *,
+    embedding: bool,
+    stacked: bool,
+) -> None:
+    sizes = f"`{shown}`: A is {_times(a.shape)}, B is {_times(b.shape)}"
+    if min(len(a.shape), len(b.shape)) < 2 or a.shape[0] != b.shape[1]:
+        raise refusal(path, f"{sizes}; ranks differ. Download the adapter again.", tensor=b.name)
+    if len(a.shape) != len(b.shape) or set(b.shape[2:]) - {1} or (embedding and len(a.shape) > 2):
+        raise refusal(path, f"{sizes}; they do not fit each other.", tensor=b.name)
+    if a.shape[0] % rank if stacked else a.shape[0] != rank:
+        raise refusal(path, f"{sizes}; the config gives rank {rank}.", tensor=a.name)
 
 
 def _refuse_unanswered(
@@ -382,11 +506,11 @@ def _refuse_unanswered(
         )
 
 
-def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: LowRank) -> NoReturn:
+def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
     raise MismatchError(
-        f"{short_path(adapter.path)}: B·A of `{plain(info.name)}` is {_times(delta.shape)}, but "
-        "the "
-        f"base's is {_times(info.shape)} in {info.dtype}. Choose the base that it was trained on.",
+        f"{short_path(adapter.path)}: The change of `{plain(info.name)}` is "
+        f"{_times(delta.shape)}, but the base's is {_times(info.shape)} in {info.dtype}. "
+        "Choose the base that it was trained on.",
         path=adapter.path,
         tensor=info.name,
         shapes={"base": info.shape, "adapter": delta.shape},
@@ -400,8 +524,8 @@ def _described(base: TensorInfo, name: str, deltas: Sequence[Placed]) -> TensorI
         base,
         name=name,
         dtype="F64" if wide else "F32",
-        file=delta.b.file,
-        start=delta.b.start,
+        file=delta.parts[0].file,
+        start=delta.parts[0].start,
         nbytes=math.prod(base.shape) * (8 if wide else 4),
     )
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from ace_gui.checkpoints import (
     Adapter,
     Checkpoint,
     ModuleRows,
+    TensorInfo,
     expand,
     find_converted,
     is_adapter,
@@ -37,6 +39,14 @@ from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name, public_name
 from ace_gui.steps import Steps
+
+_EXPERT: Final = re.compile(
+    r"(?P<block>.+)\.[^.]+\.experts\.(?P<expert>\d+)\.(?P<matrix>[^.]+)\.weight"
+)
+_JOINED: Final = {
+    "gate_up_proj": ("gate_proj", "w1", "up_proj", "w3"),
+    "down_proj": ("down_proj", "w2"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +199,7 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
-    adapter = _without_copies(open_adapter(path), base)
+    adapter = _without_copies(open_adapter(path, base.checkpoint.tensors), base)
     adapter = replace(adapter, warnings=(*adapter.warnings, *_other_base(adapter, base)))
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
@@ -273,6 +283,9 @@ def _answers(
             parts.setdefault(each.module, []).append(piece)
             at += each.rows
     shapes = base.checkpoint.tensors
+    for name in adapter.deltas:
+        if name not in shapes and name not in parts and (found := _experts_of(name, shapes)):
+            parts[name] = found
     exact = {name: name for name in adapter.names if name in parts}
     taken = {piece.tensor for name in exact for piece in parts[name]}
     free = (name for name in shapes if name not in taken)
@@ -290,6 +303,25 @@ def _answers(
     absent = base.architecture.absent
     answers |= {own: absent[name] for own, name in match_names(absent, rest).items()}
     return answers, pieces
+
+
+def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[ModuleRows]:
+    """The rows of a stack of experts in files that have a tensor for each expert's matrix.
+
+    transformers joins them when it loads the model, gate before up.
+    """
+    prefix, _, parameter = stack.rpartition(".experts.")
+    block = prefix.rpartition(".")[0]
+    found = {}
+    for name, info in tensors.items():
+        own = _EXPERT.fullmatch(name)
+        if own and own["block"] == block and own["matrix"] in _JOINED.get(parameter, ()):
+            found[int(own["expert"]), _JOINED[parameter].index(own["matrix"])] = info
+    pieces, start = [], 0
+    for _, info in sorted(found.items()):
+        pieces.append(ModuleRows(tensor=info.name, at=0, start=start, rows=info.shape[0]))
+        start += info.shape[0]
+    return pieces
 
 
 def open_files(path: Path) -> Checkpoint:

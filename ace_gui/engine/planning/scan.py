@@ -85,7 +85,8 @@ def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
     """One model, and the shapes of its tensors; None if these are unknown without its base."""
     try:
         if is_adapter(path):
-            size = sum(file.stat().st_size for file in path.glob("adapter_model*"))
+            files = [path] if path.is_file() else path.glob("*.[sb]*")  # safetensors, bin
+            size = sum(file.stat().st_size for file in files if file.is_file())
             return FoundModel(path=path, architecture="LoRA adapter", bytes=size), None
         checkpoint = open_files(path)
     except WorkbenchError as error:

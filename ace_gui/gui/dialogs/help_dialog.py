@@ -32,6 +32,7 @@ PAGES = (
     "command-line",
     "library",
     "cluster",
+    "adapters",
     "limits",
     "glossary",
     "evidence",

@@ -205,13 +205,65 @@ def test_square_matrices_are_turned_by_the_class_of_the_base_alone(folder: Path,
     assert close(conv1d, (b_OR @ a_RI * 4).T)
 
 
+def test_dora_scales_to_its_magnitudes(folder: Path, tmp_path: Path):
+    magnitude = randn(O, seed=4).abs()
+    more = {f"{PREFIX}q.lora_magnitude_vector": magnitude}
+    save_adapter(folder, {**factors("q", O, I), **more}, use_dora=True)
+    stored = TensorReader(open_checkpoint(base_folder(tmp_path))).read("q.weight").double()
+    a_RI, b_OR = factors("q", O, I).values()
+    changed = stored + 4 * (b_OR @ a_RI).double()
+    exact = magnitude.double()[:, None] * changed / changed.norm(dim=1, keepdim=True)
+    reader = reader_of(expanded(folder, base_folder(tmp_path)))
+    assert (reader.read("q.weight") - exact).norm() <= 1e-6 * exact.norm()
+    part = reader.read_delta("q.weight", 9, 20)
+    assert part is not None
+    assert (part - (exact - stored).flatten()[9:20]).norm() <= 1e-6 * exact.norm()
+
+
+def test_a_bias_of_lora_is_added_with_the_scale(folder: Path, tmp_path: Path):
+    vector = randn(O, seed=4)
+    save_adapter(folder, {**factors("q", O, I), f"{PREFIX}q.lora_B.bias": vector}, lora_bias=True)
+    stored = TensorReader(open_checkpoint(base_folder(tmp_path))).read("q.bias")
+    reader = reader_of(expanded(folder, base_folder(tmp_path)))
+    assert close(reader.read("q.bias"), stored + 4 * vector)
+    save_adapter(folder, {**factors("k", O, I), f"{PREFIX}k.lora_B.bias": vector}, lora_bias=True)
+    with pytest.raises(MismatchError, match=r"`k\.bias`"):
+        expanded(folder, base_folder(tmp_path))
+
+
+@pytest.mark.parametrize("tokens", [[4, 0], {"q": [4, 0]}, {"other": [1], "q": [4, 0]}])
+def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path: Path):
+    rows = randn(2, I, seed=4)
+    name = f"{PREFIX}q.token_adapter.trainable_tokens_delta"
+    save_adapter(folder, {**factors("k", O, I), name: rows}, trainable_token_indices=tokens)
+    reader = reader_of(expanded(folder, base_folder(tmp_path)))
+    found, stored = reader.read("q.weight"), randn(O, I)
+    assert close(found[[4, 0]], rows)
+    assert same_bits(found[1:4].contiguous(), stored[1:4].contiguous())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, tmp_path: Path):
+    E, O_, I_ = 3, 5, 7
+    a, b = randn(E * R, I_), randn(O_, R * E, seed=1)
+    shape = (E, I_, O_) if turned else (E, O_, I_)
+    base = save_model(tmp_path / "base", {"mlp.experts.w": torch.zeros(shape)})
+    tensors = {f"{PREFIX}mlp.experts.lora_A.weight": a, f"{PREFIX}mlp.experts.lora_B.weight": b}
+    save_adapter(folder, tensors, target_parameters=["experts.w"])
+    reader = reader_of(expanded(folder, base))
+    left, right = b.reshape(O_, R, E), a.reshape(E, R, I_)
+    exact = 4 * torch.einsum("ore,eri->eio" if turned else "ore,eri->eoi", left, right)
+    assert close(reader.read("mlp.experts.w"), exact)
+    assert close(reader.read_part("mlp.experts.w", 33, 71), exact.flatten()[33:71])
+
+
 def test_a_base_that_does_not_fit(folder: Path, tmp_path: Path):
     base = base_folder(tmp_path)
     save_adapter(folder, factors("absent", O, I))
     with pytest.raises(MismatchError, match=r"1 of the adapter's targets .* `absent.weight`"):
         expanded(folder, base)
     save_adapter(folder, factors("q", O, I + 1))
-    with pytest.raises(MismatchError, match=r"B·A of `q.weight` is 5×8, but the base's is 5×7"):
+    with pytest.raises(MismatchError, match=r"change of `q.weight` is 5×8, but the base's is 5×7"):
         expanded(folder, base)
     save_model(tmp_path / "base", {"q.weight": torch.zeros(O, I, dtype=torch.int8)})
     save_adapter(folder, factors("q", O, I))
@@ -279,14 +331,16 @@ def test_copies_of_a_trained_table_are_one(
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"peft_type": "IA3"}, "This adapter is of type IA3; only LoRA is added."),
-        ({"peft_type": "LOHA"}, "is of type LOHA;"),
+        ({"peft_type": "IA3"}, "This adapter is of type IA3; LoRA, LoHa and LoKr are added."),
         ({"peft_type": None}, "is of type None;"),
-        ({"use_dora": True}, "This adapter uses DoRA (`use_dora`)."),
-        ({"lora_bias": True}, "trains a bias inside LoRA"),
+        ({"use_qalora": True}, "This adapter uses QALoRA (`use_qalora`)."),
+        ({"kasa_config": {"beta": 1}}, "changes its base before training"),
+        ({"use_bdlora": {"nblocks": 2}}, "has factors in blocks"),
         ({"layer_replication": [[0, 2]]}, "repeats layers of its base"),
-        ({"trainable_token_indices": [1]}, "trains single rows"),
-        ({"target_parameters": ["experts.w1"]}, "targets bare parameters"),
+        ({"trainable_token_indices": [1, 1]}, "is not a valid value"),
+        ({"trainable_token_indices": {"q": [-1]}}, "is not a valid value"),
+        ({"target_parameters": "experts.w1"}, "is not a list of names"),
+        ({"target_parameters": ["q.x", "q.y"]}, "which is whose is not known"),
         ({"init_lora_weights": "pissa"}, "This adapter began from a changed base"),
         ({"init_lora_weights": "pissa_niter_4"}, "began from a changed base"),
         ({"init_lora_weights": "olora"}, "began from a changed base"),
@@ -309,11 +363,10 @@ def test_configs_that_are_not_plain_lora(config: dict[str, object], sentence: st
 @pytest.mark.parametrize(
     ("config", "merged_first"),
     [
-        ({"use_dora": True}, True),
-        ({"target_parameters": ["experts.w1"]}, True),
+        ({"use_qalora": True}, True),
+        ({"kasa_config": {"beta": 1}}, True),
         ({"alora_invocation_tokens": [1, 2]}, False),
         ({"arrow_config": {"top_k": 2}}, False),
-        ({"lora_bias": True}, True),
         ({"layer_replication": [[0, 2]]}, True),
     ],
 )
@@ -324,7 +377,6 @@ def test_nobody_is_sent_to_a_merge_that_peft_cannot_do(
     with pytest.raises(CheckpointError) as caught:
         open_adapter(folder)
     assert ("merge_and_unload" in caught.value.sentence) is merged_first
-    assert ("has a bias" in caught.value.sentence) is ("lora_bias" in config)
     assert ("depth" in caught.value.sentence) is ("layer_replication" in config)
 
 
@@ -365,12 +417,12 @@ def with_factors(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
         ),
         (with_factors(q__lora_A__weight=(2,), q__lora_B__weight=(8, 2)), "A is 2, B is 8×2"),
         (
-            {**factors("q", O, I), f"{PREFIX}q.lora_magnitude_vector": torch.ones(O)},
-            "`base_model.model.q.lora_magnitude_vector` is no part of plain LoRA.",
+            {**factors("q", O, I), f"{PREFIX}q.lora_diag.default": torch.ones(R)},
+            "`base_model.model.q.lora_diag.default` is of a kind that is not read.",
         ),
         (
-            {**factors("q", O, I), f"{PREFIX}q.lora_B.bias": torch.ones(O)},
-            "`base_model.model.q.lora_B.bias` is no part of plain LoRA.",
+            {**factors("q", O, I), f"{PREFIX}e.trainable_tokens_delta": torch.ones(2, O)},
+            "is 2×5, but the config names 0 tokens",
         ),
         (
             {**factors("q", O, I, form=".one.weight"), **factors("q", O, I, form=".two.weight")},

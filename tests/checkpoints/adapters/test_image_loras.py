@@ -1,0 +1,197 @@
+"""LoRA files of diffusers and kohya's trainer: each kind's formula, and every form of names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ace_gui.checkpoints import expand, is_adapter, open_adapter, open_checkpoint, reader_of
+from ace_gui.errors import CheckpointError, MismatchError
+from tests.helpers.checkpoints import save_model
+
+O, I, R = 6, 4, 2  # noqa: E741 - outputs, inputs, rank
+GENERATOR = torch.Generator().manual_seed(5)
+
+
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=GENERATOR)
+
+
+LINEAR, CONVOLUTION = randn(O, I), randn(O, I, 3, 3)
+A, B, MIDDLE = randn(R, I), randn(O, R), randn(R, R, 3, 3)
+A_CONV = randn(R, I, 3, 3)
+W1A, W1B, W2A, W2B = randn(O, R), randn(R, I), randn(O, R), randn(R, I)
+K1, K2, K2A, K2B = randn(2, 2), randn(3, 2), randn(3, R), randn(R, 2)
+K2_CONV = randn(3, 2, 3, 3)
+
+KINDS: dict[str, tuple[dict[str, Tensor], Tensor, Tensor]] = {
+    "lora": ({"lora_down.weight": A, "lora_up.weight": B}, LINEAR, B @ A),
+    "lora, alpha": (
+        {"lora_down.weight": A, "lora_up.weight": B, "alpha": torch.tensor(3.0)},
+        LINEAR,
+        1.5 * B @ A,
+    ),
+    "lora of a kernel of one on a matrix": (
+        {"lora_down.weight": A[..., None, None], "lora_up.weight": B[..., None, None]},
+        LINEAR,
+        B @ A,
+    ),
+    "locon": (
+        {"lora_down.weight": A_CONV, "lora_up.weight": B[..., None, None]},
+        CONVOLUTION,
+        torch.einsum("or,rikl->oikl", B, A_CONV),
+    ),
+    "locon, three factors": (
+        {
+            "lora_down.weight": A[..., None, None],
+            "lora_mid.weight": MIDDLE,
+            "lora_up.weight": B[..., None, None],
+        },
+        CONVOLUTION,
+        torch.einsum("op,prkl,ri->oikl", B, MIDDLE, A),
+    ),
+    "loha": (
+        {
+            **{"hada_w1_a": W1A, "hada_w1_b": W1B, "hada_w2_a": W2A, "hada_w2_b": W2B},
+            "alpha": torch.tensor(4.0),
+        },
+        LINEAR,
+        2 * (W1A @ W1B) * (W2A @ W2B),
+    ),
+    "lokr, whole": (
+        {"lokr_w1": K1, "lokr_w2": K2, "alpha": torch.tensor(7.0)},
+        LINEAR,
+        torch.kron(K1, K2),
+    ),
+    "lokr, factored": (
+        {"lokr_w1": K1, "lokr_w2_a": K2A, "lokr_w2_b": K2B, "alpha": torch.tensor(1.0)},
+        LINEAR,
+        0.5 * torch.kron(K1, K2A @ K2B),
+    ),
+    "lokr of a convolution": (
+        {"lokr_w1": K1, "lokr_w2": K2_CONV},
+        CONVOLUTION,
+        torch.kron(K1[..., None, None], K2_CONV),
+    ),
+}
+
+
+def lora(path: Path, tensors: Mapping[str, Tensor], **metadata: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    save_file({n: t.clone().contiguous() for n, t in tensors.items()}, path, metadata or None)
+    return path
+
+
+def changed(adapter: Path, base: Path) -> dict[str, Tensor]:
+    """The tensors that the adapter changes, as they are read, whole and in parts."""
+    checkpoint = open_checkpoint(base)
+    opened = open_adapter(adapter, checkpoint.tensors)
+    expanded = expand(opened, checkpoint, {name: name for name in opened.names}, ())
+    reader = reader_of(expanded)
+    found = {name: reader.read(name) for name in opened.names}
+    for name, tensor in found.items():
+        part = reader.read_part(name, 3, tensor.numel() - 2)
+        assert torch.allclose(part, tensor.flatten()[3:-2], rtol=1e-6, atol=1e-7)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_its_formula(kind: str, tmp_path: Path) -> None:
+    pieces, weight, change = KINDS[kind]
+    base = save_model(tmp_path / "base", {"down_blocks.0.to_q.weight": weight})
+    file = lora(
+        tmp_path / "x.safetensors",
+        {f"lora_unet_down_blocks_0_to_q.{name}": tensor for name, tensor in pieces.items()},
+    )
+    assert is_adapter(file)
+    found = changed(file, base)["down_blocks.0.to_q.weight"].double()
+    exact = weight.double() + change.double()
+    assert (found - exact).norm() <= 1e-6 * exact.norm()
+
+
+LDM = "model.diffusion_model."
+NAMES = {
+    "unet.mid.attn1.to_q.lora.down.weight": "unet/mid.attn1.to_q",
+    "unet.mid.attn1.processor.to_q_lora.down.weight": "unet/mid.attn1.to_q",
+    "unet.mid.attn1.processor.to_out_lora.down.weight": "unet/mid.attn1.to_out.0",
+    "unet.mid.attn1.to_q.lora_A.weight": "unet/mid.attn1.to_q",
+    "text_encoder.layers.0.q.lora_linear_layer.down.weight": "text_encoder/layers.0.q",
+    "text_encoder_2.layers.0.q.lora.down.weight": "text_encoder_2/layers.0.q",
+    "transformer.blocks.0.to_k.lora_A.default.weight": "transformer/blocks.0.to_k",
+    "lora_unet_mid_attn1_to_out_0.lora_down.weight": "unet/mid.attn1.to_out.0",
+    "lora_te_layers_0_q.lora_down.weight": "text_encoder/layers.0.q",
+    "lora_te1_layers_0_q.lora_down.weight": "text_encoder/layers.0.q",
+    "lora_te2_layers_0_q.lora_down.weight": "text_encoder_2/layers.0.q",
+    "lora_unet_input_blocks_4_1_to_q.lora_down.weight": f"{LDM}input_blocks.4.1.to_q",
+    "lora_te1_text_model_q.lora_down.weight": "conditioner.embedders.0.transformer.text_model.q",
+    "diffusion_model.double_blocks.0.qkv.lora_A.weight": f"{LDM}double_blocks.0.qkv",
+}
+
+
+def other(name: str) -> str:
+    """The name of the other factor."""
+    return name.replace("down.weight", "up.weight").replace("lora_A", "lora_B")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_form_of_a_name_finds_its_module(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    file = lora(folder / "pytorch_lora_weights.safetensors", {name: A, other(name): B})
+    everything = {f"{module}.weight" for module in NAMES.values()} | {"unet/other.weight"}
+    for path in (file, folder):
+        assert is_adapter(path)
+        assert set(open_adapter(path, everything).deltas) == {f"{NAMES[name]}.weight"}
+
+
+def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path: Path) -> None:
+    names = ["lora_unet_a_b.lora_down.weight", "lora_unet_c.lora_down.weight"]
+    factors = {form(name): t for name in names for form, t in ((str, A), (other, B))}
+    file = lora(tmp_path / "x.safetensors", factors)
+    with pytest.raises(MismatchError, match=r"1 of the adapter's modules.*lora_unet_c") as caught:
+        open_adapter(file, ["a.b.weight", "d.weight"])
+    assert "a_b" not in caught.value.sentence
+    with pytest.raises(MismatchError, match="a_b"):
+        open_adapter(file, ["a.b.weight", "a_b.weight", "c.weight"])
+
+
+@pytest.mark.parametrize(
+    ("config", "scale"),
+    [({"unet.lora_alpha": 3}, 1.5), ({"unet.lora_alpha": 3, "unet.use_rslora": True}, 3 / 2**0.5)],
+)
+def test_the_settings_in_the_metadata_give_the_scale(
+    config: dict[str, object], scale: float, tmp_path: Path
+) -> None:
+    text = json.dumps({"unet.r": R, **config})
+    name = "unet.q.lora_A.weight"
+    file = lora(tmp_path / "x.safetensors", {name: A, other(name): B}, lora_adapter_metadata=text)
+    (change,) = open_adapter(file, ["unet/q.weight"]).deltas.values()
+    assert change.scale == pytest.approx(scale)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"lora_unet_q.dora_scale": torch.ones(O)}, "dora_scale"),
+        ({"lora_unet_q.diff": torch.ones(O, I)}, "diff"),
+        ({"lora_unet_q.alpha": torch.ones(2)}, "not one number"),
+        ({"lora_unet_q.alpha": torch.tensor(torch.nan)}, "alpha"),
+        ({"lora_unet_p.alpha": torch.tensor(1.0)}, "lora_unet_p"),
+        ({"lora_unet_p.lora_down.weight": A}, "A but no B"),
+        ({"lora_unet_p.hada_w1_a": W1A}, "do not fit"),
+        ({"lora_unet_p.lokr_w1": K1, "lora_unet_p.lokr_w2_a": K2A}, "do not fit"),
+    ],
+)
+def test_what_is_not_read_is_refused_by_name(
+    more: dict[str, Tensor], sentence: str, tmp_path: Path
+) -> None:
+    whole = {"lora_unet_q.lora_down.weight": A, "lora_unet_q.lora_up.weight": B}
+    file = lora(tmp_path / "x.safetensors", {**whole, **more})
+    with pytest.raises(CheckpointError, match=sentence):
+        open_adapter(file)
