@@ -25,7 +25,6 @@ from ace_gui.engine.contract.checks import RECIPE, Check, Verdict
 from ace_gui.engine.contract.events import (
     Event,
     Exported,
-    FieldInfo,
     JobProgress,
     LearningProgress,
     MergeFinished,
@@ -44,6 +43,7 @@ from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import Options, expected_of, inspect, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, PickleConsentError
+from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import csv_text, human_bytes, printable, value_text
 from ace_gui.methods import PROBLEMS, families, get_method
 from ace_gui.output_files import check_file, write_file

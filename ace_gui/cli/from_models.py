@@ -98,7 +98,7 @@ def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[
     used = [
         field
         for field in fields
-        if (when := field.metadata["applies_when"]) is None or values[when[0]] in when[1:]
+        if (when := field.applies_when) is None or values[when[0]] in when[1:]
     ]
     if not used:
         return
@@ -106,8 +106,8 @@ def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[
     yield "parameters:" if given else "# parameters:"
     for field in fields:
         if field in used or field.name in given:
-            presets = "; ".join(f"{name}: {value:g}" for name, value in field.metadata["presets"])
-            said = field.metadata["help"] + (f" {presets}." if presets else "")
+            presets = "; ".join(f"{name}: {value:g}" for name, value in field.presets)
+            said = field.help + (f" {presets}." if presets else "")
             yield from _comment(said, "  " if given else "#   ")
             start = "  " if field.name in given else "  # " if given else "#   "
             dumped = yaml.safe_dump({field.name: values[field.name]}, allow_unicode=True)

@@ -14,7 +14,6 @@ from ace_gui.engine.contract.events import (
     CachedModelInfo,
     CachedModelsFound,
     EngineReady,
-    FieldInfo,
     MethodInfo,
 )
 from ace_gui.engine.devices import available_devices, devices_not_used
@@ -95,8 +94,5 @@ def method_info(name: str) -> MethodInfo:
         leaves=_LEAVES.get(_kind(method), ""),
         routes=_kind(method) in _ROUTED,
         learns=method.learning is not None,
-        fields=tuple(
-            FieldInfo(name=item.name, kind=item.kind, default=item.default, **item.metadata)
-            for item in parameter_fields(method)
-        ),
+        fields=parameter_fields(method),
     )

@@ -4,7 +4,6 @@ from ace_gui.methods.method import Diagnostics, Merged, MergeMethod
 from ace_gui.methods.plugins import load_plugins
 from ace_gui.methods.registry import (
     METHODS,
-    ParameterField,
     added_sources,
     checked_parameters,
     every_variant,
@@ -21,7 +20,6 @@ __all__ = [
     "Diagnostics",
     "MergeMethod",
     "Merged",
-    "ParameterField",
     "added_sources",
     "checked_parameters",
     "every_variant",

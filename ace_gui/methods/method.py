@@ -14,13 +14,15 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
 
+from ace_gui.field_info import FieldInfo, ParameterValue
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
-ParameterValue = float | int | bool | str
+INFO: Final = "info"
+"""Where the metadata of a parameter's dataclass field hold its FieldInfo."""
 
 Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
@@ -47,21 +49,20 @@ def parameter(
     ``applies_when``: another parameter and the values for which this one has an effect.
     ``differs``: how and why this default departs from the sources; it is appended to the help.
     """
-    return field(
+    info = FieldInfo(
         default=default,
-        metadata={
-            "label": label,
-            "help": f"{help} {differs}".strip(),
-            "low": low,
-            "high": high,
-            "low_open": low_open,
-            "logarithmic": logarithmic,
-            "choices": choices,
-            "presets": presets,
-            "applies_when": applies_when,
-            "differs": differs,
-        },
+        label=label,
+        help=f"{help} {differs}".strip(),
+        low=low,
+        high=high,
+        low_open=low_open,
+        logarithmic=logarithmic,
+        choices=choices,
+        presets=presets,
+        applies_when=applies_when,
+        differs=differs,
     )
+    return field(default=default, metadata={INFO: info})
 
 
 def scaling_parameter(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_type_hints
 
 from ace_gui.errors import MethodError, RecipeError
+from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.adaptive.adamerging import ADAMERGING
@@ -34,7 +35,7 @@ from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
-from ace_gui.methods.method import Kind, MergeFunction, MergeMethod
+from ace_gui.methods.method import INFO, Kind, MergeFunction, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN
@@ -138,19 +139,6 @@ _KINDS: Final = {
     "bool": "true or false",
     "str": "text",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParameterField:
-    """One parameter of a method. ``kind``: float, int, bool or str.
-
-    ``metadata``: the other arguments of ``methods.method.parameter``, by their names.
-    """
-
-    name: str
-    kind: str
-    default: float | int | bool | str
-    metadata: Mapping[str, Any]
 
 
 def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
@@ -285,7 +273,7 @@ def every_variant() -> tuple[str, ...]:
         names.append(name)
         for field in parameter_fields(method):
             if field.name == "variant":
-                others = (each for each in field.metadata["choices"] if each != field.default)
+                others = (each for each in field.choices if each != field.default)
                 names += [f"{name}:{each}" for each in others]
     return tuple(names)
 
@@ -294,15 +282,15 @@ def _trains_blocks(method: MergeMethod[Any]) -> bool:
     return isinstance(method.modules, Differences) and method.modules.shared is not None
 
 
-def parameter_fields(method: MergeMethod[Any]) -> tuple[ParameterField, ...]:
+def parameter_fields(method: MergeMethod[Any]) -> tuple[FieldInfo, ...]:
     """The parameters of a method, in the order of its dataclass."""
     hints, defaults = get_type_hints(method.parameters), method.parameters()
     return tuple(
-        ParameterField(
+        dataclasses.replace(
+            field.metadata[INFO],
             name=field.name,
             kind=hints[field.name].__name__,
             default=getattr(defaults, field.name),
-            metadata=field.metadata,
         )
         for field in dataclasses.fields(method.parameters)
     )
@@ -328,7 +316,7 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
     return method.parameters(**checked)
 
 
-def _checked(field: ParameterField, value: object) -> float | int | bool | str:
+def _checked(field: FieldInfo, value: object) -> float | int | bool | str:
     if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
@@ -352,23 +340,23 @@ def _as_float(value: int) -> float:
         return math.inf
 
 
-def _allowed(field: ParameterField, value: float | int | bool | str) -> bool:
-    choices = field.metadata["choices"]
+def _allowed(field: FieldInfo, value: float | int | bool | str) -> bool:
+    choices = field.choices
     if isinstance(value, bool | str):
         return not choices or value in choices
-    low, high = field.metadata["low"], field.metadata["high"]
-    above = low is None or (value > low if field.metadata["low_open"] else value >= low)
+    low, high = field.low, field.high
+    above = low is None or (value > low if field.low_open else value >= low)
     return math.isfinite(value) and above and (high is None or value <= high)
 
 
-def _range_of(field: ParameterField) -> str:
+def _range_of(field: FieldInfo) -> str:
     """The allowed values as the rest of a sentence."""
-    if field.metadata["choices"]:
-        return f"it must be one of: {', '.join(field.metadata['choices'])}"
-    low, high = field.metadata["low"], field.metadata["high"]
+    if field.choices:
+        return f"it must be one of: {', '.join(field.choices)}"
+    low, high = field.low, field.high
     bounds = []
     if low is not None:
-        bounds.append(f"{'greater than' if field.metadata['low_open'] else 'at least'} {low:g}")
+        bounds.append(f"{'greater than' if field.low_open else 'at least'} {low:g}")
     if high is not None:
         bounds.append(f"at most {high:g}")
     return f"it must be {' and '.join(bounds)}" if bounds else f"it must be {_KINDS[field.kind]}"

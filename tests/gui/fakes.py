@@ -11,7 +11,6 @@ from ace_gui.engine.contract.events import (
     DeviceInfo,
     EngineReady,
     Event,
-    FieldInfo,
     JobDone,
     LayerAnalysed,
     MergeFinished,
@@ -30,6 +29,7 @@ from ace_gui.engine.contract.figures.findings import (
 from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.merge_stores import record_of
 from ace_gui.gui.control.run_records import RunRecord, write_record
 from ace_gui.gui.state.activity import MergeRun
@@ -83,11 +83,6 @@ def field(name: str, **changes: object) -> FieldInfo:
         "label": name,
         "help": f"What {name} does.",
         "low": 0.0,
-        "high": None,
-        "low_open": False,
-        "logarithmic": False,
-        "choices": (),
-        "presets": (),
     }
     return FieldInfo(name=name, **{**values, **changes})
 

@@ -56,8 +56,8 @@ def test_it_is_documented(method: MergeMethod[Any]) -> None:
     assert method.formula.startswith("W = ")
     assert "arXiv:" in method.citation
     for field in parameter_fields(method):
-        assert field.metadata["label"]
-        assert field.metadata["help"].endswith(".")
+        assert field.label
+        assert field.help.endswith(".")
 
 
 @every
@@ -65,11 +65,11 @@ def test_its_ranges_hold_its_defaults_and_presets_and_refuse_what_is_outside(
     method: MergeMethod[Any],
 ) -> None:
     for field in parameter_fields(method):
-        for value in (field.default, *(value for _, value in field.metadata["presets"])):
+        for value in (field.default, *(value for _, value in field.presets)):
             assert getattr(checked_parameters(method, {field.name: value}), field.name) == value
         assert field.kind in {"bool", "str"} or None not in {
-            field.metadata["low"],
-            field.metadata["high"],
+            field.low,
+            field.high,
         }
 
 
@@ -77,12 +77,12 @@ def test_its_ranges_hold_its_defaults_and_presets_and_refuse_what_is_outside(
 def test_the_ends_of_every_range_merge(method: MergeMethod[Any]) -> None:
     deltas = given(method, CASES["wide"])
     for field in parameter_fields(method):
-        low, high = field.metadata["low"], field.metadata["high"]
+        low, high = field.low, field.high
         if field.name in {"steps", "iterations"}:
             high = 3
-        ends = field.metadata["choices"] or [True, False]
+        ends = field.choices or [True, False]
         if low is not None:
-            ends = [high, low + (1e-3 if field.metadata["low_open"] else 0)]
+            ends = [high, low + (1e-3 if field.low_open else 0)]
         dropping = method.name in {"della", "della_linear"}
         others = {"epsilon": 0.0} if dropping and field.name == "density" else {}
         if dropping and field.name == "epsilon":

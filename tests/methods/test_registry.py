@@ -84,7 +84,7 @@ def test_fields_follow_the_dataclass() -> None:
     assert [field.name for field in fields] == ["share", "count", "exact", "mode", "free"]
     assert [field.kind for field in fields] == ["float", "int", "bool", "str", "float"]
     assert [field.default for field in fields] == [0.5, 3, True, "sum", 0.0]
-    assert fields[3].metadata["choices"] == ("sum", "mean")
+    assert fields[3].choices == ("sum", "mean")
 
 
 def test_a_known_name_gives_its_method() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.field_info import FieldInfo
 from ace_gui.recipe.overrides import LARGEST_CAP, LARGEST_FACTOR, LARGEST_POWER
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
@@ -13,16 +13,12 @@ from ace_gui.recipe.values import After, Cap, ParameterValue
 def _field(name: str, default: float, label: str, help: str, low: float, high: float) -> FieldInfo:
     return FieldInfo(
         name=f"after.{name}",
-        kind="float",
         default=default,
         label=label,
         help=help,
         low=low,
         high=high,
         low_open=name == "rank",
-        logarithmic=False,
-        choices=(),
-        presets=(),
     )
 
 

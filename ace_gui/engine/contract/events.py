@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,38 +10,12 @@ from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistic
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
+from ace_gui.field_info import FieldInfo
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
 Event = object
 """What a job yields: progress, a part of its result, or its end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldInfo:
-    """One parameter of a method, for a form. ``kind``: float, int, bool or str.
-
-    ``applies_when``: another parameter and the values for which this one applies. ``differs``: last
-    part of the help, on sources with another default.
-    """
-
-    name: str
-    kind: str
-    default: ParameterValue
-    label: str
-    help: str
-    low: float | None
-    high: float | None
-    low_open: bool
-    logarithmic: bool
-    choices: tuple[str, ...]
-    presets: tuple[tuple[str, float], ...]
-    applies_when: tuple[str, ...] | None = None
-    differs: str = ""
-
-    def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
-        """Whether the parameter applies, given the values of the others."""
-        return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def title_of(recipe: Recipe) -> str:
     method = get_method(recipe.merge_method)
     fields = parameter_fields(method)
     defaults = {field.name: field.default for field in fields}
-    names = {f.name: symbol_of(f.metadata["label"]) or f.name for f in fields}
+    names = {f.name: symbol_of(f.label) or f.name for f in fields}
     set_ = {n: v for n, v in recipe.parameters.items() if defaults.get(n) != v}
     parts = [str(v) if n == "variant" else f"{names.get(n, n)} {v}" for n, v in set_.items()]
     return ", ".join((method.title, *parts))

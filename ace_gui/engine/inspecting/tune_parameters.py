@@ -224,7 +224,7 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
 
 def _is_log(each: ParameterRange, field: Any) -> bool:
     """Whether steps are logarithmic: the parameter is of that kind, or spans a factor of 100."""
-    return each.low > 0 and (field.metadata["logarithmic"] or each.high >= 100 * each.low)
+    return each.low > 0 and (field.logarithmic or each.high >= 100 * each.low)
 
 
 def _own_values(recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _left_open(method: MergeMethod[Any], values: Mapping[str, ParameterValue]) -
     fields = {field.name: field for field in parameter_fields(method)}
     names = []
     for name in method.defaults({}):
-        other, *choices = fields[name].metadata["applies_when"] or (name,)
+        other, *choices = fields[name].applies_when or (name,)
         value = values.get(other, fields[other].default)
         if name not in values and (not choices or value in choices):
             names.append(name)

@@ -37,7 +37,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import FieldInfo, MethodInfo
+from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ace_gui.methods.method import ParameterValue, parameter, scaling_parameter
+from ace_gui.field_info import ParameterValue
+from ace_gui.methods.method import parameter, scaling_parameter
 from ace_gui.methods.shared.measured import Need
 
 PUBLISHED: Final = "published"

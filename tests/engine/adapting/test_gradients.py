@@ -89,7 +89,7 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     torch.manual_seed(seed)
     learning = method.learning
     assert learning is not None
-    choices = [f.metadata["choices"] for f in _fields(method) if f.name == "variant"]
+    choices = [f.choices for f in _fields(method) if f.name == "variant"]
     options = {"variant": choices[0][variant % len(choices[0])]} if choices else {}
     parameters = checked_parameters(method, options)
     model = Small(7, width).double().eval()

@@ -9,8 +9,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QWidget
 
-from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.engine.contract.scored.tuned import ParameterRange
+from ace_gui.field_info import FieldInfo
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import muted_label

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import FieldInfo
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import TunePoint, how_chosen, values_of
+from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
 from ace_gui.gui.control.operations.tune_operation import REPORTED, TuneOperation
 from ace_gui.gui.models.task_figures_model import score_text

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import FieldInfo
+from ace_gui.field_info import FieldInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import DOT_ROOM, DotButton

@@ -1,0 +1,36 @@
+"""The description of one parameter: from it follow checks of recipes, forms and help texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ParameterValue = float | int | bool | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldInfo:
+    """One parameter of a method. ``kind``: float, int, bool or str.
+
+    ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer. ``applies_when``:
+    another parameter and the values for which this one has an effect. ``differs``: last part of the
+    help, on sources with another default.
+    """
+
+    name: str = ""
+    kind: str = "float"
+    default: ParameterValue
+    label: str
+    help: str
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    logarithmic: bool = False
+    choices: tuple[str, ...] = ()
+    presets: tuple[tuple[str, float], ...] = ()
+    applies_when: tuple[str, ...] | None = None
+    differs: str = ""
+
+    def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
+        """Whether the parameter applies, given the values of the others."""
+        return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
