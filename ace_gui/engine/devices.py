@@ -10,8 +10,10 @@ import torch
 from ace_gui.engine.contract.events import DeviceInfo, GpuPeak
 from ace_gui.engine.gpus import Gpu, fastest_first, gpus, kernels, why_none, why_unfit
 from ace_gui.errors import ResourceError
-from ace_gui.linalg.products import choose_library
 from ace_gui.machine import processors
+
+_AT_FIRST: Final = torch.get_num_threads()
+"""Before any merge changed it, so that no merge depends on an earlier one."""
 
 _STARTED: Final[set[str]] = set()
 _STARTING: Final = threading.Lock()
@@ -21,9 +23,8 @@ _LARGEST_KEPT: Final = (32 << 20) - (1 << 16)
 
 
 def use_threads(wanted: int | None) -> None:
-    """Compute with this number of threads; None: torch's default, within a container's limit."""
-    torch.set_num_threads(wanted or min(torch.get_num_threads(), processors()))
-    choose_library()
+    """Compute with this number of threads; None: torch's at first, within a container's limit."""
+    torch.set_num_threads(wanted or min(_AT_FIRST, processors()))
     _keep_freed_memory()
 
 

@@ -4,14 +4,15 @@ A GPU gets a batch as a whole, since one small matrix leaves most of it idle. A 
 computed as a single matrix: batched library calls do not help a processor, and may be slower.
 
 On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
-of it, which is nearly twice as fast in float64 and more in float32. If ``choose_library`` measures
-that, products of single threads use numpy. Other float32 products use oneDNN (``unpublished``).
+of it, which is nearly twice as fast in float64 and more in float32. There,
+products of single threads use numpy. Other float32 products use oneDNN (``unpublished``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -31,28 +32,23 @@ Factor = float | Sequence[float]
 """A factor for all matrices, or one for each of the batch."""
 
 
-_BY_NUMPY: Final[list[bool]] = []
-"""Whether ``choose_library`` chose numpy; empty before."""
-
-
-def choose_library() -> None:
-    """Take the processor's products by numpy from now on where its OpenBLAS has wide registers.
+@cache
+def by_numpy() -> bool:
+    """Whether numpy's OpenBLAS has wide registers on this processor.
 
     OpenBLAS then uses no threads of its own in this process: those that merge have one each.
     """
-    if _BY_NUMPY:
-        return
     found = ThreadpoolController().select(internal_api="openblas")
     own = [each for each in found.lib_controllers if "numpy" in each.filepath]
     wide = any(each.info()["architecture"] in WIDE for each in own)
     if wide:
         found.limit(limits=1)
-    _BY_NUMPY.append(wide)
+    return wide
 
 
 def library() -> str:
     """By what a processor's products are taken, on which their last digits depend."""
-    return "numpy" if any(_BY_NUMPY) else "torch"
+    return "numpy" if by_numpy() else "torch"
 
 
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
@@ -92,7 +88,7 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
 def _for_numpy(matrix: Tensor) -> bool:
     """Threads that share a matrix are torch's: while numpy computes, they would wait in vain."""
     known = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
-    return known and any(_BY_NUMPY) and torch.get_num_threads() == 1
+    return known and torch.get_num_threads() == 1 and by_numpy()
 
 
 def wants_rows(matrix: Tensor) -> bool:

@@ -24,11 +24,10 @@ from ace_gui.linalg.polar import top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.ace import AceParameters, by_inputs, by_rows
+from ace_gui.methods.ace import AceParameters, closed_form
 from ace_gui.methods.ace.algorithm import Rule, weighed
-from ace_gui.methods.ace.by_inputs import Sums, collect, preliminary, residual
+from ace_gui.methods.ace.closed_form import Sums, collect, preliminary, residual
 from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import Way, attempt
 from ace_gui.methods.ace.problem import Problem, Terms
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -57,7 +56,7 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     (first,), _ = measure([experts], None)
     parameters = AceParameters(epsilon=EPSILON, k_frac=K_FRAC)
     problem = weighed([experts], [first], Rule.HETEROGENEOUS, parameters, [STRICT])
-    sums, (scale,) = collect(problem), problem.prior_scales
+    sums = collect(problem)
 
     yield (
         "energies: norms instead of Gram matrices",
@@ -76,10 +75,10 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
             lambda: _quotient(centred, None),
             lambda: _quotient(centred, centred[0]),
         )
-    numerator_OI = _numerator(sums)
+    numerator_OI = _numerator(sums, problem)
     yield (
         "Eq. 14: Cholesky, Sherman-Morrison, no inverse",
-        lambda: _inverted(sums, numerator_OI, scale),
+        lambda: _inverted(sums, numerator_OI, problem),
         lambda: preliminary(_copy(sums), problem)[0],
     )
     proxies = [
@@ -89,10 +88,10 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
     in_order = [share.expert for share in problem.shares]
     yield (
         "Eq. 17: one product instead of T",
-        lambda: _products([deltas[t] for t in in_order], proxies, sums),
-        lambda: _residual(_copy(sums)),
+        lambda: _products([deltas[t] for t in in_order], proxies, sums, problem),
+        lambda: _residual(_copy(sums), problem),
     )
-    fused_BOI = preliminary(_copy(sums), problem)[0] + _residual(_copy(sums))
+    fused_BOI = preliminary(_copy(sums), problem)[0] + _residual(_copy(sums), problem)
     k = math.floor(K_FRAC * min(first.shape))
     yield (
         "Eq. 18: eigenvectors of a Gram matrix, no SVD",
@@ -105,11 +104,11 @@ def rows(deltas: list[Tensor]) -> Iterator[Row]:
 def _whole_rows(deltas: list[Tensor], experts: WeightedExperts, two: Problem) -> Iterator[Row]:
     """What concerns more than one step; ``two`` of the experts for what is done to few."""
     outputs, inputs = deltas[0].shape
-    if by_rows.few_experts((outputs, inputs), 2):
+    if closed_form.few_experts((outputs, inputs), 2):
         yield (
             "all terms of two experts: products between experts",
-            lambda: _fused(by_inputs.solve, two),
-            lambda: _fused(by_rows.solve, two),
+            lambda: _fused(closed_form.solve_by_inputs, two),
+            lambda: _fused(closed_form.solve_by_rows, two),
         )
     products = [gram(delta_OI.mT) for delta_OI in deltas], torch.zeros_like(deltas[0])
     yield (
@@ -180,31 +179,31 @@ def _summed(
     return sum_OI.clone()
 
 
-def _numerator(sums: Sums) -> Tensor:
+def _numerator(sums: Sums, problem: Problem) -> Tensor:
     """B, whether or not a matrix was taken from all experts."""
     (scaled_II,), (numerator_OI,) = sums.scaled_BII, sums.numerator_BOI
     if sums.reference_BOI is None:
         return numerator_OI
     reference_OI = sums.reference_BOI[0]
-    return numerator_OI + reference_OI @ scaled_II + sums.ridge_masses[0] * reference_OI
+    return numerator_OI + reference_OI @ scaled_II + problem.ridge_masses[0] * reference_OI
 
 
-def _inverted(sums: Sums, numerator_OI: Tensor, scale: float) -> Tensor:
+def _inverted(sums: Sums, numerator_OI: Tensor, problem: Problem) -> Tensor:
     (scaled_II,) = sums.scaled_BII
-    system_II = scaled_II + scale * scaled_II.mean(dim=0)
-    system_II.diagonal().add_(sums.ridge_masses[0])
+    system_II = scaled_II + problem.prior_scales[0] * scaled_II.mean(dim=0)
+    system_II.diagonal().add_(problem.ridge_masses[0])
     return numerator_OI @ torch.linalg.inv(system_II)
 
 
-def _products(deltas: list[Tensor], proxies: list[Tensor], sums: Sums) -> Tensor:
+def _products(deltas: list[Tensor], proxies: list[Tensor], sums: Sums, problem: Problem) -> Tensor:
     mean_II = sums.scaled_BII[0] / len(deltas)
-    mean_II.diagonal().add_(sums.ridge_masses[0] / len(deltas))
+    mean_II.diagonal().add_(problem.ridge_masses[0] / len(deltas))
     return _total(d.double() @ (p - mean_II) for d, p in zip(deltas, proxies, strict=True))
 
 
-def _residual(sums: Sums) -> Tensor:
+def _residual(sums: Sums, problem: Problem) -> Tensor:
     assert sums.rest is not None
-    return residual(sums, sums.rest)
+    return residual(sums, sums.rest, problem)
 
 
 def _copy(sums: Sums) -> Sums:
@@ -233,9 +232,10 @@ def _single(experts: WeightedExperts) -> Tensor:
     measured, probes = measure([experts], SINGLE_EPSILON)
     problem = weighed([experts], measured, Rule.HOMOGENEOUS, _SINGLE, [STRICT])
     if probes is not None and measured[0].single:
-        found, coarse = attempt(problem, probes.weighed(problem, [0]), Way.MIXED)
-        if not coarse:
-            return found.preliminary_BOI
+        terms = closed_form.solve(problem, torch.float32)
+        (precision,) = probes.weighed(problem, [0]).precisions(terms, problem)
+        if precision.error <= STRICT.relative(precision.size) * precision.size:
+            return terms.preliminary_BOI
     raise SystemExit("The probes reject float32 on these task vectors.")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ace_gui.linalg.products import add_product_
 from ace_gui.methods.ace import AceParameters, ace_batch
-from ace_gui.methods.ace.by_rows import few_experts
+from ace_gui.methods.ace.closed_form import few_experts
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.method import Merged, MethodInput
 from ace_gui.methods.shared.tolerance import STRICT, of_experts
@@ -197,10 +197,7 @@ def rate(dtype: torch.dtype, seconds: Stopwatch, size: int = 1536) -> float:
 
 def _numbers(merged: Merged) -> str:
     """Of its sentence on them what matters."""
-    said = merged.diagnostics.precision
-    if "float64" not in said:
-        return "float32"
-    return "mixed" if "float32 where" in said else "float64"
+    return "float64" if "float64" in merged.diagnostics.precision else "float32"
 
 
 def _literal_fits(case: Case, device: torch.device) -> bool:

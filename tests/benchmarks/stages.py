@@ -34,17 +34,14 @@ STAGES = {
     "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:measure"],
     "ACE: probes": ["ace_gui.methods.ace.first_pass:probe"],
     "ACE: sums over experts": [
-        "ace_gui.methods.ace.by_inputs:collect",
-        "ace_gui.methods.ace.by_rows:_stacked",
+        "ace_gui.methods.ace.closed_form:collect",
+        "ace_gui.methods.ace.closed_form:_stacked",
     ],
     "ACE: solve": [
-        "ace_gui.methods.ace.by_inputs:preliminary",
-        "ace_gui.methods.ace.by_rows:_preliminary",
+        "ace_gui.methods.ace.closed_form:preliminary",
+        "ace_gui.methods.ace.closed_form:solve_by_rows",
     ],
-    "ACE: residual": [
-        "ace_gui.methods.ace.by_inputs:residual",
-        "ace_gui.methods.ace.by_rows:_residual",
-    ],
+    "ACE: residual": ["ace_gui.methods.ace.closed_form:residual"],
     "ACE: refinement": ["ace_gui.methods.ace.algorithm:top_polars"],
     "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged"],
     "average": ["ace_gui.methods.shared.weighted_experts:WeightedExperts.weighted_sum"],

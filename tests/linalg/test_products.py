@@ -1,13 +1,14 @@
 """Products of matrices, by whichever library takes them."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.products import add_product_, choose_library, library, times, wants_rows
+from ace_gui.linalg.products import add_product_, by_numpy, library, times, wants_rows
 from ace_gui.linalg.unpublished import linear
 
 LIBRARIES = ("MKL", "oneDNN", "numpy")
@@ -24,7 +25,7 @@ def taken_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip("this build of torch has no oneDNN beside MKL")
     name: str = request.param
     monkeypatch.setattr(products, "LINEAR", linear if name == "oneDNN" else None)
-    monkeypatch.setattr(products, "_BY_NUMPY", [name == "numpy"])
+    monkeypatch.setattr(products, "by_numpy", lambda: name == "numpy")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return name
 
@@ -121,7 +122,7 @@ def test_products_by_onednn_want_contiguous_rows(taken_by: str) -> None:
 def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
     products_for: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is then given one thread; otherwise it is left as it is."""
+    """From the first product on, by no one's choice, and with one thread; others are left alone."""
     told: list[int] = []
 
     class Own:
@@ -142,10 +143,7 @@ def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
         def limit(self, *, limits: int) -> None:
             told.append(limits)
 
-    monkeypatch.setattr(products, "_BY_NUMPY", [])
+    monkeypatch.setattr(products, "by_numpy", cache(by_numpy.__wrapped__))
     monkeypatch.setattr(products, "ThreadpoolController", Controller)
-    assert library() == "torch"
-    choose_library()
-    choose_library()
-    assert library() == ("numpy" if chosen else "torch")
+    assert [library(), library()] == ["numpy" if chosen else "torch"] * 2
     assert told == [1] * chosen

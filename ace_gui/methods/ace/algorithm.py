@@ -19,7 +19,7 @@ Departures from the published procedure, each reported in the notes of the resul
 The automatic variant is not the paper's. It normalises every layer, uses a ridge of α times the
 mean eigenvalue of a normalised Gram matrix (1/I), does not refine, and caps the change. Its result
 is therefore equivariant to the scale of the experts. The measured variant is not the paper's
-either. It uses the covariances of the experts' inputs (``by_data``) instead of Σ̂_t.
+either. It uses the covariances of the experts' inputs instead of Σ̂_t.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from ace_gui.linalg.heterogeneity import GUARD, energy
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.widened import norms
-from ace_gui.methods.ace import by_data, by_rows, float32_check, notes
+from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.first_pass import LayerEnergies, measure
-from ace_gui.methods.ace.float32_check import in_float64, too_coarse
+from ace_gui.methods.ace.float32_check import Probes, exact_enough
 from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
-from ace_gui.methods.ace.probes import Probed
-from ace_gui.methods.ace.problem import Problem, Refinement, Rule, Share, Solution, Terms
+from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import Context, Merged, MethodInput
 from ace_gui.methods.shared.after import cap_, largest_change
 from ace_gui.methods.shared.measured import required_measured
@@ -65,7 +64,7 @@ def ace(
     vectors. Of the context, ``base`` is W₀, whose norm the automatic variant needs for its cap.
     Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the
     device they are on; holds one at a time, or all where their rows are fewer than the inputs
-    (``by_rows``). Computes in float64, or in float32 where that is exact enough for the
+    (``closed_form``). Computes in float64, or in float32 where that is exact enough for the
     ``tolerance`` of the context (``float32_check``). ``delta`` and ``preliminary`` are float32 and
     include ``scaling``; without refinement they are equal. Raises MethodError for tensors that are
     no matrices, differ in shape or are not finite.
@@ -99,9 +98,9 @@ def _merged(
         group, own = [measured[b] for b in indices], [tolerances[b] for b in indices]
         problem = weighed([experts[b] for b in indices], group, rule, parameters, own)
         problem = replace(problem, measured=layers[indices[0]].measured)
-        probed = probes.weighed(problem, indices) if single and probes else None
         with full_float32():
-            found = _solved(problem, probed, group, parameters)
+            own_probes = probes if single and problem.measured is None else None
+            found = _solved(problem, group, parameters, own_probes, indices)
             solutions |= zip(indices, found, strict=True)
     merged = []
     for b, figures in enumerate(measured):
@@ -196,33 +195,50 @@ def _directions(own: LayerEnergies, rule: Rule, parameters: AceParameters) -> in
 
 def _solved(
     problem: Problem,
-    probed: Probed | None,
     group: Sequence[LayerEnergies],
     parameters: AceParameters,
+    probes: Probes | None,
+    indices: Sequence[int],
 ) -> list[Solution]:
-    """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough."""
-    if problem.measured is not None:
-        return _refined(problem, by_data.solve(problem, problem.measured), group, parameters)
-    terms = in_float64(problem) if probed is None else float32_check.solve(problem, probed)
-    found = _refined(problem, terms, group, parameters)
-    del terms
-    coarse = [b for b, solution in enumerate(found) if too_coarse(solution, problem.tolerances[b])]
-    if coarse:
-        exact = problem.of(coarse)
-        anew = _refined(exact, in_float64(exact), [group[b] for b in coarse], parameters)
-        for b, solution in zip(coarse, anew, strict=True):
-            found[b] = solution
-    return found
+    """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough.
+
+    ``probes``: None where float32 will not do; ``indices``: of the layers among theirs.
+    """
+    found: dict[int, Solution] = {}
+    single = [] if probes is None else probes.promising(problem, indices)
+    if probes is not None and single:
+        own, layers = problem.of(single), [group[b] for b in single]
+        terms = closed_form.solve(own, torch.float32)
+        precisions = probes.weighed(own, [indices[b] for b in single]).precisions(terms, own)
+        solutions = _refined(own, terms, layers, parameters, precisions)
+        found = {
+            b: solution
+            for b, solution in zip(single, solutions, strict=True)
+            if exact_enough(solution, problem.tolerances[b])
+        }
+        del terms, solutions
+    rest = [b for b in range(len(group)) if b not in found]
+    if rest:
+        own, layers = problem.of(rest), [group[b] for b in rest]
+        found |= zip(rest, _refined(own, closed_form.solve(own), layers, parameters), strict=True)
+    return [found[b] for b in range(len(group))]
 
 
 def _refined(
-    problem: Problem, terms: Terms, group: Sequence[LayerEnergies], parameters: AceParameters
+    problem: Problem,
+    terms: Terms,
+    group: Sequence[LayerEnergies],
+    parameters: AceParameters,
+    precisions: Sequence[Precision] = (),
 ) -> list[Solution]:
-    """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18)."""
+    """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18).
+
+    ``precisions``: what float32 left; empty in float64.
+    """
     k = _directions(group[0], problem.rule, parameters)
     conditions = _conditions(problem, group)
     refinements: Sequence[Refinement | None] = [None] * len(group)
-    sizes = terms.sizes
+    sizes = [precision.size for precision in precisions]
     if terms.residual_BOI is not None and terms.total_BOI is not None:
         value_BOI, total_BOI = terms.preliminary_BOI, terms.total_BOI
         fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
@@ -250,7 +266,7 @@ def _refined(
             condition=conditions[b],
             cut=terms.cuts[b],
             refinement=refinements[b],
-            precision=terms.precisions[b],
+            precision=precisions[b] if precisions else Precision(size=sizes[b]),
         )
         for b, mass in enumerate(problem.ridge_masses)
     ]
@@ -332,20 +348,19 @@ def _rounded(value_OI: Tensor, scaling: float, size: float) -> Tensor:
 def working_memory(shape: tuple[int, ...], experts: int) -> float:
     """Float64 numbers alive at once at most, in the largest of the stages.
 
-    Summing over the experts (with the refinement's extra sums), widening sums in float32, solving,
+    Summing over the experts (with the refinement's extra sums), solving,
     and the polar factor with its fallback.
     """
     outputs, inputs = shape
     both, small, rows = outputs * inputs, min(shape), experts * outputs
-    if by_rows.few_experts((outputs, inputs), experts):
+    if closed_form.few_experts((outputs, inputs), experts):
         summing = rows * inputs + rows**2 + outputs * rows + 4 * both
         solving = 4 * both + 5 * widest(rows) * rows + rows**2 + rows * inputs
     else:
         summing = 2 * inputs**2 + 5 * both
         solving = inputs**2 + 4 * both + 5 * widest(inputs) * inputs
     refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
-    widening = 3 * (inputs**2 + both) / 2  # float32 sums and the same in float64
-    return max(summing, widening, solving, refining)
+    return max(summing, solving, refining)
 
 
 def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> float:
@@ -353,7 +368,7 @@ def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> f
     outputs, inputs = shape
     small, both, rows = min(shape), outputs * inputs, experts * outputs
     refining = 4.0 * both * small + 10.0 * small**3
-    if by_rows.few_experts((outputs, inputs), experts):
+    if closed_form.few_experts((outputs, inputs), experts):
         return 3.0 * rows**2 * inputs + rows**3 / 3 + 2.0 * rows * both + refining
     summing = experts * min(3.0 * outputs * inputs**2, inputs * both + 4.0 * outputs * both)
     return summing + inputs**3 / 3 + 4.0 * both * inputs + refining

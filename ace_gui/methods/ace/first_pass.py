@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.heterogeneity import Heterogeneity, heterogeneity
-from ace_gui.methods.ace.by_rows import few_experts
-from ace_gui.methods.ace.float32_check import SUMS
-from ace_gui.methods.ace.probes import (
+from ace_gui.methods.ace.closed_form import few_experts
+from ace_gui.methods.ace.float32_check import (
+    SINGLE,
     ProbedExpert,
     Probes,
     inner_products,
@@ -106,7 +106,7 @@ def _in_vain(
 ) -> list[bool]:
     """For which layers float32 is surely not exact enough, or float64 is as fast."""
     # ‖S₀‖_F is at least Tr S₀ / √I.
-    largest = EXACT / SUMS * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
+    largest = EXACT / SINGLE * len(layers[0]) * (epsilon or 0.0) * shape[1] ** 0.5
     few = few_experts(shape, len(layers[0]))  # then float64 is the faster
     traces_B = figures_TB2[..., 1].sum(dim=0).tolist()
     return [

@@ -1,122 +1,212 @@
 """Whether float32 is exact enough, estimated with random vectors.
 
-Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts, O
-outputs, I inputs. Eq. 14 defines W_pre by W_pre A = B, where A = S + 1cᵀ. A float32 solution has
-the error δW = (W_pre A − B) A⁻¹. A⁻¹ is at most about 1/e, with the ridge mass e, and W_pre A − B
-is probed (``probes``). The allowed δW follows from the number formats of experts and output.
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2. B layers, T experts,
+O outputs, I inputs, P probes.
+
+Eq. 14 defines W_pre by W_pre A = B, where A = S + 1cᵀ. A float32 solution has the error
+δW = (W_pre A − B) A⁻¹. A⁻¹ is at most about 1/e, with the ridge mass e. For a matrix D and vectors
+z of independent normal numbers the mean of ‖Dz‖² is ‖D‖²_F, so a few exact thin products estimate
+W_pre A − B, whatever its origin. They are computed per expert, before the regime is known, and
+weighted afterwards. The allowed δW follows from the number formats of experts and output.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from enum import Enum
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
+from torch import Tensor
 
-from ace_gui.methods.ace import by_inputs, by_rows
-from ace_gui.methods.ace.probes import Probed
-from ace_gui.methods.ace.problem import Precision, Problem, Solution, Terms, joined
+from ace_gui.linalg.products import add_product_, moved, one_each, product, some
+from ace_gui.linalg.widened import norms, times_transposed, widened
+from ace_gui.methods.ace.problem import Precision, Problem, Solution, Terms
 from ace_gui.methods.shared.tolerance import Tolerance
 
-SUMS: Final = 3e-8
-"""What sums in float32 leave W_pre of relative error, by ‖S₀‖_F/e: half its rounding at least,
-and up to ten times as much. Where that would be too much already they are not tried."""
-
-SOLVED: Final = 1e-7
-"""The same where the system is solved in float32 too."""
+SINGLE: Final = 1e-7
+"""About what float32 leaves W_pre of relative error, by ‖S₀‖_F/e. It is tried where that is
+within the tolerance."""
 
 REFINED: Final = 40.0
 """By about how much the refinement multiplies errors."""
 
-
-class Way(Enum):
-    """In which numbers a layer is computed."""
-
-    SINGLE = "float32"
-    MIXED = "float32 where experts are summed up, float64 where the system is solved"
-    DOUBLE = "float64"
+PROBES: Final = 8
+"""Enough: even of a D of rank one, the worst, ‖D‖_F is found three times too small only once in
+800 times, of one of rank 4 practically never."""
 
 
-def _ways(problem: Problem, probed: Probed) -> list[Way]:
-    """The cheapest numbers for each layer whose expected error is within its tolerance."""
-    multiplied = REFINED if problem.with_residual else 1.0
-    found = []
-    for condition, tolerance, size in zip(
-        probed.conditions, problem.tolerances, problem.sizes, strict=True
-    ):
-        most = tolerance.relative(size) / multiplied
-        if SOLVED * condition <= most:
-            found.append(Way.SINGLE)
-        else:
-            found.append(Way.MIXED if SUMS * condition <= most else Way.DOUBLE)
-    return found
+@dataclass(frozen=True, kw_only=True)
+class ProbedExpert:
+    """What one expert does to the probes z, exactly (float64).
 
-
-def solve(problem: Problem, probed: Probed) -> Terms:
-    """Each layer in the cheapest numbers that are exact enough for it.
-
-    Each expert is read once, and once more where a layer is solved anew in float64.
+    ``once_BPO``: W̃z. ``squared_BPI``: W̃ᵀW̃z. ``cubed_BPO``: W̃W̃ᵀW̃z. ``mean_BP1``: μᵀW̃ᵀW̃z.
     """
-    ways = _ways(problem, probed)
-    parts: list[tuple[list[int], Terms]] = []
-    exact = [b for b, way in enumerate(ways) if way is Way.DOUBLE]
-    for way in (Way.SINGLE, Way.MIXED):
-        indices = [b for b, own in enumerate(ways) if own is way]
-        if not indices:
-            continue
-        terms, coarse = attempt(problem.of(indices), probed.of(indices), way)
-        fine = [b for b in range(len(indices)) if b not in coarse]
-        if fine:
-            parts.append(([indices[b] for b in fine], terms.of(fine)))
-        exact += [indices[b] for b in coarse]
-        del terms
-    if exact:
-        exact.sort()
-        parts.append((exact, in_float64(problem.of(exact))))
-    return joined(parts)
+
+    once_BPO: Tensor
+    squared_BPI: Tensor
+    cubed_BPO: Tensor
+    mean_BP1: Tensor
 
 
-def in_float64(problem: Problem) -> Terms:
-    """The same in float64, by the shorter of both ways."""
-    if by_rows.few_experts(problem.shape, len(problem.shares)):
-        return by_rows.solve(problem)
-    return by_inputs.solve(problem)
+@dataclass(frozen=True, kw_only=True)
+class Probes:
+    """P random vectors, as rows, since thin products are much faster so; and what becomes of them.
 
+    ``inner_BTT``: of what becomes of them, ⟨W̃_sᵀW̃_s z, W̃_tᵀW̃_t z⟩, known to the processor.
+    """
 
-def attempt(problem: Problem, probed: Probed, way: Way) -> tuple[Terms, list[int]]:
-    """In float32, wholly or in part; and the layers for which that is too coarse."""
-    widened = way is Way.MIXED
-    if by_rows.few_experts(problem.shape, len(problem.shares)):
-        terms = by_rows.solve(problem, torch.float32, widened=widened)
-    else:
-        # Where experts have little in common, their sums are more exact without the reference.
-        referred = all(tolerance.rounding for tolerance in problem.tolerances)
-        sums = by_inputs.collect(problem, torch.float32, referred=referred)
-        terms = by_inputs.solved(sums, problem, widened=widened)
-    errors = probed.errors(terms, problem)
-    coarse = [
-        b
-        for b, (error, _, size) in enumerate(errors)
-        if terms.cuts[b] or not error <= problem.tolerances[b].relative(size) * size
-    ]
-    precisions = [
-        Precision(
-            numbers=way.value,
-            error=error / (size or 1.0),
-            fused_error=math.hypot(error, residual_error),
+    given_PI: Tensor
+    experts: Sequence[ProbedExpert]
+    inner_BTT: Tensor
+
+    def weighed(self, problem: Problem, indices: Sequence[int]) -> Probed:
+        """What the sums of these layers do to the probes, by the shares of the experts."""
+        sums: dict[str, Tensor] = {}
+
+        def add(name: str, term: Tensor) -> None:
+            sums[name] = sums[name].add_(term) if name in sums else term
+
+        for share in problem.shares:
+            own = self.experts[share.expert]
+            weights_B11 = one_each(share.weights, own.squared_BPI)
+            cubed_BPO = some(own.cubed_BPO, indices) * weights_B11
+            add("scaled", some(own.squared_BPI, indices) * weights_B11)
+            add("residual", some(own.mean_BP1, indices) * weights_B11 + cubed_BPO)
+            ridged_BPO = some(own.once_BPO, indices) * one_each(share.ridges, cubed_BPO)
+            add("numerator", ridged_BPO + cubed_BPO)
+        return Probed(
+            given_PI=self.given_PI,
+            scaled_BPI=sums["scaled"],
+            numerator_BPO=sums["numerator"],
+            residual_BPO=sums["residual"],
         )
-        for error, residual_error, size in errors
-    ]
-    return replace(terms, precisions=precisions, sizes=[size for *_, size in errors]), coarse
+
+    def promising(self, problem: Problem, indices: Sequence[int]) -> list[int]:
+        """The layers of the problem that float32 probably serves; ``indices``: its layers'.
+
+        By about ‖S₀‖_F/e of each, without asking a GPU again.
+        """
+        experts = [share.expert for share in problem.shares]
+        multiplied = REFINED if problem.with_residual else 1.0
+        found = []
+        for b, index in enumerate(indices):
+            weights_T = self.inner_BTT.new_tensor([share.weights[b] for share in problem.shares])
+            inner_TT = self.inner_BTT[index][experts][:, experts]
+            square = float(weights_T @ inner_TT @ weights_T)
+            condition = math.sqrt(max(0.0, square) / PROBES) / problem.ridge_masses[b]
+            most = problem.tolerances[b].relative(problem.sizes[b]) / multiplied
+            if not math.isnan(square) and SINGLE * condition <= most:
+                found.append(b)
+        return found
 
 
-def too_coarse(solution: Solution, tolerance: Tolerance) -> bool:
-    """Whether what float32 left is too much once the refinement has multiplied it."""
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """Exact products of the sums over experts with the probes (float64).
+
+    ``scaled_BPI``: S₀ times them. ``numerator_BPO``: B times them. ``residual_BPO``: Σ_t ΔW_t Σ̃_t
+    times them.
+    """
+
+    given_PI: Tensor
+    scaled_BPI: Tensor
+    numerator_BPO: Tensor
+    residual_BPO: Tensor
+
+    def precisions(self, terms: Terms, problem: Problem) -> list[Precision]:
+        """What float32 left of error in each layer."""
+        missed = (self._missed(terms, problem), self._missed_residual(terms, problem))
+        asked_B3 = torch.stack((*missed, norms(terms.preliminary_BOI)), dim=1)
+        root = math.sqrt(PROBES)
+        return [
+            Precision(size=size, error=error / root / mass, residual_error=residual_error / root)
+            for (error, residual_error, size), mass in zip(
+                asked_B3.tolist(), problem.ridge_masses, strict=True
+            )
+        ]
+
+    def _missed(self, terms: Terms, problem: Problem) -> Tensor:
+        """‖(W_pre A − B)z‖; the prior (Eq. 11) adds to each entry of S₀z κ their mean."""
+        priors_B11 = one_each(problem.prior_scales, self.scaled_BPI)
+        system_BPI = self.scaled_BPI + self.scaled_BPI.mean(dim=2, keepdim=True) * priors_B11
+        system_BPI.addcmul_(self.given_PI, one_each(problem.ridge_masses, system_BPI))
+        return norms(times_transposed(system_BPI, terms.preliminary_BOI) - self.numerator_BPO)
+
+    def _missed_residual(self, terms: Terms, problem: Problem) -> Tensor:
+        if terms.residual_BOI is None or terms.total_BOI is None:
+            return self.scaled_BPI.new_zeros(len(problem.layers))
+        mean_BPI = self.scaled_BPI.addcmul(
+            self.given_PI, one_each(problem.ridge_masses, self.scaled_BPI)
+        ).div_(len(problem.shares))
+        given_BPI = self.given_PI.expand(len(mean_BPI), -1, -1)
+        missed_BPO = times_transposed(given_BPI, terms.residual_BOI) - self.residual_BPO
+        missed_BPO.add_(times_transposed(mean_BPI, terms.total_BOI))
+        return norms(missed_BPO)
+
+
+def exact_enough(solution: Solution, tolerance: Tolerance) -> bool:
+    """Whether what float32 left is little enough, also once the refinement has multiplied it."""
     precision, refinement = solution.precision, solution.refinement
-    if precision is None or refinement is None or not precision.fused_error:
+    if precision is None or solution.cut:
         return False
-    size = math.hypot(solution.size, refinement.size)
-    allowed = tolerance.relative(size) * size
-    return not precision.fused_error * refinement.sensitivity <= allowed
+    if not precision.error <= tolerance.relative(precision.size) * precision.size:
+        return False
+    if refinement is None:
+        return True
+    size = math.hypot(precision.size, refinement.size)
+    fused_error = math.hypot(precision.error, precision.residual_error)
+    return fused_error * refinement.sensitivity <= tolerance.relative(size) * size
+
+
+def new_probes(like_BOI: Tensor) -> Tensor:
+    """Always the same random vectors for a shape (P × I), so that results can be repeated."""
+    generator = torch.Generator().manual_seed(0)
+    given_PI = torch.randn(PROBES, like_BOI.shape[2], generator=generator, dtype=torch.float64)
+    return moved(given_PI, like_BOI.device)
+
+
+def inner_products(experts: Sequence[ProbedExpert]) -> Tensor:
+    """⟨W̃_sᵀW̃_s z, W̃_tᵀW̃_t z⟩ of all pairs of experts, of every layer (B × T × T)."""
+    flat_BTN = torch.stack([own.squared_BPI.flatten(1) for own in experts], dim=1)
+    return product(flat_BTN, flat_BTN.mT)
+
+
+def probe(delta_BOI: Tensor, given_PI: Tensor | None) -> tuple[Tensor, ProbedExpert | None]:
+    """‖ΔW‖²_F and ‖W̃‖²_F of every layer (B × 2), and what W̃ does to the probes; float64.
+
+    Twice through the matrix. Sums are taken of ΔW − 1sᵀ, s being the first row: as ‖s − μ‖² is one
+    of the O terms of ‖W̃‖²_F, at most a factor of O + 1 is lost of float64's digits however large
+    μ is. W̃ᵀW̃z = YᵀYz − O ν (νᵀz) is found on the way to ν = μ − s (Eq. 5), with Y = ΔW − 1sᵀ.
+    """
+    layers, outputs, _ = delta_BOI.shape
+    shift_B1I = delta_BOI[:, :1].sum(dim=1, keepdim=True, dtype=torch.float64)
+    mean_B1I = torch.zeros_like(shift_B1I)
+    given_BPI = mean_B1I[:, :0] if given_PI is None else given_PI.expand(layers, -1, -1)
+    squared_BPI = torch.zeros_like(given_BPI, memory_format=torch.contiguous_format)
+    square_B = mean_B1I.new_zeros(layers)
+    once = []
+    for _, part_BNI in widened(delta_BOI, less=shift_B1I):
+        square_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
+        mean_B1I += part_BNI.sum(dim=1, keepdim=True)
+        if given_PI is not None:
+            once.append(product(given_BPI, part_BNI.mT))
+            add_product_(squared_BPI, once[-1], part_BNI)
+    mean_B1I /= max(1, outputs)
+    apart_BP1 = product(given_BPI, mean_B1I.mT)
+    squared_BPI.addcmul_(apart_BP1, mean_B1I, value=-outputs)
+    trace_B = square_B - outputs * mean_B1I.square().sum(dim=(1, 2))
+    mean_B1I += shift_B1I
+    trace_B.clamp_(min=0)
+    energy_B = trace_B + outputs * mean_B1I.square().sum(dim=(1, 2))
+    figures_B2 = torch.stack((energy_B, trace_B), 1)
+    if given_PI is None:
+        return figures_B2, None
+    mean_BP1 = product(squared_BPI, mean_B1I.mT)
+    return figures_B2, ProbedExpert(
+        once_BPO=torch.cat(once, dim=2).sub_(apart_BP1),
+        squared_BPI=squared_BPI,
+        cubed_BPO=times_transposed(squared_BPI, delta_BOI).sub_(mean_BP1),
+        mean_BP1=mean_BP1,
+    )

@@ -65,7 +65,7 @@ def diagnostics(
 
 def precision(own: Precision, tolerance: Tolerance) -> str:
     """In which numbers a layer was computed, and why."""
-    return tolerance.describe(own.error, own.numbers) if own.error else IN_FLOAT64
+    return tolerance.describe(own.error / (own.size or 1.0)) if own.error else IN_FLOAT64
 
 
 def left_out(found: Heterogeneity) -> list[str]:

@@ -18,7 +18,6 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.products import one_each, some
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
@@ -91,69 +90,30 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Precision:
-    """In which numbers a layer was computed, in words, and about what that has left.
-
-    ``error``: of W_pre, as a share of it. ``fused_error``: of W_pre + Δ_res, Frobenius. Both are 0
-    in float64.
-    """
-
-    numbers: str = "float64"
-    error: float = 0.0
-    fused_error: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The result of a solver, in float64 or, where that is exact enough, in float32.
+    """The result of a solver, in the numbers in which it was computed.
 
     ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
-    and left out of it, one a layer; ``precisions`` likewise, and ``sizes``: ‖W_pre‖_F, empty where
-    not known yet. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17), and ``total_BOI``:
-    Σ_t ΔW_t.
+    and left out of it, one a layer. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17),
+    and ``total_BOI``: Σ_t ΔW_t.
     """
 
     preliminary_BOI: Tensor
     cuts: list[int]
-    precisions: Sequence[Precision]
-    sizes: Sequence[float] = ()
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
 
-    def of(self, indices: Sequence[int]) -> Terms:
-        """Those of some of the layers."""
-        if len(indices) == len(self.cuts):
-            return self
-        return Terms(
-            preliminary_BOI=some(self.preliminary_BOI, indices),
-            cuts=[self.cuts[b] for b in indices],
-            precisions=[self.precisions[b] for b in indices],
-            sizes=[self.sizes[b] for b in indices if self.sizes],
-            residual_BOI=None if self.residual_BOI is None else some(self.residual_BOI, indices),
-            total_BOI=None if self.total_BOI is None else some(self.total_BOI, indices),
-        )
 
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """What float32 left of error in one layer (Frobenius norms), estimated; 0 in float64.
 
-def joined(parts: Sequence[tuple[Sequence[int], Terms]]) -> Terms:
-    """The terms of all layers, from those of some and their indices among all."""
-    if len(parts) == 1:
-        return parts[0][1]
-    order = [(own, terms, b) for indices, terms in parts for b, own in enumerate(indices)]
-    each = [terms.of([b]) for _, terms, b in sorted(order, key=lambda found: found[0])]
+    ``size``: ‖W_pre‖. ``error``: of W_pre. ``residual_error``: of Δ_res.
+    """
 
-    def stack(values: Sequence[Tensor | None]) -> Tensor | None:
-        found = [value.double() for value in values if value is not None]
-        return torch.cat(found) if found else None
-
-    values_BOI = stack([terms.preliminary_BOI for terms in each])
-    assert values_BOI is not None
-    return Terms(
-        preliminary_BOI=values_BOI,
-        cuts=[terms.cuts[0] for terms in each],
-        precisions=[terms.precisions[0] for terms in each],
-        residual_BOI=stack([terms.residual_BOI for terms in each]),
-        total_BOI=stack([terms.total_BOI for terms in each]),
-    )
+    size: float
+    error: float = 0.0
+    residual_error: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,21 +157,3 @@ class Solution:
     cut: int = 0
     refinement: Refinement | None = None
     precision: Precision | None = None
-
-
-def add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
-    """Add ε I to every matrix of the batch, ε being its own."""
-    diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
-    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
-
-
-def apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
-    """Turn X = B S⁻¹ into W_pre = B (S + 1cᵀ)⁻¹, in place; q = S⁻¹S₀1 is used up.
-
-    The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
-    W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
-    """
-    scales_B11 = one_each(prior_scales, q_B1I)
-    total_B11 = q_B1I.sum(dim=(1, 2), keepdim=True)
-    q_B1I.mul_(scales_B11 / (q_B1I.shape[2] + scales_B11 * total_B11))
-    value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)

@@ -39,9 +39,9 @@ class Tolerance:
         """The largest error of a merged task vector of that norm, as a share of it."""
         return max(EXACT, SHARE * self.rounding / (norm or math.inf))
 
-    def describe(self, error: float, numbers: str = "float32") -> str:
-        """Which numbers were taken, what error that leaves, and why it is small enough."""
-        left = f"Computed in {numbers}, which leaves {error:.0e} of the change"
+    def describe(self, error: float) -> str:
+        """What error float32 leaves, and why it is small enough."""
+        left = f"Computed in float32, which leaves {error:.0e} of the change"
         if not self.rounding:
             return f"{left} (limit: {EXACT:.0e})."
         return f"{left}: less than a fifth of the rounding of {self.source}."

@@ -8,9 +8,8 @@ import torch
 from ace_gui.linalg import products
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
-from ace_gui.methods.ace import AceParameters, ace, algorithm, by_inputs, by_rows
+from ace_gui.methods.ace import AceParameters, ace, algorithm, closed_form
 from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import in_float64
 from ace_gui.methods.ace.problem import Problem, Share
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared.tolerance import STRICT
@@ -37,7 +36,7 @@ by_shape = pytest.mark.parametrize(("m", "n"), [(6, 20), (12, 16), (14, 14), (20
 @pytest.fixture(params=["torch", "numpy"], autouse=True)
 def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both libraries, whichever this processor prefers."""
-    monkeypatch.setattr(products, "_BY_NUMPY", [request.param == "numpy"])
+    monkeypatch.setattr(products, "by_numpy", lambda: request.param == "numpy")
     if request.param == "numpy":
         monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
@@ -81,7 +80,8 @@ def test_eq_7_gamma(T: int) -> None:
 @by_shape
 def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=1)
-    sums = by_inputs.collect(problem(deltas, 1e-3, heterogeneous))
+    given = problem(deltas, 1e-3, heterogeneous)
+    sums = closed_form.collect(given)
     scaled = oracle.scaled_proxies(deltas, heterogeneous)
     ridges = oracle.ridges(deltas, 1e-3, heterogeneous)
     tilde, means = zip(*(oracle.centred(delta) for delta in deltas), strict=True)
@@ -97,7 +97,7 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
         (sums.rest.mean_B1I[:, 0], sum(s @ mean for s, mean in zip(scaled, means, strict=True))),
     ):
         np.testing.assert_allclose(found[0].numpy(), value, rtol=1e-9, atol=1e-12)
-    assert sums.ridge_masses == pytest.approx([sum(ridges)])
+    assert given.ridge_masses == pytest.approx([sum(ridges)])
 
 
 @by_regime
@@ -106,7 +106,7 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
 def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: float) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=2)
     given = problem(deltas, epsilon, heterogeneous)
-    value_BOI, cuts = by_inputs.preliminary(by_inputs.collect(given), given)
+    value_BOI, cuts = closed_form.preliminary(closed_form.collect(given), given)
     expected = oracle.preliminary(deltas, epsilon, heterogeneous)
     assert cuts == [0]
     np.testing.assert_allclose(value_BOI[0].numpy(), expected, rtol=0, atol=TERM_ERROR)
@@ -116,9 +116,10 @@ def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: 
 @by_shape
 def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(5, m, n, spread(5, 20), seed=3)
-    sums = by_inputs.collect(problem(deltas, 1e-3, heterogeneous))
+    given = problem(deltas, 1e-3, heterogeneous)
+    sums = closed_form.collect(given)
     assert sums.rest is not None
-    found = by_inputs.residual(sums, sums.rest)[0].numpy()
+    found = closed_form.residual(sums, sums.rest, given)[0].numpy()
     expected = oracle.residual(deltas, 1e-3, heterogeneous)
     assert oracle.relative_error(found, expected) < 1e-12
 
@@ -130,10 +131,10 @@ def test_few_experts_on_many_inputs(
     T: int, m: int, n: int, heterogeneous: bool, epsilon: float
 ) -> None:
     """By way of the products between experts: the oracle's terms, and those of the other way."""
-    assert by_rows.few_experts((m, n), T)
+    assert closed_form.few_experts((m, n), T)
     deltas = random_deltas(T, m, n, spread(T, 20), seed=6)
     given = problem(deltas, epsilon, heterogeneous)
-    found, other = by_rows.solve(given), by_inputs.solve(given)
+    found, other = closed_form.solve_by_rows(given), closed_form.solve_by_inputs(given)
     assert found.cuts == [0]
     for mine, theirs, expected in (
         (
@@ -153,8 +154,8 @@ def test_few_experts_on_many_inputs(
 def test_how_many_directions_are_lost_does_not_depend_on_the_way() -> None:
     deltas = low_rank_deltas(2, 6, 20, 1, 1e6, seed=7)
     given = problem(deltas, 1e-10, heterogeneous=False, with_residual=False)
-    for solver in (by_rows, by_inputs):
-        found = solver.solve(given)
+    for solve in (closed_form.solve_by_rows, closed_form.solve_by_inputs):
+        found = solve(given)
         assert found.cuts == [18]
         assert found.residual_BOI is None
         assert found.total_BOI is None
@@ -229,7 +230,7 @@ def test_experts_of_very_different_size_cost_no_digits(
     assert [share.expert for share in given.shares] == list(range(T))[
         :: 1 if smallest_first else -1
     ]
-    found = in_float64(given).preliminary_BOI[0]
+    found = closed_form.solve(given).preliminary_BOI[0]
     assert oracle.relative_error(found.numpy(), expected) < 1e-14
 
 

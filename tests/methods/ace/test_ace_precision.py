@@ -8,9 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.methods.ace import AceParameters, ace, algorithm, first_pass
+from ace_gui.methods.ace import (
+    AceParameters,
+    ace,
+    algorithm,
+    closed_form,
+    first_pass,
+    float32_check,
+)
 from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import Way, attempt
+from ace_gui.methods.ace.float32_check import exact_enough
+from ace_gui.methods.ace.problem import Solution
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
 from ace_gui.methods.shared.tolerance import EXACT, STRICT
@@ -97,8 +105,12 @@ def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | Non
     if probes is not None and measured[0].single:
         parameters, rule = AceParameters(epsilon=epsilon), algorithm.Rule.HOMOGENEOUS
         problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])
-        terms, coarse = attempt(problem, probes.weighed(problem, [0]), Way.MIXED)
-        found = None if coarse else terms.preliminary_BOI[0]
+        terms = closed_form.solve(problem, torch.float32)
+        (precision,) = probes.weighed(problem, [0]).precisions(terms, problem)
+        solution = Solution(
+            value_OI=terms.preliminary_BOI[0], cut=terms.cuts[0], precision=precision
+        )
+        found = solution.value_OI if exact_enough(solution, STRICT) else None
     exact = np.array([delta.double().numpy() for delta in deltas])
     return found, oracle.preliminary(exact, epsilon, False)
 
@@ -157,8 +169,10 @@ def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
 
 @pytest.mark.parametrize(("wanted", "reads"), [(3.0, 2), (80.0, 3), (1e4, 2)])
 def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
-    wanted: float, reads: int
+    wanted: float, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (first_pass, float32_check):
+        monkeypatch.setattr(module, "SINGLE", 3e-8)  # expects too little of an error
     deltas = single(shared_direction(8, 48, 64, 0.3, 3))
     counted = Counted(deltas)
     epsilon = (condition(deltas, 1.0) - 1) / wanted

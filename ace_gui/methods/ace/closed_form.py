@@ -1,0 +1,287 @@
+"""ACE's closed form: the sums over experts, W_pre (Eq. 14) and Δ_res (Eq. 17).
+
+Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
+shape, T experts, O outputs, I inputs. With S = Σ_t Σ̂_t,reg = S₀ + e I, B = Σ_t W̃_t Σ̂_t,reg and the
+prior 1cᵀ, Eq. 14 is W_pre = B (S + 1cᵀ)⁻¹. There are two ways to X = B S⁻¹, and ``few_experts``
+says which one is shorter.
+
+By inputs, the system has I unknowns. Any matrix R may be subtracted from all experts and added to
+the result: X = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert as R one product is saved. No
+memory grows with T: summing needs 2 I² + 3 O·I numbers per layer without a residual and
+2 I² + 5 O·I with one, the current expert included; with few outputs I² + O² and one O·I less. The
+later steps work in place.
+
+By rows, the system has N = T·O unknowns. Let M be the √w_t W̃_t under one another (N × I), and C the
+blocks √w_t (W̃_t W̃_tᵀ + ε I) side by side (O × N). Then S = MᵀM + e I and B = C M, and as
+M (MᵀM + e I)⁻¹ = (M Mᵀ + e I)⁻¹ M,
+
+    X = C (M Mᵀ + e I)⁻¹ M.
+
+M Mᵀ already holds all the products that C is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.blocks import add_gram_, gram, mirror_
+from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.products import add_product_, one_each, product
+from ace_gui.linalg.solve import right_divide_
+from ace_gui.methods.ace.problem import Problem, Share, Terms
+from ace_gui.methods.shared.measured import covariance
+
+
+def solve(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
+    """Eqs. 14 and 17 by the shorter way, with all numbers of ``dtype``; reads each expert once."""
+    if problem.measured is None and few_experts(problem.shape, len(problem.shares)):
+        return solve_by_rows(problem, dtype)
+    return solve_by_inputs(problem, dtype)
+
+
+def few_experts(shape: tuple[int, int], experts: int) -> bool:
+    """Whether the experts of that shape, (O, I), are so few that the way by rows is shorter.
+
+    It needs no more memory than the other up to three quarters of the inputs.
+    """
+    outputs, inputs = shape
+    return 4 * experts * outputs <= 3 * inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualSums:
+    """What only Eq. 17 needs.
+
+    ``total_BOI``: Σ_t ΔW_t. ``ridge_BOI``: Σ_t ε_t W̃_t. ``mean_B1I``: Σ_t Σ̃_t μ_t, as a row.
+    """
+
+    total_BOI: Tensor
+    ridge_BOI: Tensor
+    mean_B1I: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """What Eqs. 14 and 17 need of all the experts together.
+
+    ``scaled_BII``: S₀ = Σ_t Σ̃_t. ``few_outputs``: whether products are taken on the outputs' side.
+    ``reference_BOI``: R, which is W̃ of the first expert, or None for zero.
+    ``numerator_BOI``: Σ_t (W̃_t − R) Σ̂_t,reg = B − R S. ``rest``: for the residual, if wanted.
+    """
+
+    scaled_BII: Tensor
+    few_outputs: bool
+    reference_BOI: Tensor | None
+    numerator_BOI: Tensor
+    rest: ResidualSums | None
+
+
+def solve_by_inputs(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
+    """By I × I sums over the experts, one of which is in memory at a time."""
+    sums = collect(problem, dtype)
+    residual_BOI = None if sums.rest is None else residual(sums, sums.rest, problem)
+    value_BOI, cuts = preliminary(sums, problem)
+    return Terms(
+        preliminary_BOI=value_BOI,
+        cuts=cuts,
+        residual_BOI=residual_BOI,
+        total_BOI=None if sums.rest is None else sums.rest.total_BOI,
+    )
+
+
+def collect(problem: Problem, dtype: torch.dtype = torch.float64) -> Sums:
+    """Sum over the experts, reading each once."""
+    shares = problem.shares
+    delta_BOI = problem.read(shares[0].expert, dtype)
+    sums = _zeros(delta_BOI, problem)
+    _add(sums, shares[0], delta_BOI, problem)
+    del delta_BOI
+    for share in shares[1:]:
+        _add(sums, share, problem.read(share.expert, dtype), problem)
+    mirror_(sums.scaled_BII)
+    return sums
+
+
+def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
+    layers, outputs, inputs = delta_BOI.shape
+    by_covariance = problem.measured is not None
+    few = not by_covariance and _few_outputs(outputs, inputs, len(problem.shares))
+    # Where experts have little in common, sums in float32 are more exact without the reference.
+    coarse = all(tolerance.rounding for tolerance in problem.tolerances)
+    referred = not few and not by_covariance and (delta_BOI.dtype == torch.float64 or coarse)
+    rest = None
+    if problem.with_residual:
+        rest = ResidualSums(
+            total_BOI=torch.zeros_like(delta_BOI),
+            ridge_BOI=torch.zeros_like(delta_BOI),
+            mean_B1I=delta_BOI.new_zeros(layers, 1, inputs),
+        )
+    return Sums(
+        scaled_BII=delta_BOI.new_zeros(layers, inputs, inputs),
+        few_outputs=few,
+        reference_BOI=delta_BOI if referred else None,
+        numerator_BOI=torch.zeros_like(delta_BOI),
+        rest=rest,
+    )
+
+
+def _few_outputs(outputs: int, inputs: int, experts: int) -> bool:
+    """Whether T products on the outputs' side cost less than T − 1 on the inputs' side.
+
+    Half of a Gram matrix and a product are 3 O²I, against 2 O·I² for a product where the Gram
+    matrix is needed in any case.
+    """
+    return 3 * outputs * experts < 2 * inputs * (experts - 1)
+
+
+def _add(sums: Sums, share: Share, delta_BOI: Tensor, problem: Problem) -> None:
+    rest = sums.rest
+    if rest is not None:
+        rest.total_BOI.add_(delta_BOI)
+    mean_B1I = centre_(delta_BOI)  # Eq. 5: delta_BOI is W̃_t from here on
+    if rest is not None:
+        rest.ridge_BOI.addcmul_(delta_BOI, one_each(share.ridges, delta_BOI))
+    if problem.measured is not None:
+        size = share.weights[0] * energy(delta_BOI)
+        proxy_BII = covariance(problem.measured, share.expert)[None].mul_(size)
+        if rest is not None:
+            rest.mean_B1I.add_(product(mean_B1I, proxy_BII))
+    elif rest is not None:
+        on_mean_B1O = product(mean_B1I, delta_BOI.mT)
+        add_product_(rest.mean_B1I, on_mean_B1O, delta_BOI, share.weights)
+    if sums.few_outputs:  # W̃ (W̃ᵀW̃) = (W̃ W̃ᵀ) W̃: multiply on the smaller side
+        add_gram_(sums.scaled_BII, delta_BOI, alpha=share.weights)
+        small_BOO = gram(delta_BOI.mT, alpha=share.weights)
+        _add_ridge_(small_BOO, share.ridges)
+        add_product_(sums.numerator_BOI, small_BOO, delta_BOI)
+        return
+    if problem.measured is None:
+        proxy_BII = gram(delta_BOI, alpha=share.weights)  # Eq. 6
+    sums.scaled_BII.add_(proxy_BII)
+    if delta_BOI is sums.reference_BOI:
+        return
+    if sums.reference_BOI is not None:
+        delta_BOI.sub_(sums.reference_BOI)
+    _add_ridge_(proxy_BII, share.ridges)
+    add_product_(sums.numerator_BOI, delta_BOI, proxy_BII)
+
+
+def residual(sums: Sums, rest: ResidualSums, problem: Problem) -> Tensor:
+    """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
+
+    As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ. With B − R S
+    available, only the product of R − Σ_t ΔW_t / T with S remains. Overwrites ``ridge_BOI``.
+    """
+    result_BOI = rest.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(rest.mean_B1I)
+    left_BOI = rest.total_BOI * (-1.0 / len(problem.shares))
+    if sums.reference_BOI is not None:
+        left_BOI.add_(sums.reference_BOI)
+    add_product_(result_BOI, left_BOI, sums.scaled_BII)
+    return result_BOI.addcmul_(left_BOI, one_each(problem.ridge_masses, result_BOI))
+
+
+def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
+    """W_pre (Eq. 14), without forming an inverse; uses up the sums.
+
+    Also how many directions of S were left out, one a layer.
+    """
+    system_BII, value_BOI = sums.scaled_BII, sums.numerator_BOI
+    q_B1I = system_BII.sum(dim=1, keepdim=True)
+    _add_ridge_(system_BII, problem.ridge_masses)
+    cuts = right_divide_(system_BII, value_BOI, q_B1I)
+    if sums.reference_BOI is not None:
+        value_BOI.add_(sums.reference_BOI)
+    _apply_prior_(value_BOI, q_B1I, problem.prior_scales)
+    return value_BOI, cuts
+
+
+def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
+    """By the products between experts, with all of them in memory at once."""
+    rows_BNI, total_BOI, mean_B1I = _stacked(problem, dtype)
+    gram_BNN = gram(rows_BNI.mT)
+    residual_BOI = None
+    if problem.with_residual:
+        # Δ_res = Σ_t ΔW_t Σ̃_t − G (MᵀM + e I)/T, with G = Σ_t ΔW_t (Eqs. 16, 17). The first part
+        # is C M without ridges, and 1 (Σ_t Σ̃_t μ_t)ᵀ for the experts' mean rows.
+        share = -1.0 / len(problem.shares)
+        left_BON = _coefficients(gram_BNN, problem, regularised=False)
+        add_product_(left_BON, total_BOI, rows_BNI.mT, share)
+        residual_BOI = product(left_BON, rows_BNI).add_(mean_B1I)
+        masses_B11 = one_each([share * mass for mass in problem.ridge_masses], total_BOI)
+        residual_BOI.addcmul_(total_BOI, masses_B11)
+        del left_BON
+    left_BON = _coefficients(gram_BNN, problem, regularised=True)
+    q_B1N = rows_BNI.sum(dim=2)[:, None]
+    _add_ridge_(gram_BNN, problem.ridge_masses)
+    cuts = right_divide_(gram_BNN, left_BON, q_B1N)
+    value_BOI = product(left_BON, rows_BNI)
+    _apply_prior_(value_BOI, product(q_B1N, rows_BNI), problem.prior_scales)
+    beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # inputs in which S is e I alone
+    return Terms(
+        preliminary_BOI=value_BOI,
+        cuts=[cut and cut + beyond for cut in cuts],
+        residual_BOI=residual_BOI,
+        total_BOI=total_BOI if problem.with_residual else None,
+    )
+
+
+def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """M (B × N × I), Σ_t ΔW_t (B × O × I) and Σ_t Σ̃_t μ_t (B × 1 × I)."""
+    shares = problem.shares
+    first_BOI = problem.read(shares[0].expert, dtype)
+    layers, outputs, inputs = first_BOI.shape
+    rows_BNI = first_BOI.new_empty(layers, len(shares) * outputs, inputs)
+    total_BOI = torch.zeros_like(first_BOI)
+    mean_B1I = first_BOI.new_zeros(layers, 1, inputs)
+    for share, own in zip(shares, _blocks(outputs, len(shares)), strict=True):
+        delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert, dtype)
+        total_BOI.add_(delta_BOI)
+        mu_B1I = centre_(delta_BOI)  # Eq. 5
+        scaled_BOI = rows_BNI[:, own].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
+        add_product_(mean_B1I, product(mu_B1I, scaled_BOI.mT), scaled_BOI)
+    return rows_BNI, total_BOI, mean_B1I
+
+
+def _coefficients(gram_BNN: Tensor, problem: Problem, *, regularised: bool) -> Tensor:
+    """C (B × O × N), with the ridges or without them."""
+    layers, outputs = len(gram_BNN), problem.shape[0]
+    found_BON = gram_BNN.new_empty(layers, outputs, gram_BNN.shape[2])
+    for share, own in zip(problem.shares, _blocks(outputs, len(problem.shares)), strict=True):
+        block_BOO = found_BON[..., own]
+        block_BOO.copy_(gram_BNN[:, own, own])
+        if regularised:
+            _add_ridge_(block_BOO, share.ridges)
+        block_BOO.div_(one_each(_roots(share), block_BOO))
+    return found_BON
+
+
+def _blocks(outputs: int, experts: int) -> list[slice]:
+    return [slice(t * outputs, (t + 1) * outputs) for t in range(experts)]
+
+
+def _roots(share: Share) -> list[float]:
+    return [math.sqrt(weight) for weight in share.weights]
+
+
+def _add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
+    """Add ε I to every matrix of the batch, ε being its own."""
+    diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
+    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
+
+
+def _apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
+    """Turn X = B S⁻¹ into W_pre = B (S + 1cᵀ)⁻¹, in place; q = S⁻¹S₀1 is used up.
+
+    The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
+    W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
+    """
+    scales_B11 = one_each(prior_scales, q_B1I)
+    total_B11 = q_B1I.sum(dim=(1, 2), keepdim=True)
+    q_B1I.mul_(scales_B11 / (q_B1I.shape[2] + scales_B11 * total_B11))
+    value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)
