@@ -63,11 +63,9 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
-def short_path(path: Path) -> str:
-    """The last two parts of a path, enough to identify ``expert-a/model.safetensors``."""
-    absolute = path.absolute()
-    parts = [part for part in absolute.parts if part != absolute.anchor]
-    return plain("/".join(parts[-2:]) or str(absolute))
+def path_text(path: Path) -> str:
+    """The whole path as it was given, safe for a terminal."""
+    return printable(str(path))
 
 
 def listing(names: Collection[str]) -> str:

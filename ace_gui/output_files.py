@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.errors import OutputError, ResourceError, WorkbenchError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 
 MARK_BYTES: Final = 512
 """Number of first bytes that identify a file of this program."""
@@ -62,12 +62,12 @@ def output_error(path: Path, error: OSError) -> WorkbenchError:
     """A sentence for a failed write: ResourceError if room is missing, else OutputError."""
     unknown = f"Cannot be written ({error.strerror}). Check the disk, or choose another."
     kind, sentence = _KNOWN.get(error.errno or 0, (OutputError, unknown))
-    return kind(f"{short_path(path)}: {sentence}", path=path, details=str(error))
+    return kind(f"{path_text(path)}: {sentence}", path=path, details=str(error))
 
 
 def refused(path: Path, sentence: str) -> OutputError:
     """An OutputError with ``sentence`` about an output that cannot be written to ``path``."""
-    return OutputError(f"{short_path(path)}: {sentence}", path=path)
+    return OutputError(f"{path_text(path)}: {sentence}", path=path)
 
 
 def write_file(
@@ -204,7 +204,7 @@ def require_outside(path: Path, inputs: Iterable[Path]) -> None:
     for above in (target, *target.parents, *path.absolute().parents):
         owner = next((folders[key] for key in _keys(above) if key in folders), None)
         if owner is not None:
-            sentence = f"This is inside the model {short_path(owner)}. Choose a folder outside it."
+            sentence = f"This is inside the model {path_text(owner)}. Choose a folder outside it."
             raise refused(path, sentence)
 
 

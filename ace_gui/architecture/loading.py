@@ -10,6 +10,7 @@ from typing import Any
 
 from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import path_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def load_pretrained(
             )
     except Exception as error:
         name = model_class.__name__
-        sentence = f"{folder.name} cannot be loaded as {name}; check the folder's files."
+        sentence = f"{path_text(folder)} cannot be loaded as {name}; check the folder's files."
         raise CheckpointError(
             transformers_library.failure(error, name, sentence),
             path=folder,

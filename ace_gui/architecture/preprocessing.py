@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 
 _TOKENIZERS: Final = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model"),
@@ -34,7 +34,7 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
     folder = next((f for f in folders if any((f / name).is_file() for name in files)), None)
     if folder is None:
         raise CheckpointError(
-            f"{short_path(folders[0])} has no {what}; copy {files[0]} of its base model into it.",
+            f"{path_text(folders[0])} has no {what}; copy {files[0]} of its base model into it.",
             path=folders[0],
         )
     # Each class fails in its own way, with errors of any type.
@@ -48,7 +48,7 @@ def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str])
             transformers_library.failure(
                 error,
                 f"The {what}",
-                f"The {what} in {short_path(folder)} cannot be read; copy it again.",
+                f"The {what} in {path_text(folder)} cannot be read; copy it again.",
             ),
             path=folder,
             details=f"{type(error).__name__}: {error}",

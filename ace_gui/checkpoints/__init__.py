@@ -43,7 +43,7 @@ from ace_gui.checkpoints.staging import (
     staged,
 )
 from ace_gui.checkpoints.writer import ShardedWriter, write_in_place
-from ace_gui.formatting import listing, plain, short_path
+from ace_gui.formatting import listing, path_text, plain
 from ace_gui.output_files import check_output_folder, staging_folder
 
 __all__ = [
@@ -95,6 +95,7 @@ __all__ = [
     "open_adapter",
     "open_checkpoint",
     "part_of",
+    "path_text",
     "plain",
     "plan_parts",
     "plan_shards",
@@ -104,7 +105,6 @@ __all__ = [
     "require_finite",
     "runs",
     "same_bytes",
-    "short_path",
     "staged",
     "staging_folder",
     "tag_of",

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from ace_gui.checkpoints.durable_writes import output_error
 from ace_gui.errors import OutputError, WorkbenchError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 from ace_gui.output_files import check_output_folder
 
 PATIENCE: Final = 0.2
@@ -111,4 +111,4 @@ def _is_taken(path: Path) -> bool:
 
 def _taken(path: Path) -> OutputError:
     sentence = "Another merge or export is writing this. Wait for it, or choose another output."
-    return OutputError(f"{short_path(path)}: {sentence}", path=path)
+    return OutputError(f"{path_text(path)}: {sentence}", path=path)

@@ -11,7 +11,7 @@ from typing import Final
 from ace_gui.checkpoints.input_files import refusal, status_of, unreadable
 from ace_gui.checkpoints.quantised import ADAPTER_SENTENCE
 from ace_gui.errors import CheckpointError, PickleConsentError
-from ace_gui.formatting import listing, short_path
+from ace_gui.formatting import listing, path_text
 
 SUFFIX: Final = ".safetensors"
 INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -199,7 +199,7 @@ def _is_weights(name: str) -> bool:
 
 def consent_needed(path: Path, what: str) -> PickleConsentError:
     """The error for a pickle ``what``, with the possible ways forward."""
-    return PickleConsentError(f"{short_path(path)}: {what} {PICKLE_SENTENCE}", path=path)
+    return PickleConsentError(f"{path_text(path)}: {what} {PICKLE_SENTENCE}", path=path)
 
 
 def refuse_other_file(path: Path) -> None:

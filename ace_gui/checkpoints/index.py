@@ -33,7 +33,7 @@ from ace_gui.checkpoints.quantised import plain_config, refuse_unmergeable
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
-from ace_gui.formatting import NAMES_SHOWN, listing, plain, short_path
+from ace_gui.formatting import NAMES_SHOWN, listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
 CONFIG_LIMIT: Final = 10_000_000
@@ -252,7 +252,7 @@ def _assembled(
         config=parts[MAIN].part.config if MAIN in parts else None,
         parts={name: read.part for name, read in parts.items()},
         side_files=side.files,
-        warnings=tuple(f"{short_path(path)}: {warning}" for warning in warnings),
+        warnings=tuple(f"{path_text(path)}: {warning}" for warning in warnings),
         metadata=_metadata([header for read in parts.values() for header in read.headers]),
     )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.errors import CheckpointError, FileChangedError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 
 # Without O_NONBLOCK a FIFO that replaces a file after the check would block for ever.
 _READ_FLAGS: Final = (
@@ -71,13 +71,13 @@ class FileStamp:
 
 def refusal(path: Path, sentence: str, *, tensor: str | None = None) -> CheckpointError:
     """A CheckpointError with ``sentence`` about the file or folder at ``path``."""
-    return CheckpointError(f"{short_path(path)}: {sentence}", path=path, tensor=tensor)
+    return CheckpointError(f"{path_text(path)}: {sentence}", path=path, tensor=tensor)
 
 
 def changed(path: Path) -> FileChangedError:
     """The error for a file that is no longer what it was when its header was read."""
     return FileChangedError(
-        f"{short_path(path)}: The file changed while it was in use. Wait until whatever writes it "
+        f"{path_text(path)}: The file changed while it was in use. Wait until whatever writes it "
         "has "
         "finished, then open the model again.",
         path=path,

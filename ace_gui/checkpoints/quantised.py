@@ -10,7 +10,7 @@ from typing import Final
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import plain, short_path
+from ace_gui.formatting import path_text, plain
 from ace_gui.stored_formats import FORMATS, is_float
 
 ADAPTER_SENTENCE: Final = (
@@ -72,7 +72,7 @@ def plain_config(
     for tensor in known.values():
         wide = is_float(tensor.dtype) and FORMATS[tensor.dtype].bits >= 16
         if not wide or _quantisation(tensor, known):
-            raise _quantised(path, short_path(path), _method(config))
+            raise _quantised(path, path_text(path), _method(config))
     return plainer
 
 

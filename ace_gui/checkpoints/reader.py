@@ -17,7 +17,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
 from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.errors import NonFiniteError, ResourceError
-from ace_gui.formatting import plain, short_path
+from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.finite import is_finite
 
 
@@ -93,7 +93,7 @@ def _allocate(info: TensorInfo, elements: int) -> Tensor:
         return torch.empty(elements, dtype=torch_dtype(info.dtype))
     except RuntimeError as error:  # torch has no kind of its own for this on the CPU
         raise ResourceError(
-            f"`{plain(info.name)}` of {short_path(info.file)} needs {info.nbytes} bytes of memory, "
+            f"`{plain(info.name)}` of {path_text(info.file)} needs {info.nbytes} bytes of memory, "
             "which are not free. Close other programs.",
             path=info.file,
             tensor=info.name,

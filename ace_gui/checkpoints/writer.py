@@ -21,7 +21,7 @@ from ace_gui.checkpoints.durable_writes import output_error, sync
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, indexed
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
-from ace_gui.formatting import listing, plain, short_path
+from ace_gui.formatting import listing, path_text, plain
 
 _WRITE_FLAGS: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -127,7 +127,7 @@ class ShardedWriter:
         missing = [name for names in self._missing.values() for name in sorted(names)]
         if missing:
             raise OutputError(
-                f"{short_path(self._folder)}: {len(missing)} tensors were not written: "
+                f"{path_text(self._folder)}: {len(missing)} tensors were not written: "
                 f"{listing(missing)}.",
                 path=self._folder,
                 tensor=missing[0],
@@ -230,7 +230,7 @@ def _require_same(path: Path, shard: Shard) -> None:
         ) from None
     if stamp.size != shard.size or bytes(found) != shard.header:
         raise ResumeError(
-            f"{short_path(path)}: This is not the file the unfinished merge began. Start it again.",
+            f"{path_text(path)}: This is not the file the unfinished merge began. Start it again.",
             path=path,
         )
 

@@ -28,7 +28,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.errors import RecipeError
+from ace_gui.errors import MethodError, RecipeError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe, recommended
@@ -56,7 +56,8 @@ def compare_methods(
     """``ace-gui compare``: merge with each method or value, and print one table.
 
     ``methods``: names separated by commas, or all. ``parameter``: ``name=value,value``. Either may
-    be empty. Raises RecipeError for an unknown one.
+    be empty. Raises RecipeError for an unknown one, and
+    MethodError if every merge failed.
     """
     use_threads(None)
     recipe = load_recipe(recipe_file)
@@ -78,6 +79,8 @@ def compare_methods(
             console.print(shown(f"{row.title}: {row.error}", style="yellow"))
     warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
     print_warnings(tuple(warnings), Console(stderr=True))
+    if all(row.error for row in rows):
+        raise MethodError("No merge succeeded; the reasons are above.")
 
 
 def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:

@@ -26,7 +26,7 @@ from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json, refusal
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import CheckpointError, WorkbenchError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 
 _DIGEST: Final = "sha256"
 _KEPT: Final = "kept"
@@ -107,8 +107,8 @@ def warn_recomputed(path: Path, error: Exception) -> None:
     reason = "unknown content"
     if isinstance(error, WorkbenchError):
         stored, _, _ = error.sentence.partition(". ")  # without the advice on downloads
-        reason = stored.removeprefix(f"{short_path(path)}: ").removesuffix(".")
-    _log.warning("%s cannot be used and is computed anew: %s.", short_path(path), reason)
+        reason = stored.removeprefix(f"{path_text(path)}: ").removesuffix(".")
+    _log.warning("%s cannot be used and is computed anew: %s.", path_text(path), reason)
 
 
 def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:

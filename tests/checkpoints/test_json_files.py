@@ -41,7 +41,7 @@ def test_a_bad_config_is_refused_when_the_model_is_opened(tmp_path: Path, kind: 
     (folder / "config.json").write_bytes(BAD[kind])
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(folder)
-    assert caught.value.sentence.startswith("model/config.json: ")
+    assert caught.value.sentence.startswith(f"{folder / 'config.json'}: ")
     assert caught.value.sentence.isprintable()
 
 

@@ -22,7 +22,7 @@ def refusal(case: Unsupported, folder: Path) -> str:
     if isinstance(error, PickleConsentError):
         error = complaint(lambda: convert_pickle(path, folder / "cache"))
     assert isinstance(error, CheckpointError)
-    index, sentence = error.sentence.split(": ", 1)
+    index, sentence = error.sentence.replace(f"{folder}/", "").split(": ", 1)
     assert "model" in index
     return sentence
 

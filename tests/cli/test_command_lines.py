@@ -243,6 +243,15 @@ def test_sentences_end_once(
     assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
 
 
+def test_a_comparison_in_which_every_merge_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    ended = run(capfd, "compare", "sample", "--methods", "slerp")
+    assert ended.status == 1
+    require_good_end(ended)
+    assert "SLERP merges 2 experts" in ended.out
+    mixed = run(capfd, "compare", "sample", "--methods", "slerp,linear", "--json", "-")
+    assert mixed.status == 0, mixed.err
+
+
 _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit", "--merges")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from ace_gui.gui.panels.notice import Notice
 from tests.helpers.bad_recipes import BadRecipe, bad_recipes
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.windows import PATIENCE
+
+SHORTENED = re.compile(r"(?<![^\s(])[\w-]+/[^\s]*\.(?:json|safetensors|yaml|bin)\b")
+"""A path of a file without its first folders."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,7 @@ def test_the_command_line(
         error = done.stderr.splitlines()[-1]
         assert error.startswith("Error: "), bad.title
         assert bad.sentence in error, bad.title
+        assert not SHORTENED.findall(error), bad.title
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
 
 

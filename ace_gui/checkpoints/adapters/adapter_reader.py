@@ -16,6 +16,7 @@ from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.formatting import path_text
 
 _BLOCK: Final = 1 << 22
 
@@ -59,7 +60,7 @@ class AdapterReader:
     def part(self, info: TensorInfo) -> Tensor:
         """A tensor of the adapter in float32. Raises NonFiniteError."""
         stored = self._reader.read(info.name)
-        require_finite(stored, info.name, self._adapter.path.name, self._adapter.path)
+        require_finite(stored, info.name, path_text(self._adapter.path), self._adapter.path)
         return stored.to(torch.float32)
 
 

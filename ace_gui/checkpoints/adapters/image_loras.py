@@ -25,7 +25,7 @@ from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.quantised import LORA_FACTOR, OF_PEFT, OTHER_ADAPTERS, refuse_quantised
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError, MismatchError
-from ace_gui.formatting import listing, plain, short_path
+from ace_gui.formatting import listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
 IMAGE_LORA: Final = "pytorch_lora_weights.safetensors"
@@ -131,7 +131,7 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
             missing.append(module)
     if missing:
         raise MismatchError(
-            f"{short_path(adapter.path)}: {len(missing)} of the adapter's modules are not in the "
+            f"{path_text(adapter.path)}: {len(missing)} of the adapter's modules are not in the "
             f"base: {listing(missing)}. Choose the model that it was trained on, as the files of "
             "a pipeline or of the same program's checkpoint.",
             path=adapter.path,

@@ -37,7 +37,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
-from ace_gui.formatting import listing, plain, short_path
+from ace_gui.formatting import listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
 ADAPTER_FILE: Final = "adapter_model.safetensors"
@@ -157,7 +157,7 @@ def open_peft_adapter(folder: Path) -> Adapter:
         named_base=settings.named_base,
         keeps_ties=settings.keeps_ties,
         warnings=tuple(
-            f"{short_path(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
+            f"{path_text(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
         ),
     )
 
@@ -487,7 +487,7 @@ def _refuse_unanswered(
     missing = [own for own in adapter.deltas if own not in known]
     if missing:
         raise MismatchError(
-            f"{short_path(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
+            f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
             "base: "
             f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
             f"hold them in another layout than the model does. {MERGE_FIRST}",
@@ -498,7 +498,7 @@ def _refuse_unanswered(
     partial = [own for own in adapter.full if own in pieces]
     if partial:
         raise MismatchError(
-            f"{short_path(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
+            f"{path_text(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
             "tensor in "
             f"the base's files. {MERGE_FIRST}",
             path=adapter.path,
@@ -508,7 +508,7 @@ def _refuse_unanswered(
 
 def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
     raise MismatchError(
-        f"{short_path(adapter.path)}: The change of `{plain(info.name)}` is "
+        f"{path_text(adapter.path)}: The change of `{plain(info.name)}` is "
         f"{_times(delta.shape)}, but the base's is {_times(info.shape)} in {info.dtype}. "
         "Choose the base that it was trained on.",
         path=adapter.path,

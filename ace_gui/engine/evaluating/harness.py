@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import ResourceError, TaskError
-from ace_gui.formatting import listing, short_path
+from ace_gui.formatting import listing, path_text
 from ace_gui.offline import go_offline
 
 _ERROR: Final = "_stderr"
@@ -46,7 +46,7 @@ class Harness:
         self._manager = manager(**with_own)
         unknown = sorted(set(tasks) - set(self._manager.all_tasks))
         if unknown:
-            where = "The harness" if own is None else short_path(own)
+            where = "The harness" if own is None else path_text(own)
             raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
 
     def scores(
@@ -71,7 +71,7 @@ class Harness:
         except Exception as error:
             message = " ".join(str(error).split())[:200] or type(error).__name__
             raise TaskError(
-                f"The harness could not run {listing(self._tasks)} on {short_path(folder)} "
+                f"The harness could not run {listing(self._tasks)} on {path_text(folder)} "
                 f"({message}); "
                 "its data must be on this machine, and the model a language model.",
                 path=folder,

@@ -11,7 +11,7 @@ from ace_gui.engine.evaluating.subjects import loading_of
 from ace_gui.engine.modules.manifest import has_modules, read_manifest
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.errors import OutputError
-from ace_gui.formatting import listing, plain, short_path
+from ace_gui.formatting import listing, path_text, plain
 
 
 def loaded_model(folder: Path, task: str | None, device: str) -> Any:
@@ -22,7 +22,7 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
         if task not in known:
             there = f"there are {listing(sorted(known))}" if known else "it has none"
             raise OutputError(
-                f"{short_path(folder)}: There is no task {plain(task)!r}; {there}.", path=folder
+                f"{path_text(folder)}: There is no task {plain(task)!r}; {there}.", path=folder
             )
     return load(loading_of(folder, task), where)
 

@@ -11,7 +11,7 @@ from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import reader_of
 from ace_gui.engine.evaluating.subjects import Loading, Own
 from ace_gui.errors import MismatchError
-from ace_gui.formatting import listing
+from ace_gui.formatting import listing, path_text, plain
 from ace_gui.machine import free_memory
 
 _SHARE: Final = 0.7
@@ -34,7 +34,7 @@ def load(loading: Loading, device: torch.device) -> Any:
         lacking -= _put(loading, loading.own, model, lacking)
     if lacking:
         raise MismatchError(
-            f"{loading.folder.name} cannot be scored as {type(model).__name__}: it lacks "
+            f"{path_text(loading.folder)} cannot be scored as {type(model).__name__}: it lacks "
             f"{listing(sorted(lacking))}.",
             path=loading.folder,
         )
@@ -64,9 +64,8 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
         index = indices.get(answers.get(name, name))
         if index is None or index.shape != tensor.shape:
             raise MismatchError(
-                f"{loading.folder.name} has no tensor for `{stored}` of "
-                f"{own.checkpoint.path.name}; "
-                "score the expert's own model instead.",
+                f"{path_text(loading.folder)} has no tensor for `{plain(stored)}` of "
+                f"{path_text(own.checkpoint.path)}; score the expert's own model instead.",
                 path=own.checkpoint.path,
                 tensor=stored,
             )

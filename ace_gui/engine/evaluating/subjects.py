@@ -17,6 +17,7 @@ from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import RecipeError, TaskError
+from ace_gui.formatting import path_text
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
 
@@ -244,7 +245,7 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
         return read_config(_folder(expert.model))
     except (RecipeError, KeyError):
         raise TaskError(
-            f"{folder.name} keeps a head of {kept}, but the model it belongs to is unknown;"
+            f"{path_text(folder)} keeps a head of {kept}, but the model it belongs to is unknown;"
             " name the recipe too.",
             path=folder,
         ) from None
@@ -277,7 +278,7 @@ def _folder(path: Path) -> Path:
     """The folder a model is loaded from; for a pickle, the converted model."""
     checkpoint = open_files(path)
     if checkpoint.folder is None:
-        sentence = f"{path.name} is a file of weights alone; a model needs its folder to be scored."
+        sentence = f"{path_text(path)} holds weights alone; a model needs its folder to be scored."
         raise TaskError(sentence, path=path)
     return checkpoint.folder
 

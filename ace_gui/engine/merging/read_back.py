@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from ace_gui.checkpoints import Shard, tag_of
 from ace_gui.engine.streaming import checksum, sha256, single_threads
 from ace_gui.errors import OutputError
-from ace_gui.formatting import plain
+from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.finite import is_finite
 
 
@@ -64,7 +64,7 @@ def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> 
 
 def _wrong(path: Path, what: str) -> OutputError:
     return OutputError(
-        f"{path.name} was read back and is not what was written: {what}. Check the disk, then "
-        "merge again.",
+        f"{path_text(path)} was read back and is not what was written: {what}. "
+        "Check the disk, then merge again.",
         path=path,
     )

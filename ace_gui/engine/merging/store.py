@@ -51,7 +51,7 @@ from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 from ace_gui.output_files import STORE_COMPLETE
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -352,7 +352,7 @@ def _refuse_links(folder: Path) -> None:
     for item in (folder, *folder.rglob("*")):
         if item.is_symlink():
             raise ResumeError(
-                f"{short_path(item)}: The unfinished merge has a link here, which is not followed. "
+                f"{path_text(item)}: The unfinished merge has a link here, which is not followed. "
                 "Merge again without resuming.",
                 path=item,
             )

@@ -20,9 +20,9 @@ from ace_gui.checkpoints import (
     TensorReader,
     listing,
     open_checkpoint,
+    path_text,
     plain,
     require_finite,
-    short_path,
 )
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.side_files import own_file
@@ -98,7 +98,7 @@ class StoredModules:
         """A tensor, checked to be finite. Raises CheckpointError."""
         tensor = reader.read(name)
         if tensor.is_floating_point():
-            require_finite(tensor, name, self.folder.name, self.folder / MODULES)
+            require_finite(tensor, name, path_text(self.folder), self.folder / MODULES)
         return tensor
 
 
@@ -272,7 +272,7 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     """
     if not has_modules(folder):
         raise OutputError(
-            f"{short_path(folder)}: There is no {MODULES} here. Merge with a method that leaves "
+            f"{path_text(folder)}: There is no {MODULES} here. Merge with a method that leaves "
             "something for each expert, such as emr, tsv_c or byom.",
             path=folder,
         )
@@ -280,13 +280,13 @@ def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
     known = modules.manifest.experts
     if expert not in known:
         raise OutputError(
-            f"{short_path(folder)}: There is no expert {plain(expert)!r}; there are "
+            f"{path_text(folder)}: There is no expert {plain(expert)!r}; there are "
             f"{listing(known)}.",
             path=folder,
         )
     if modules.manifest.kind is ModuleKind.SURGERY:
         raise OutputError(
-            f"{short_path(folder)}: What {plain(modules.manifest.method)} left is no change of "
+            f"{path_text(folder)}: What {plain(modules.manifest.method)} left is no change of "
             "weights; "
             "load the model with ace_gui.load_model, which puts it in place.",
             path=folder,
@@ -330,7 +330,7 @@ def _require_base(task: TaskTensors) -> None:
         shape, there = task.modules.merged.tensors[name].shape, task.base.tensors.get(name)
         if there is None or there.shape != shape or not is_float(there.dtype):
             raise MismatchError(
-                f"{short_path(task.base_folder)} is not the base of this merge: `{plain(name)}` "
+                f"{path_text(task.base_folder)} is not the base of this merge: `{plain(name)}` "
                 "differs. Name the base model.",
                 path=task.base_folder,
                 tensor=name,
@@ -341,7 +341,7 @@ def _require_base(task: TaskTensors) -> None:
     reader = TensorReader(task.base)
     if known is not None and tensors_digest((name, reader.read(name)) for name in names) != known:
         raise MismatchError(
-            f"{short_path(task.base_folder)} is not the base of this merge: its weights are "
+            f"{path_text(task.base_folder)} is not the base of this merge: its weights are "
             "others. "
             "Name the base model.",
             path=task.base_folder,

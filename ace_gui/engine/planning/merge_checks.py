@@ -16,7 +16,7 @@ from ace_gui.engine.contract.checks import (
 from ace_gui.engine.contract.plan import Disposition, Plan, bytes_in_store
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.errors import ResourceError
-from ace_gui.formatting import plain
+from ace_gui.formatting import path_text
 
 _ADVICE: Final = "Free some space there, or choose an output folder on another disk."
 
@@ -35,7 +35,7 @@ def store_checks(
     checks = tuple(check for check in plan.checks if check.title != DISK)
     if store is not None:
         needed = bytes_in_store(plan.rows) + plan.bytes_beside
-        advice = _STORE_ADVICE.format(folder=plain(str(store)))
+        advice = _STORE_ADVICE.format(folder=path_text(store))
         checks = replaced(checks, disk_check(needed, free_bytes(store), advice))
     if memory_bytes is None and not gpu_memory:
         return checks

@@ -34,7 +34,7 @@ from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
-from ace_gui.formatting import plain, short_path
+from ace_gui.formatting import path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name, public_name
@@ -214,7 +214,7 @@ def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
     if not opened or len(lasts) == 1 or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
         return ()
     return (
-        f"{short_path(adapter.path)}: It was trained on {named}, by its own account, but the base "
+        f"{path_text(adapter.path)}: It was trained on {named}, by its own account, but the base "
         "is "
         f"{plain(opened)}. Choose that base, unless the two are the same.",
     )
@@ -258,7 +258,7 @@ def _refuse_untied(
         separate = [name for name in tied if name not in named and not name.endswith(".bias")]
         if separate and not adapter.keeps_ties:
             raise CheckpointError(
-                f"{short_path(adapter.path)}: `{plain(own)}` was trained separately from "
+                f"{path_text(adapter.path)}: `{plain(own)}` was trained separately from "
                 f"`{plain(separate[0])}`, to which the base ties it. {MERGE_FIRST}",
                 path=adapter.path,
                 tensor=own,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ace_gui.architecture.names import match_names
-from ace_gui.checkpoints import Checkpoint, full_name, listing, part_of, short_path
+from ace_gui.checkpoints import Checkpoint, full_name, listing, part_of, path_text
 from ace_gui.errors import MismatchError
 
 
@@ -82,5 +82,5 @@ def _without(expert: Checkpoint, parts: list[str]) -> Checkpoint:
         expert,
         tensors=tensors,
         parts={part: kept for part, kept in expert.parts.items() if part not in parts},
-        warnings=(*expert.warnings, f"{short_path(expert.path)}: {sentence}"),
+        warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ace_gui.architecture.submodels import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, listing, part_of, plain
+from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, listing, part_of, path_text, plain
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
     Check,
@@ -68,7 +68,7 @@ def preflight(
         checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
         checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
-    advice = _DISK_ADVICE.format(folder=plain(str(merges_folder())))
+    advice = _DISK_ADVICE.format(folder=path_text(merges_folder()))
     checks.append(disk_check(store_bytes, free_disk, advice))
     checks.append(memory)
     return worst_first(checks)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.errors import TaskError
-from ace_gui.formatting import short_path
+from ace_gui.formatting import path_text
 
 ROW_BYTES: Final = 4_000_000
 """Largest row of text; an encyclopedia's longest article has two million characters."""
@@ -37,7 +37,7 @@ class Table:
 
 def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
     """The error with ``sentence`` about a file, or a row in it."""
-    at = f"{short_path(path)}, {row}" if row else short_path(path)
+    at = f"{path_text(path)}, {row}" if row else path_text(path)
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 
