@@ -24,11 +24,12 @@ from PySide6.QtWidgets import QApplication, QDialog
 
 from ace_gui.gui.models.layer_columns import COLUMNS
 from ace_gui.gui.panels.layer_views import GammaView
-from ace_gui.gui.panels.scores.scores_page import EXAMPLES, PLACES, TUNE
+from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
+from ace_gui.gui.panels.scores.scores_page import TABS
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
 from tests.benchmarks.pulse import Pulse
@@ -143,7 +144,7 @@ class Tour:
             ("command palette", window.help.show_palette),
             ("diagnostics", window.help.copy_diagnostics),
             ("clean up", window.dialogs.clean_up_runs),
-            ("scan", lambda: window.opener._scan([self._recipe.parent], None)),
+            ("scan", lambda: window.opener.scan_folders([self._recipe.parent], None)),
             ("export", window.dialogs.open_export),
         )
         for name, open_it in (*openers(window), *others):
@@ -161,12 +162,12 @@ class Tour:
         yield "scores", window.workspace.show_scores
         yield "evaluate", window.scoring.evaluate
         tabs = window.workspace.show_scores().tabs
-        for index, (title, _) in enumerate(PLACES):
+        for index, (kind, title, _tip) in enumerate(TABS):
             yield f"scores: {title}", lambda index=index: tabs.setCurrentIndex(index)
-            if index == EXAMPLES:
+            if kind is ExamplesTab:
                 yield "compare answers", lambda: tabs.current.compare_button.click()
                 yield from (("answers compared", lambda: None) for _ in range(20))
-            if index == TUNE:
+            if kind is TuneTab:
                 yield "tune", lambda: tabs.current.button.click()
                 yield from (("tuning", lambda: None) for _ in range(20))
                 yield "stop tuning", lambda: tabs.current.button.click()
@@ -176,7 +177,6 @@ class Tour:
         workspace = self._window.workspace
         yield "compare methods", workspace.show_methods
         yield "compare merges", workspace.show_comparison
-        yield "report", lambda: workspace.show_space(len(WORKSPACES) - 1)
         yield "layers", lambda: workspace.show_space(0)
 
     def _window_wide(self) -> Iterator[tuple[str, Callable[[], object]]]:

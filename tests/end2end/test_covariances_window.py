@@ -12,7 +12,6 @@ import ace_gui
 from ace_gui.engine.contract.jobs import CovariancesJob
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
-from ace_gui.gui.panels.layer_views import AgreementView
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
@@ -35,7 +34,7 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     window, session = bench.window, bench.window.session
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
-    tabs, lower = window.workspace.inspector.tabs, window.workspace.heterogeneity.tabs
+    tabs = window.workspace.inspector.tabs
     index = next(n for n in range(tabs.count()) if isinstance(tabs.content(n), CovariancesPanel))
     panel = tabs.content(index)
     assert isinstance(panel, CovariancesPanel)
@@ -59,8 +58,6 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     pair = [expected[session.selection, name] for name in ("digits", "shapes")]
     agree = sum(each.centred > each.others for each in pair)
     assert panel.matrix.caption.whole.startswith(f"{agree} of 2 estimates match their")
-    view = next(n for n in range(lower.count()) if isinstance(lower.content(n), AgreementView))
-    assert lower.isTabVisible(view)
 
     session.results.findings.clear()  # as in a later window: what was measured is still known
     session.select(session.layers.merged[3].name)

@@ -13,7 +13,6 @@ from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.scores_page import EXAMPLES, SCORES, TASKS, TRY, TUNE
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
@@ -42,7 +41,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
     page, known = window.workspace.show_scores(), session.results.scores
-    tasks = page.show_tab(TASKS)
+    tasks = page.show_tab(TasksTab)
     assert isinstance(tasks, TasksTab)
     qtbot.waitUntil(lambda: all(map(known.described, known.tasks)), timeout=PATIENCE)
     assert [tasks.list.item(row).text() for row in (0, 1)] == [
@@ -52,7 +51,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
 
     window.actions_.merge.trigger()
     qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
-    scores = page.show_tab(SCORES)
+    scores = page.show_tab(ScoresTab)
     assert isinstance(scores, ScoresTab)
     scores.evaluate.click()
     qtbot.waitUntil(lambda: known.is_complete(EXPERTS), timeout=PATIENCE)
@@ -66,7 +65,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
         assert known.line(model)[score.task].score == score.score
     qtbot.waitUntil(lambda: not window.scoring.is_running, timeout=PATIENCE)
 
-    examples = page.show_tab(EXAMPLES)
+    examples = page.show_tab(ExamplesTab)
     assert isinstance(examples, ExamplesTab)
     found = lambda: known.examples(Path(store), with_base=False)  # noqa: E731
     qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
@@ -78,7 +77,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
 
     listed = examples.model.examples[0].found
     examples.detail.try_button.click()
-    trying = page.show_tab(TRY)
+    trying = page.show_tab(TryTab)
     assert isinstance(trying, TryTab)
     operation = window.scoring.trying
     qtbot.waitUntil(lambda: len(operation.said) == 3 and not operation.is_running, timeout=PATIENCE)
@@ -86,7 +85,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     assert best[store] == listed.answer  # what the list says is what the model says
     assert best["digits"] == listed.other == listed.example.label
 
-    tune = page.show_tab(TUNE)
+    tune = page.show_tab(TuneTab)
     assert isinstance(tune, TuneTab)
     for name, (tick, low, high) in tune.ranges.rows.items():
         tick.setChecked(name == "scaling")
@@ -100,7 +99,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     assert len(window.scoring.tuning.points) == 2
     tune.take.click()
     qtbot.waitUntil(lambda: not window.engine.is_busy, timeout=PATIENCE)
-    window.opener._write_recipe(tmp_path / "tuned.yaml")
+    window.opener.write_recipe(tmp_path / "tuned.yaml")
     text = (tmp_path / "tuned.yaml").read_text(encoding="utf-8")
     assert text.startswith("# Tuned by ACE workbench: scaling ")
     tuned = load_recipe(tmp_path / "tuned.yaml")

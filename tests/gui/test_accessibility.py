@@ -81,7 +81,7 @@ def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow, qtbot):
     inside = [i for i, stop in enumerate(reached) if made is stop or made.isAncestorOf(stop)]
     assert inside
     assert inside[0] > reached.index(tabs.bar)
-    assert inside[-1] < reached.index(loaded._footer.device)
+    assert inside[-1] < reached.index(loaded.statusBar().device)
 
 
 def test_what_is_reached_says_what_it_is_in_plain_text(loaded: MainWindow):

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThread, QThreadPool, QTimer
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QObject,
+    QSettings,
+    QThread,
+    QThreadPool,
+    QTimer,
+)
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
@@ -55,3 +63,8 @@ def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
     widget.resize(width, height)
     widget.show()
     return widget
+
+
+def timers_rest(parent: QObject) -> bool:
+    """Whether no timer of this object is waiting to act."""
+    return not any(timer.isActive() for timer in parent.findChildren(QTimer))

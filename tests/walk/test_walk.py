@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
     QTableWidgetItem,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -94,74 +93,7 @@ def test_letters_become_larger_in_an_open_window(size: str, font: int):
     end(start(size, font, "--late"))
 
 
-# What the walk looks for
-
-
-def found(qtbot, content: QWidget, width: int = 200, height: int = 60) -> str:
-    """The faults of a window with this in it."""
-    window = QWidget()
-    layout = QVBoxLayout(window)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.addWidget(content)
-    in_view(qtbot, window, width=width, height=height)
-    content.setMinimumSize(0, 0)
-    return "\n".join(faults_in(window, ROOM))
-
-
-def test_what_fits_is_no_fault(qtbot):
-    assert found(qtbot, plain_label("some words", wrap=False)) == ""
-
-
-def test_a_cut_label_is_found(qtbot):
-    label = plain_label("rather many words for so little room", wrap=False)
-    label.setMaximumWidth(60)
-    assert "its words need" in found(qtbot, label)
-
-
-def test_a_wrapped_label_that_is_too_low_is_found(qtbot):
-    label = plain_label("rather many words for so little room, on several lines")
-    label.setMaximumSize(100, 16)
-    assert "px high, its words need" in found(qtbot, label)
-
-
-def test_a_text_that_is_elided_to_nothing_is_found(qtbot):
-    label = ElidedLabel()
-    label.setMaximumWidth(40)
-    label.set_full_text("vit.encoder.layer.3.intermediate.dense.weight")
-    assert "elided to" in found(qtbot, label)
-
-
-def test_a_cut_button_is_found(qtbot):
-    button = QPushButton("Continue the merge")
-    button.setMaximumWidth(50)
-    assert "its words need" in found(qtbot, button)
-
-
-def test_a_short_text_that_does_not_fit_its_field_is_found(qtbot):
-    field = QLineEdit("0.123456")
-    field.setMaximumWidth(30)
-    assert "which needs" in found(qtbot, field)
-
-
-def test_widgets_that_overlap_or_reach_out_are_found(qtbot):
-    content = QWidget()
-    row = QHBoxLayout(content)
-    one, other = QLabel("one", content), QLabel("other", content)
-    row.addWidget(one)
-    row.addWidget(other)
-    window = in_view(qtbot, content, width=200, height=60)
-    other.setGeometry(one.geometry())
-    assert "overlap" in "\n".join(faults_in(window, ROOM))
-    other.move(190, 0)
-    assert "reaches out of it" in "\n".join(faults_in(window, ROOM))
-
-
-def test_a_window_that_is_larger_than_the_screen_is_found(qtbot):
-    window = in_view(qtbot, QWidget(), width=900, height=60)
-    assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
-
-
-# What it sees of what is painted, read aloud and reached
+# What the walk finds
 
 
 class Written(QWidget):
@@ -179,65 +111,106 @@ class Written(QWidget):
             painter.drawText(index, Qt.AlignmentFlag.AlignLeft, text)
 
 
+def narrow(widget: QWidget, width: int, height: int = 100) -> QWidget:
+    """The widget with less room than its text needs."""
+    outer = QWidget()
+    layout = QHBoxLayout(outer)
+    layout.addWidget(widget)
+    widget.setMaximumSize(width, height)
+    return outer
+
+
+def words(rect: tuple[int, int, int, int], text: str = "rather many words", **ink: str) -> QWidget:
+    return Written((text, QRect(*rect)), **ink)
+
+
+def elided() -> QWidget:
+    label = ElidedLabel()
+    label.set_full_text("vit.encoder.layer.3.intermediate.dense.weight")
+    return narrow(label, 40)
+
+
+def cut_by_its_parent() -> QWidget:
+    content = QWidget()
+    field = QWidget(content)
+    field.setGeometry(10, 10, 60, 40)
+    QPushButton("Continue", field).setGeometry(20, 0, 120, 40)
+    return content
+
+
+def low_rows() -> QWidget:
+    table = QTableWidget(2, 1)
+    table.setItem(0, 0, QTableWidgetItem("some words"))
+    table.verticalHeader().setMinimumSectionSize(1)
+    table.verticalHeader().setDefaultSectionSize(7)
+    return table
+
+
+def short_name_beside_a_tick() -> QWidget:
+    tree = QTreeWidget()
+    tree.setColumnCount(2)
+    item = QTreeWidgetItem(["textures", "fits"])
+    item.setCheckState(0, Qt.CheckState.Checked)
+    tree.addTopLevelItem(item)
+    tree.header().setMinimumSectionSize(1)
+    tree.header().resizeSection(0, tree.fontMetrics().horizontalAdvance("textures") + 12)
+    return tree
+
+
+def long_tip() -> QWidget:
+    label = plain_label("words", wrap=False)
+    label.setToolTip("a line without an end " * 20)
+    return label
+
+
+def pale_label() -> QWidget:
+    window = QWidget()
+    label = QLabel("other words", window)
+    palette = label.palette()
+    palette.setColor(label.foregroundRole(), palette.window().color())
+    label.setPalette(palette)
+    return window
+
+
+LONG = "rather many words for so little room"
+WIDE = (10, 10, 200, 40)
+FOUND = {
+    "its words need": lambda: narrow(plain_label(LONG, wrap=False), 60),
+    "px high, its words need": lambda: narrow(plain_label(f"{LONG}, in lines"), 100, 16),
+    "elided to": elided,
+    "words need": lambda: narrow(QPushButton("Continue the merge"), 50),
+    "which needs": lambda: narrow(QLineEdit("0.123456"), 30),
+    "30×40 for 'rather many words', which needs": lambda: words((10, 10, 30, 40)),
+    "of 'rather many words' is seen, which needs": lambda: words((270, 10, 200, 40)),
+    "shortened to 'r…'": lambda: words(WIDE, "r…"),
+    "'0.7' lies over '0.8'": lambda: Written(
+        ("0.7", QRect(*WIDE)), ("0.8", QRect(12, 12, 200, 40))
+    ),
+    "'some words' is #999999 on #ffffff: 2.85": lambda: words(WIDE, "some words", ink="#999999"),
+    "'other words' is": pale_label,
+    "is cut by QWidget('') of 60×40": cut_by_its_parent,
+    "has a row of 6 px": low_rows,
+    "elided to '": short_name_beside_a_tick,
+    "its tip needs": long_tip,
+}
+
+
 def seen(qtbot, content: QWidget, width: int = 300, height: int = 120) -> str:
     """All faults of a window with this in it."""
     window = in_view(qtbot, content, width=width, height=height)
     return "\n".join(look_at(window, ROOM)[1])
 
 
-def test_painted_words_that_fit_are_no_fault(qtbot):
-    below = QRect(10, 60, 200, 40)
-    content = Written(("some words", QRect(10, 10, 200, 40)), ("others", below))
-    assert seen(qtbot, content) == ""
+@pytest.mark.parametrize("fault", FOUND)
+def test_a_fault_is_found(qtbot, fault: str):
+    assert fault in seen(qtbot, FOUND[fault]())
 
 
-def test_painted_words_that_are_cut_by_their_place_are_found(qtbot):
-    content = Written(("rather many words", QRect(10, 10, 30, 40)))
-    assert "30×40 for 'rather many words', which needs" in seen(qtbot, content)
-
-
-def test_painted_words_that_leave_the_widget_are_found(qtbot):
-    content = Written(("rather many words", QRect(270, 10, 200, 40)))
-    assert "of 'rather many words' is seen, which needs" in seen(qtbot, content)
-
-
-def test_painted_words_that_are_shortened_to_nothing_are_found(qtbot):
-    content = Written(("r…", QRect(10, 10, 200, 40)))
-    assert "shortened to 'r…'" in seen(qtbot, content)
-
-
-def test_painted_words_that_lie_on_others_are_found(qtbot):
-    rect = QRect(10, 10, 200, 40)
-    content = Written(("0.7", rect), ("0.8", rect.translated(2, 2)))
-    assert "'0.7' lies over '0.8'" in seen(qtbot, content)
-
-
-def test_words_that_do_not_stand_out_are_found(qtbot):
-    content = Written(("some words", QRect(10, 10, 200, 40)), ink="#999999")
-    assert "'some words' is #999999 on #ffffff: 2.85" in seen(qtbot, content)
-    window = QWidget()
-    label = QLabel("other words", window)
-    palette = label.palette()
-    palette.setColor(label.foregroundRole(), palette.window().color())
-    label.setPalette(palette)
-    assert "'other words' is" in seen(qtbot, window)
-
-
-def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
-    plot = MergeBars()
-    plot.show_merges("norm", [MergePoint("ties", 0.5, 0.0), MergePoint("ace", 1.0, 0.0)])
-    assert seen(qtbot, plot, 500, 300) == ""
-    plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
-    assert "of ' 1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
-
-
-def test_what_a_parent_cuts_is_found(qtbot):
-    content = QWidget()
-    field = QWidget(content)
-    field.setGeometry(10, 10, 60, 40)
-    button = QPushButton("Continue", field)
-    button.setGeometry(20, 0, 120, 40)
-    assert "is cut by QWidget('') of 60×40" in seen(qtbot, content)
+@pytest.mark.parametrize(
+    "make", [lambda: plain_label("some words", wrap=False), lambda: words(WIDE)]
+)
+def test_what_fits_is_no_fault(qtbot, make):
+    assert seen(qtbot, make()) == ""
 
 
 def test_what_can_be_scrolled_to_is_not_cut(qtbot):
@@ -248,23 +221,36 @@ def test_what_can_be_scrolled_to_is_not_cut(qtbot):
     assert "cut" not in seen(qtbot, area)
 
 
-def test_a_row_that_is_too_low_is_found(qtbot):
-    table = QTableWidget(2, 1)
-    table.setItem(0, 0, QTableWidgetItem("some words"))
-    table.verticalHeader().setMinimumSectionSize(1)
-    table.verticalHeader().setDefaultSectionSize(7)
-    assert "has a row of 6 px" in seen(qtbot, table)
+def test_widgets_that_overlap_or_reach_out_are_found(qtbot):
+    content = QWidget()
+    row = QHBoxLayout(content)
+    one, other = QLabel("one", content), QLabel("other", content)
+    row.addWidget(one)
+    row.addWidget(other)
+    window = in_view(qtbot, content, width=200, height=60)
+    other.setGeometry(one.geometry())
+    assert "overlap" in "\n".join(faults_in(window, ROOM))
+    other.move(190, 0)
+    assert "reaches out of it" in "\n".join(faults_in(window, ROOM))
 
 
-def test_a_name_beside_a_tick_that_is_shortened_to_nothing_is_found(qtbot):
-    tree = QTreeWidget()
-    tree.setColumnCount(2)
-    item = QTreeWidgetItem(["textures", "fits"])
-    item.setCheckState(0, Qt.CheckState.Checked)
-    tree.addTopLevelItem(item)
-    tree.header().setMinimumSectionSize(1)
-    tree.header().resizeSection(0, tree.fontMetrics().horizontalAdvance("textures") + 12)
-    assert "elided to" in seen(qtbot, tree)
+def test_what_is_not_on_the_screen_is_found(qtbot):
+    window = in_view(qtbot, QWidget(), width=900, height=60)
+    assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
+    dialog = QDialog(window)
+    dialog.setGeometry(-100, 10, 200, 80)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    dialog.move(-100, 10)
+    assert "partly off the screen" in "\n".join(look_at(dialog, ROOM)[1])
+
+
+def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
+    plot = MergeBars()
+    plot.show_merges("norm", [MergePoint("ties", 0.5, 0.0), MergePoint("ace", 1.0, 0.0)])
+    assert seen(qtbot, plot, 500, 300) == ""
+    plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
+    assert "of ' 1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
 
 
 def test_a_control_without_a_name_and_one_that_tab_passes_by_are_found(qtbot):
@@ -277,19 +263,3 @@ def test_a_control_without_a_name_and_one_that_tab_passes_by_are_found(qtbot):
     said = seen(qtbot, content)
     assert "QLineEdit in QWidget('') has no name" in said
     assert "QPushButton('Continue') is not reached by Tab" in said
-
-
-def test_a_tip_that_no_screen_has_room_for_is_found(qtbot):
-    label = plain_label("words", wrap=False)
-    label.setToolTip("a line without an end " * 20)
-    assert "its tip needs" in seen(qtbot, label)
-
-
-def test_a_dialog_that_is_partly_off_the_screen_is_found(qtbot):
-    window = in_view(qtbot, QWidget(), width=300, height=100)
-    dialog = QDialog(window)
-    dialog.setGeometry(-100, 10, 200, 80)
-    dialog.show()
-    qtbot.waitExposed(dialog)
-    dialog.move(-100, 10)
-    assert "partly off the screen" in "\n".join(look_at(dialog, ROOM)[1])

@@ -13,13 +13,11 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QDoubleSpinBox,
     QFormLayout,
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
     QPushButton,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -40,6 +38,7 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.files.written_files import show
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.recipe.values import model_name
 
 DTYPES = (
@@ -82,11 +81,8 @@ class ExportDialog(QDialog):
         self._pages.addWidget(self._form)
         self._pages.addWidget(self._make_result())
         self._buttons = self._make_buttons()
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.notice)
-        layout.addWidget(self._pages)
-        layout.addWidget(self.progress)
-        layout.addWidget(self._buttons)
+        parts = (self.notice, self._pages, self.progress, self._buttons)
+        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
         self.folder.textChanged.connect(self.refresh)
         self.dtype.currentIndexChanged.connect(self.refresh)
         self.shard.valueChanged.connect(self.refresh)
@@ -103,7 +99,7 @@ class ExportDialog(QDialog):
         """Check the form, and show what will be written."""
         plan = self._session.draft.plan
         folders = plan.input_folders if plan is not None else ()
-        verdict = check_folder(self.folder.text(), self._bytes(), folders)
+        verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
         self.export_button.setEnabled(verdict.good and self._session.can_export)
@@ -150,9 +146,7 @@ class ExportDialog(QDialog):
         browse = QPushButton("Browse…", page)
         browse.setAccessibleName("Browse for the target folder")
         browse.clicked.connect(self._browse)
-        line = QHBoxLayout()
-        line.addWidget(self.folder, 1)
-        line.addWidget(browse)
+        line = across((self.folder, 1), browse)
         form = QFormLayout(page)
         form.setContentsMargins(0, 0, 0, 0)
         form.addRow("Merge", plain_label(self._recipe_text()))
@@ -191,19 +185,9 @@ class ExportDialog(QDialog):
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
-        buttons = QHBoxLayout()
-        buttons.addWidget(open_folder)
-        buttons.addWidget(beside)
-        buttons.addWidget(copy)
-        buttons.addStretch(1)
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(heading("Exported", page))
-        layout.addWidget(self.outcome)
-        layout.addWidget(self.files)
-        layout.addWidget(self.snippet)
-        layout.addLayout(buttons)
-        layout.addStretch(1)
+        buttons = across(open_folder, beside, copy, None)
+        parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons, None)
+        page.setLayout(down(*parts))
         return page
 
     def _make_buttons(self) -> QDialogButtonBox:
@@ -236,7 +220,7 @@ class ExportDialog(QDialog):
         dtype = self.dtype.currentData() or run.recipe.out_dtype
         return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
 
-    def _bytes(self) -> int:
+    def bytes_needed(self) -> int:
         """Bytes of everything to be written, except side files."""
         plan, size = self._session.draft.plan, self._size()
         if plan is None or size is None:

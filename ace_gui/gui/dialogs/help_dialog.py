@@ -10,14 +10,13 @@ from PySide6.QtGui import QDesktopServices, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
-    QHBoxLayout,
     QListWidget,
     QListWidgetItem,
     QTextBrowser,
-    QVBoxLayout,
     QWidget,
 )
 
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.paths import resource_path
 
 PAGES = (
@@ -72,12 +71,8 @@ class HelpDialog(QDialog):
             item.setData(Qt.ItemDataRole.UserRole, name)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
-        columns = QHBoxLayout()
-        columns.addWidget(self.pages)
-        columns.addWidget(self.text, 1)
-        layout = QVBoxLayout(self)
-        layout.addLayout(columns, 1)
-        layout.addWidget(buttons)
+        columns = across(self.pages, (self.text, 1))
+        self.setLayout(down((columns, 1), buttons, margins=(12, 12, 12, 12)))
         self.pages.currentItemChanged.connect(self._show_page)
         self.text.anchorClicked.connect(self._follow)
         self.pages.setCurrentRow(0)

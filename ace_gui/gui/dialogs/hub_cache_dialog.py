@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QPersistentModelIndex,
-    QSortFilterProxyModel,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QSortFilterProxyModel, Qt, Signal
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -22,7 +15,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStackedWidget,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -31,52 +23,12 @@ from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
 NAME, REVISION, SIZE = range(3)
 _TITLES: Final = ("Model", "Revision", "Size")
-_SORT: Final = Qt.ItemDataRole.UserRole
-_Index = QModelIndex | QPersistentModelIndex
-
-
-class CachedModels(QAbstractTableModel):
-    """One row per revision: the model's name, its revision, the size of its files."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.models: tuple[CachedModelInfo, ...] = ()
-
-    def fill(self, models: Sequence[CachedModelInfo]) -> None:
-        """Show these models."""
-        self.beginResetModel()
-        self.models = tuple(models)
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (as Qt has it)
-        return 0 if parent.isValid() else len(self.models)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(_TITLES)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> object:
-        if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return _TITLES[section]
-        return None
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        model = self.models[index.row()]
-        shown = (plain(model.name), plain(model.revision), human_bytes(model.bytes))
-        if role == Qt.ItemDataRole.DisplayRole:
-            return shown[index.column()]
-        if role == _SORT:
-            return (model.name.lower(), model.revision, model.bytes)[index.column()]
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(str(model.folder))
-        if role == Qt.ItemDataRole.TextAlignmentRole and index.column() == SIZE:
-            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        return None
+_SORT: Final = Qt.ItemDataRole.UserRole + 2
 
 
 class HubCacheDialog(QDialog):
@@ -90,7 +42,9 @@ class HubCacheDialog(QDialog):
         self._can_add = can_add
         self.setWindowTitle("Models in the Hugging Face cache")
         self.resize(620, 420)
-        self.model = CachedModels(self)
+        self.model = QStandardItemModel(0, len(_TITLES), self)
+        self.model.setHorizontalHeaderLabels(_TITLES)
+        self._models: tuple[CachedModelInfo, ...] = ()
         self._sorted = QSortFilterProxyModel(self)
         self._sorted.setSourceModel(self.model)
         self._sorted.setSortRole(_SORT)
@@ -143,22 +97,22 @@ class HubCacheDialog(QDialog):
         buttons.addButton(self.base_button, roles.ActionRole)
         buttons.addButton(self.experts_button, roles.ActionRole)
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.filter)
-        layout.addWidget(self._pages, 1)
-        layout.addWidget(muted_label("Only models on this disk. Nothing is downloaded.", self))
-        layout.addWidget(buttons)
+        note = muted_label("Only models on this disk. Nothing is downloaded.", self)
+        self.setLayout(down(self.filter, (self._pages, 1), note, buttons, margins=(12, 12, 12, 12)))
 
     def _show(self, found: CachedModelsFound) -> None:
-        self.model.fill(found.models)
+        self._models = found.models
+        self.model.setRowCount(0)
+        for index, model in enumerate(found.models):
+            self.model.appendRow(_row(index, model))
         self.message.setText(f"No models with weights in {found.folder}.")
         self._pages.setCurrentWidget(self.table if found.models else self.message)
         self._allow()
 
     def _selected(self) -> list[Path]:
         rows = sorted(index.row() for index in self.table.selectionModel().selectedRows())
-        own = (self._sorted.mapToSource(self._sorted.index(row, NAME)).row() for row in rows)
-        return [self.model.models[row].folder for row in own]
+        own = [self._sorted.mapToSource(self._sorted.index(row, NAME)).row() for row in rows]
+        return [self._models[self.model.item(row).data()].folder for row in own]
 
     def _allow(self) -> None:
         chosen = len(self._selected())
@@ -174,3 +128,16 @@ class HubCacheDialog(QDialog):
         chosen = self._selected()
         self.accept()
         self.experts_chosen.emit(chosen)
+
+
+def _row(index: int, model: CachedModelInfo) -> list[QStandardItem]:
+    """Name, revision and size, each with what it is sorted by; the name has ``index``, too."""
+    shown = (plain(model.name), plain(model.revision), human_bytes(model.bytes))
+    items = [QStandardItem(text) for text in shown]
+    for item, value in zip(items, (model.name.lower(), model.revision, model.bytes), strict=True):
+        item.setData(value, _SORT)
+        item.setToolTip(tooltip(str(model.folder)))
+        item.setEditable(False)
+    items[NAME].setData(index)
+    items[SIZE].setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    return items

@@ -11,11 +11,9 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
     QDialogButtonBox,
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QTreeView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -23,6 +21,7 @@ from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
 from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
 _SIZE: Final = QSize(820, 520)
@@ -65,14 +64,10 @@ class LogDialog(QDialog):
         self.copy.setToolTip("Copy the selected messages, or all that are shown")
         self.copy.clicked.connect(lambda _=False: self._copy())
         buttons.rejected.connect(self.reject)
-        above = QHBoxLayout()
-        above.addWidget(self.levels)
-        above.addWidget(self.filter, 1)
-        layout = QVBoxLayout(self)
-        layout.addLayout(above)
-        layout.addWidget(self.table, 1)
-        layout.addWidget(self.details)
-        layout.addWidget(buttons)
+        above = across(self.levels, (self.filter, 1))
+        self.setLayout(
+            down(above, (self.table, 1), self.details, buttons, margins=(12, 12, 12, 12))
+        )
         self.levels.currentIndexChanged.connect(lambda _: self._look())
         self.filter.textChanged.connect(lambda _: self._look())
         self.table.selectionModel().currentChanged.connect(lambda *_: self._show())

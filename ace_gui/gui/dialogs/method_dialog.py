@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from PySide6.QtCore import (
-    QAbstractItemModel,
     QItemSelectionModel,
     QModelIndex,
     QRegularExpression,
@@ -29,8 +28,8 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFrame,
     QGridLayout,
-    QHBoxLayout,
     QLineEdit,
+    QPushButton,
     QSplitter,
     QTreeView,
     QVBoxLayout,
@@ -52,7 +51,13 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import Column, FlowLayout, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import (
+    Column,
+    FlowLayout,
+    across,
+    down,
+    scroll_area,
+)
 from ace_gui.gui.widgets.tables.method_cells import (
     MEANS,
     METHOD,
@@ -69,14 +74,30 @@ _OF_SCREEN: Final = 0.92
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
-class ChooseMethodDialog(QDialog):
-    """``chosen`` carries a method's name and closes the dialog.
+SHELF: Final = (
+    recommended.NAME,
+    "ace",
+    "linear",
+    "task_arithmetic",
+    "ties",
+    "dare_ties",
+    "slerp",
+    "tsv_m",
+    "regmean",
+)
+"""The methods that come first: the recommended one, and those that most papers compare with."""
+FIRST: Final = "First choices"
 
-    ``current``: the current method. ``experts``: number of loaded experts. ``cost``: a sentence on
-    the cost of a merge with the current method; empty if unknown.
+
+class ChooseMethodDialog(QDialog):
+    """``chosen`` carries a method's name and closes the dialog, ``compare_wanted`` several names.
+
+    ``current``: the current method. ``experts``: number of loaded experts. ``costs``: a sentence on
+    the cost of a merge of these models, by method, as far as known.
     """
 
     chosen = Signal(str)
+    compare_wanted = Signal(object)
 
     def __init__(
         self,
@@ -84,16 +105,16 @@ class ChooseMethodDialog(QDialog):
         current: str,
         experts: int,
         parent: QWidget,
-        cost: str = "",
+        costs: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(parent)
-        self._experts, self._current, self._cost = experts, current, cost
+        self._experts, self._costs = experts, costs or {}
         self.setWindowTitle("Merge method")
         self.setProperty("kind", "card-dialog")
         self._size_to_screen()
         self._found = QSortFilterProxyModel(self)
         height = self.fontMetrics().height() + 6
-        self._found.setSourceModel(_by_family(methods, experts, self, height))
+        self._found.setSourceModel(_grouped(methods, experts, self, height))
         self._found.setFilterRole(_WORDS)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
@@ -104,12 +125,21 @@ class ChooseMethodDialog(QDialog):
         self.filter.setClearButtonEnabled(True)
         self.tree = self._make_tree()
         self.about = scroll_area("What the method does", self)
+        self.about.viewport().setAutoFillBackground(False)  # the dialog's ground, not the window's
         self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.use = self.buttons.addButton(
             "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
         )
         self.use.setProperty("kind", "primary")
         self.cost = muted_label("", self)
+        self.count = muted_label("", self)
+        self._shelf = [m.name for m in methods if m.name in SHELF and not misfit(m, experts)]
+        self.compare = QPushButton("Compare the first choices", self)
+        self.compare.setProperty("kind", "link")
+        self.compare.setToolTip("Merge with each of them, and compare norms and scores")
+        self.compare.setEnabled(experts > 0 and len(self._shelf) > 1)
+        self.compare.setAutoDefault(False)
+        self.compare.clicked.connect(lambda _=False: self._compare())
         self._lay_out()
         self.filter.textChanged.connect(self._find)
         down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
@@ -119,7 +149,8 @@ class ChooseMethodDialog(QDialog):
         self.tree.doubleClicked.connect(lambda index: self.use.click() if _info(index) else None)
         self.buttons.accepted.connect(self._choose)
         self.buttons.rejected.connect(self.reject)
-        self._select(current)
+        self._show_count()
+        self.select(current)
 
     @property
     def method(self) -> MethodInfo | None:
@@ -155,13 +186,12 @@ class ChooseMethodDialog(QDialog):
         left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         title = plain_label("Merge method", left, wrap=False)
         title.setFont(face(Face.TITLE))
-        column = QVBoxLayout(left)
-        column.setContentsMargins(16, 16, 16, 0)
-        column.setSpacing(12)
-        column.addWidget(title)
-        column.addWidget(self.filter)
-        column.addLayout(_heads(self.tree.model(), left))
-        column.addWidget(self.tree, 1)
+        means = muted_label("mean on the sample", left)
+        means.setToolTip(tooltip(MEANS))
+        means.setWordWrap(False)
+        heads = across((self.count, 1), means, margins=(4, 0, 12, 0))
+        parts = (title, self.filter, heads, (self.tree, 1), across(self.compare, None))
+        left.setLayout(down(*parts, margins=(16, 16, 16, 8), gap=12))
         splitter = QSplitter(self)
         splitter.setChildrenCollapsible(False)
         splitter.setHandleWidth(1)
@@ -171,15 +201,8 @@ class ChooseMethodDialog(QDialog):
         splitter.setStretchFactor(1, 1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
-        row = QHBoxLayout(foot)
-        row.setContentsMargins(16, 12, 16, 12)
-        row.addWidget(self.cost, 1)
-        row.addWidget(self.buttons)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(splitter, 1)
-        layout.addWidget(foot)
+        foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
+        self.setLayout(down((splitter, 1), foot, gap=0))
 
     def _find(self, words: str) -> None:
         before = self.method
@@ -190,9 +213,10 @@ class ChooseMethodDialog(QDialog):
         )
         self._found.setFilterRegularExpression(pattern)
         self.tree.expandAll()
-        self._select(before.name if before is not None else "")
+        self._show_count()
+        self.select(before.name if before is not None else "")
 
-    def _select(self, name: str) -> None:
+    def select(self, name: str) -> None:
         """Select the method with that name, or else the first."""
         families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
         shown = [
@@ -217,9 +241,25 @@ class ChooseMethodDialog(QDialog):
         self.use.setEnabled(method is not None)
         title = method.title.replace("&", "&&") if method is not None else "this method"
         self.use.setText(f"&Use {title}")
-        in_force = method is not None and method.name == self._current
-        self.cost.setText(self._cost if in_force else "")
-        self.about.setWidget(_about(method, self._experts))
+        self.cost.setText("" if method is None else self._costs.get(method.name, ""))
+        page = _about(method, self._experts)
+        self.about.setWidget(page)
+        page.setAutoFillBackground(False)  # which a scroll area sets, with the window's grey
+
+    def _show_count(self) -> None:
+        """The number of methods in the list; those of the first group are listed twice."""
+        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
+        shown = [
+            info.name
+            for family in families
+            for row in range(self._found.rowCount(family))
+            if (info := _info(self._found.index(row, 0, family))) is not None
+        ]
+        self.count.setText(counted(len(set(shown)), "%n method", "%n methods"))
+
+    def _compare(self) -> None:
+        self.accept()
+        self.compare_wanted.emit(self._shelf)
 
     def _choose(self) -> None:
         method = self.method
@@ -228,26 +268,15 @@ class ChooseMethodDialog(QDialog):
             self.chosen.emit(method.name)
 
 
-def _heads(methods: QAbstractItemModel, parent: QWidget) -> QHBoxLayout:
-    """The header of the list: the number of methods, and the column titles."""
-    families = [methods.index(row, 0) for row in range(methods.rowCount())]
-    count = sum(methods.rowCount(family) for family in families)
-    means = muted_label("mean on the sample", parent)
-    means.setToolTip(tooltip(MEANS))
-    means.setWordWrap(False)
-    row = QHBoxLayout()
-    row.setContentsMargins(4, 0, 12, 0)
-    row.addWidget(muted_label(counted(count, "%n method", "%n methods"), parent), 1)
-    row.addWidget(means)
-    return row
-
-
-def _by_family(
+def _grouped(
     methods: Sequence[MethodInfo], experts: int, parent: QWidget, height: int
 ) -> QStandardItemModel:
-    """A row per family with its methods below; rows are ``height`` pixels high."""
+    """The first choices, then a row per family with its methods; rows are ``height`` px high."""
     model = QStandardItemModel(parent)
-    for family, members in by_family(methods):
+    first = sorted((m for m in methods if m.name in SHELF), key=lambda m: SHELF.index(m.name))
+    groups = [(FIRST, first)] if len(methods) > len(SHELF) else []
+    groups += [(family, list(members)) for family, members in by_family(methods)]
+    for family, members in groups:
         title = QStandardItem(family)
         title.setSizeHint(QSize(0, height))
         title.setFlags(Qt.ItemFlag.ItemIsEnabled)

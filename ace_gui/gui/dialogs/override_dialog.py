@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from PySide6.QtCore import Signal
@@ -15,15 +16,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.after_field import AfterField
+from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
+from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.parameter import ParameterField
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
+from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from ace_gui.gui.widgets.layout.folding import Folding
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
@@ -62,10 +65,9 @@ class OverrideDialog(QDialog):
         self.pattern = _line("Names", "all names", _PATTERN_TIP, self)
         self.outcome = QComboBox(self)
         self.verdict = muted_label("", self)
-        self.fields: dict[str, ParameterField] = {}
-        self._parameters = QVBoxLayout()
+        self.form, self.after, self.cap = Form(()), Form(()), CapField(inherits=True)
         self._after = self._rule.after
-        self.after: AfterField | None = None
+        self._parameters = QVBoxLayout()
         self._box: QWidget | None = None
         self._buttons = QDialogButtonBox(
             QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel, self
@@ -161,38 +163,29 @@ class OverrideDialog(QDialog):
             self._box.hide()
             self._box.deleteLater()
             self._box = None
-        self.fields, self.after = {}, None
         method = self._method()
         if method is None:
             return
-        box = Column()
-        self._box = area = scroll_area("Values of the override")
-        area.setParent(self)
-        form = self._form = QFormLayout(box)
-        form.setContentsMargins(0, 0, 0, 0)
-        for info in method.fields:
-            field = ParameterField(info, box)
-            field.edited.connect(lambda value, name=info.name: self._set(name, value))
-            form.addRow(_row_label(info.label, field.control.toolTip()), field)
-            self.fields[info.name] = field
-        self.after = AfterField(inherits=True, parent=box)
-        self.after.edited.connect(self._set_after)
-        folded = QWidget()
-        more = QFormLayout(folded)
-        more.setContentsMargins(0, 0, 0, 0)
-        self.after.add_to(more, _row_label)
-        folding = Folding("After the method", folded, box)
-        form.addRow(folding)
+        self._box = area = scroll_area("Values of the override", self)
+        self.form, self.after = Form(method.fields), Form(AFTER_FIELDS)
+        self.form.edited.connect(self._set)
+        self.after.edited.connect(
+            lambda name, value: self._set_after(with_value(self._after, name, value))
+        )
+        self.cap = CapField(inherits=True)
+        self.cap.edited.connect(lambda cap: self._set_after(replace(self._after, cap=cap)))
+        self.after.add_row("Cap", self.cap, tooltip(CAP_TIP))
+        folding = Folding("After the method", self.after)
+        self.form.add_row("", folding)
         if self._after != After():
             folding.unfold()
-        area.setWidget(box)
+        area.setWidget(self.form)
         self._parameters.addWidget(area)
         self._show_values()
 
     def _set(self, name: str, value: ParameterValue | None) -> None:
-        if value is None:
-            self._values.pop(name, None)
-        else:
+        self._values.pop(name, None)
+        if value is not None:
             self._values[name] = value
         self._show_values()
         self._judge()
@@ -203,13 +196,18 @@ class OverrideDialog(QDialog):
         self._judge()
 
     def _show_values(self) -> None:
-        values = {name: self._inherited(name, field) for name, field in self.fields.items()}
-        values |= self._values
-        for name, field in self.fields.items():
-            field.show_value(values[name], "", touched=name in self._values)
-            self._form.setRowVisible(field, field.field.applies(values.get))
-        if self.after is not None:
-            self.after.show_after(self._after, self._session.draft.inputs.after)
+        values = {name: self._inherited(name, each) for name, each in self.form.fields.items()}
+        self.form.show_values((values | self._values).get, self._values)
+        own = {info.name: value_of(self._after, info.name) for info in AFTER_FIELDS}
+        recipe = self._session.draft.inputs.after
+        shown: dict[str, ParameterValue] = {}
+        for info in AFTER_FIELDS:
+            known = (own[info.name], value_of(recipe, info.name), info.default)
+            shown[info.name] = next(value for value in known if value is not None)
+        self.after.show_values(
+            shown.get, [name for name, value in own.items() if value is not None]
+        )
+        self.cap.show_cap(self._after.cap)
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value if the rule keeps its method, else the method's default."""
@@ -238,12 +236,6 @@ class OverrideDialog(QDialog):
 def holds_for(rule: Override, row: PlanRow) -> bool:
     """Whether a rule matches a row of the plan."""
     return any(rule.holds_for(name, row.role, row.block) for name in {row.name, row.tensor})
-
-
-def _row_label(text: str, tip: str) -> QWidget:
-    label = plain_label(text, wrap=False)
-    label.setToolTip(tip)
-    return label
 
 
 def _line(name: str, placeholder: str, tip: str, parent: QWidget) -> QLineEdit:

@@ -14,18 +14,16 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QDoubleSpinBox,
     QFormLayout,
-    QHBoxLayout,
     QPushButton,
     QSizePolicy,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
 from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, plain_label
+from ace_gui.gui.widgets.layout.arrangement import Column, across, down, scroll_area
 from ace_gui.paths import merges_folder
 
 _LINES: Final = QSize(36, 42)  # in text lines: width and height
@@ -51,47 +49,38 @@ class PreferencesDialog(QDialog):
         super().__init__(parent)
         self._preferences = preferences
         self.setWindowTitle("Preferences")
-        wanted = _LINES * self.fontMetrics().height()
-        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
         page = Column()
-        self._rows = QVBoxLayout(page)
-        self._rows.setSpacing(8)
+        form = self._form = QFormLayout(page)
+        form.setVerticalSpacing(8)
+        form.setHorizontalSpacing(16)
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         self._add_computing()
         self._add_looks()
         self._add_files()
-        self._rows.addStretch(1)
         area = scroll_area("Preferences", self)
         area.setWidget(page)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(area, 1)
-        layout.addWidget(buttons)
+        self.setLayout(down((area, 1), buttons, margins=(16, 12, 12, 12)))
+        wanted = _LINES * self.fontMetrics().height()
+        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
 
     def _add_computing(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section("Computing")
+        self._form.addRow(heading("Computing", self))
         devices = {settings.device: settings.device, "auto": "The fastest available"}
         devices |= dict(preferences.devices())
         self.device = _choice("Device", devices, settings.device, preferences.choose_device)
-        form.addRow("Device", self.device)
         self.threads = QSpinBox(self)
-        self.threads.setAccessibleName("Threads")
-        self.threads.setToolTip(
-            "Processors that the engine uses. Fewer leave more for other programs."
-        )
         self.threads.setRange(0, preferences.most_threads)
         self.threads.setSpecialValueText("All")
         self.threads.setValue(settings.threads or 0)
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
-        form.addRow("Threads", self.threads)
         self.memory = QDoubleSpinBox(self)
-        self.memory.setAccessibleName("Memory for merging")
-        self.memory.setToolTip("If one tensor needs more, the checks report it before the merge.")
-        self.memory.setRange(
-            0.0, max(preferences.most_memory, settings.memory_bytes or 0) / _GIGABYTE
-        )
+        most = max(preferences.most_memory, settings.memory_bytes or 0)
+        self.memory.setRange(0.0, most / _GIGABYTE)
         self.memory.setDecimals(1)
         self.memory.setSuffix(" GB")
         self.memory.setSpecialValueText("All free memory")
@@ -100,59 +89,57 @@ class PreferencesDialog(QDialog):
         self.memory.valueChanged.connect(
             lambda count: preferences.limit_memory(round(count * _GIGABYTE) or None)
         )
-        form.addRow("Memory for merging", self.memory)
-        self.scratch = _Folder(
-            "Scratch folder",
-            "scratch",
-            settings.scratch,
-            lambda: f"{merges_folder()} (default)",
-            preferences.use_scratch,
+        default = f"{merges_folder()} (default)"
+        use = preferences.use_scratch
+        self.scratch = _Folder("Scratch folder", "scratch", settings.scratch, default, use)
+        self._add("Device", self.device)
+        self._add(
+            "Threads",
+            self.threads,
+            "Processors that the engine uses. Fewer leave more for other programs.",
         )
-        form.addRow("Scratch folder", self.scratch)
-        self._note("Merges wait there until they are exported; they are as large as the model.")
+        self._add(
+            "Memory for merging",
+            self.memory,
+            "If one tensor needs more, the checks report it before the merge.",
+        )
+        self._add(
+            "Scratch folder",
+            self.scratch,
+            "Merges wait there until they are exported; they are as large as the model.",
+        )
 
     def _add_looks(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section("Appearance")
-        schemes = dict(_SCHEMES)
-        self.scheme = _choice("Colours", schemes, settings.scheme, preferences.choose_scheme)
-        form.addRow("Colours", self.scheme)
+        self._form.addRow(heading("Appearance", self))
+        use = preferences.choose_scheme
+        self.scheme = _choice("Colours", dict(_SCHEMES), settings.scheme, use)
         sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
         self.font_scale = _choice("Text size", sizes, settings.font_scale, preferences.enlarge)
-        form.addRow("Text size", self.font_scale)
+        self._add("Colours", self.scheme)
+        self._add("Text size", self.font_scale)
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        form = self._section("Files and messages")
-        self.exports = _Folder(
-            "Export folder",
-            "exports",
-            settings.export_folder,
-            lambda: "Last export folder",
-            preferences.export_to,
-        )
-        form.addRow("Export folder", self.exports)
-        kept = dict(_KEPT)
-        self.kept = _choice("Keep runs", kept, settings.days_kept, preferences.keep_runs)
-        self.kept.setToolTip("Older ones are removed when the program starts.")
-        form.addRow("Keep runs", self.kept)
-        self.notify = QCheckBox("Notify me when long work ends", self)
-        self.notify.setToolTip("A desktop notification, if the window is not in front.")
+        self._form.addRow(heading("Files and messages", self))
+        folder, use = settings.export_folder, preferences.export_to
+        self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
+        keep = preferences.keep_runs
+        self.kept = _choice("Keep runs", dict(_KEPT), settings.days_kept, keep)
+        self.notify = QCheckBox("when long work ends", self)
         self.notify.setChecked(settings.notifies)
         self.notify.toggled.connect(preferences.notify)
-        form.addRow("", self.notify)
+        self._add("Export folder", self.exports)
+        self._add("Keep runs", self.kept, "Older ones are removed when the program starts.")
+        tip = "A desktop notification, if the window is not in front."
+        self._add("Notify me", self.notify, tip)
 
-    def _section(self, title: str) -> QFormLayout:
-        self._rows.addWidget(heading(title, self))
-        form = QFormLayout()
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
-        self._rows.addLayout(form)
-        return form
-
-    def _note(self, text: str) -> None:
-        self._rows.addWidget(muted_label(text, self))
-        self._rows.addSpacing(12)
+    def _add(self, label: str, field: QWidget, tip: str = "") -> None:
+        field.setAccessibleName(label)
+        title = plain_label(label, self, wrap=False)
+        for widget in (field, title):
+            widget.setToolTip(tip)
+        self._form.addRow(title, field)
 
 
 class _Folder(QWidget):
@@ -163,7 +150,7 @@ class _Folder(QWidget):
         name: str,
         purpose: str,
         folder: Path | None,
-        otherwise: Callable[[], str],
+        otherwise: str,
         use: Callable[[Path | None], object],
     ) -> None:
         super().__init__()
@@ -179,15 +166,8 @@ class _Folder(QWidget):
         self.reset.clicked.connect(lambda _=False: self.take(None))
         for button in (self.choose, self.reset):
             button.setAutoDefault(False)
-        row = QHBoxLayout()
-        row.addWidget(self.choose)
-        row.addWidget(self.reset)
-        row.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.shown)
-        column.addLayout(row)
+        buttons = across(self.choose, self.reset, None)
+        self.setLayout(down(self.shown, buttons, margins=(0, 4, 0, 0), gap=4))
         self._show(folder)
 
     def take(self, folder: Path | None) -> None:
@@ -199,7 +179,7 @@ class _Folder(QWidget):
         ask_folders(self, self._name, self._purpose, lambda paths: self.take(paths[0]))
 
     def _show(self, folder: Path | None) -> None:
-        self.shown.set_full_text(str(folder) if folder is not None else self._otherwise())
+        self.shown.set_full_text(str(folder) if folder is not None else self._otherwise)
         self.shown.setAccessibleName(f"{self._name}: {self.shown.whole}")
         self.reset.setEnabled(folder is not None)
 

@@ -26,7 +26,7 @@ from ace_gui.gui.theme import current_theme
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 
 NAME, WEIGHT, STATUS = range(3)
-HEADERS = ("Expert", "Weight", "Status")
+HEADERS = ("Expert", "Weight", "Size")
 HEADER_TIPS = (
     "Name of the expert. Double-click to change it.",
     (

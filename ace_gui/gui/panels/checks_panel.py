@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QLabel,
     QPlainTextEdit,
     QToolButton,
@@ -24,7 +23,13 @@ from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import Column, clear_layout, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import (
+    Column,
+    across,
+    clear_layout,
+    down,
+    scroll_area,
+)
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 WORDS: Final = {
@@ -77,17 +82,14 @@ class PreflightPanel(QWidget):
         self.summary = heading("", self)
         self._advice = muted_label("", self)
         self._column = Column()
-        self._rows = QVBoxLayout(self._column)
-        self._rows.setContentsMargins(0, 0, 4, 0)
-        self._rows.setSpacing(0)
+        self.rows = QVBoxLayout(self._column)
+        self.rows.setContentsMargins(0, 0, 4, 0)
+        self.rows.setSpacing(0)
         self.area = scroll_area("Checks", self)
         self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
         self.area.setWidget(self._column)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(4, 8, 0, 0)
-        layout.addWidget(self.summary)
-        layout.addWidget(self._advice)
-        layout.addWidget(self.area, 1)
+        parts = (self.summary, self._advice, (self.area, 1))
+        self.setLayout(down(*parts, margins=(4, 8, 0, 0)))
         self._rows_of: Sequence[Check] = ()
         session.checks.changed.connect(self._follow)
         self.refresh()
@@ -111,15 +113,15 @@ class PreflightPanel(QWidget):
 
     def _make_rows(self, checks: Sequence[Check]) -> None:
         self._open &= {check.key for check in checks}
-        clear_layout(self._rows)
+        clear_layout(self.rows)
         for check in checks:
             row = CheckRow(check, self._column)
             row.details_button.setChecked(check.key in self._open)
             row.details_button.toggled.connect(
                 lambda shown, key=check.key: (self._open.add if shown else self._open.discard)(key)
             )
-            self._rows.addWidget(row)
-        self._rows.addStretch(1)
+            self.rows.addWidget(row)
+        self.rows.addStretch(1)
 
     def _advice_text(self) -> str:
         if not self._session.checks.all:
@@ -162,32 +164,16 @@ class CheckRow(QFrame):
         self.details.setVisible(shown)
 
     def _lay_out(self, title: str, subject: str) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(6)
-        line.addWidget(heading(title, self))
         about = muted_label("", self)
         about.setWordWrap(False)
         shown = "" if self.check.subject == EVERYTHING else subject
         about.setText(about.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, 140))
         about.setToolTip(tooltip(shown) if shown else "")
-        line.addWidget(about)
-        line.addStretch(1)
-        line.addWidget(_word(self.check.verdict, self))
+        line = across(heading(title, self), about, None, _word(self.check.verdict, self), gap=6)
         sentence = plain_label(quoted(self.check.sentence), self)
-        body = QVBoxLayout()
-        body.setSpacing(2)
-        body.addLayout(line)
-        body.addWidget(sentence)
-        if self.check.details:
-            body.addWidget(self.details_button, 0, Qt.AlignmentFlag.AlignLeft)
-        body.addWidget(self.details)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 7, 0, 7)
-        layout.setSpacing(8)
-        layout.addWidget(
-            IconLabel(_ICON, icon(_ICONS[self.check.verdict]), self), 0, Qt.AlignmentFlag.AlignTop
-        )
-        layout.addLayout(body, 1)
+        body = down(line, sentence, across(self.details_button, None), self.details, gap=2)
+        picture = IconLabel(_ICON, icon(_ICONS[self.check.verdict]), self)
+        self.setLayout(across(down(picture, None), (body, 1), margins=(0, 7, 0, 7)))
 
 
 def _details(check: Check, parent: QWidget) -> QPlainTextEdit:

@@ -9,13 +9,11 @@ from PySide6.QtCore import QModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHBoxLayout,
     QHeaderView,
     QPushButton,
     QStackedLayout,
     QTableView,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -29,6 +27,7 @@ from ace_gui.gui.theme.swatch import SWATCH
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
@@ -146,34 +145,15 @@ class ExpertsPanel(QWidget):
         return table
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(heading("Models", self), 1)
-        head.addWidget(self._add)
-        names = QVBoxLayout()
-        names.setSpacing(0)
-        names.addWidget(self._base)
-        names.addWidget(self._facts)
-        base = QHBoxLayout()
-        base.setSpacing(10)
-        base.addWidget(BaseSwatch(self))
-        base.addLayout(names, 1)
-        base.addWidget(self._change_base)
-        index = QWidget(self)
-        index.setLayout(self._stack)
+        head = across((heading("Models", self), 1), self._add)
+        names = down(self._base, self._facts, gap=0)
+        base = across(BaseSwatch(self), (names, 1), self._change_base, gap=10)
+        self._place = QWidget(self)
+        self._place.setLayout(self._stack)
         self._stack.addWidget(self._hint)
         self._stack.addWidget(self.table)
-        self._place = index
-        below = QHBoxLayout()
-        below.addWidget(self.checks)
-        below.addStretch(1)
-        below.addWidget(self._remove)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 4)
-        layout.setSpacing(6)
-        layout.addLayout(head)
-        layout.addLayout(base)
-        layout.addWidget(index)
-        layout.addLayout(below)
+        below = across(self.checks, None, self._remove)
+        self.setLayout(down(head, base, self._place, below, margins=(8, 8, 8, 4), gap=6))
 
     def _fit(self) -> None:
         """Set the height for all experts, up to eight; more are scrolled."""

@@ -9,20 +9,18 @@ from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, Qt, Signa
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHBoxLayout,
     QHeaderView,
     QPushButton,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableWidget,
     QTableWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.health import Extreme, LayerHealth
-from ace_gui.formatting import counted, number_text
+from ace_gui.engine.contract.figures.health import LayerHealth
+from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import WORDS
 from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
@@ -31,18 +29,16 @@ from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, Column
+from ace_gui.gui.widgets.layout.arrangement import Column, across, down
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
-_ONE_ROW: Final = 46  # in text lines: below this width the tables are stacked
 _WIDEST: Final = 250  # px per column; the last takes the rest
 _WORST = ("Layer", "Finding, and what to do")
-_EXTREMES = ("Figure", "Value", "Layer")
 
 
 class HealthPanel(QWidget):
-    """The summary, the layers with the worst findings, and the worst layer for each figure.
+    """The summary, and the layers with the worst findings.
 
     If the published variant of ACE causes findings, the automatic one is offered: ``inputs_edited``
     carries the Inputs with it.
@@ -58,27 +54,13 @@ class HealthPanel(QWidget):
         self.summary = heading("")
         self._titles = muted_label("")
         self.worst = _LayerTable("Layers with the worst findings", _WORST)
-        self.extremes = _LayerTable("The worst layer for each figure", _EXTREMES)
-        for table in (self.worst, self.extremes):
-            table.chosen.connect(session.select)
+        self.worst.chosen.connect(session.select)
         self.offer = _Offer()
         self.offer.for_these.clicked.connect(lambda: self._take(self._misbehaving))
         self.offer.for_all.clicked.connect(lambda: self._take(None))
         self._misbehaving: tuple[str, ...] = ()
-        head = QVBoxLayout()
-        head.setSpacing(2)
-        head.addWidget(self.summary)
-        head.addWidget(self._titles)
-        head.addWidget(self.offer)
-        tables = BesideOrBelow(_ONE_ROW)
-        for table, share in ((self.worst, 4), (self.extremes, 3)):
-            tables.addWidget(table)
-            tables.setStretchFactor(tables.indexOf(table), share)
-        tables.setSizes([400, 300])
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.addLayout(head)
-        layout.addWidget(tables, 1)
+        head = down(self.summary, self._titles, self.offer, gap=2)
+        self.setLayout(down(head, (self.worst, 1), margins=(8, 6, 8, 4)))
         healths.changed.connect(self.refresh)
         session.selection_changed.connect(self._follow)
         self.refresh()
@@ -111,15 +93,13 @@ class HealthPanel(QWidget):
         prefix = shared_prefix(inside)  # keeps the block numbers visible
         self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
         self.worst.setVisible(bool(found.worst))
-        self.extremes.fill([_extreme_cells(extreme, prefix) for extreme in found.extremes])
         self._follow()
 
     def _take(self, names: tuple[str, ...] | None) -> None:
         self.inputs_edited.emit(automatic_for(self._session, names))
 
     def _follow(self) -> None:
-        for table in (self.worst, self.extremes):
-            table.mark(self._session.selection)
+        self.worst.mark(self._session.selection)
 
 
 class _Offer(Column):
@@ -132,11 +112,8 @@ class _Offer(Column):
         self.for_these.setToolTip("Add an override that merges them with the automatic variant")
         self.for_all = QPushButton("Use it for all")
         self.for_all.setToolTip("Merge every layer with the automatic variant")
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 2, 0, 4)
-        layout.addWidget(self.said, 1)
-        layout.addWidget(self.for_these)
-        layout.addWidget(self.for_all)
+        parts = (self.said, 1), self.for_these, self.for_all
+        self.setLayout(across(*parts, margins=(0, 2, 0, 4)))
 
     def fill(self, count: int, *, all_too: bool) -> None:
         """Set the number of affected layers; zero hides the offer."""
@@ -244,10 +221,3 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
     spoken = f"{WORDS[layer.verdict]}: {layer.name}"
     name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
     return layer.name, [name, said]
-
-
-def _extreme_cells(extreme: Extreme, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
-    texts = (extreme.title, number_text(extreme.value, 3), _short(extreme.name, prefix))
-    cells = [QTableWidgetItem(text) for text in texts]
-    cells[2].setToolTip(tooltip(extreme.name))
-    return extreme.name, cells

@@ -9,14 +9,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.layer_views import (
-    AgreementView,
     EnergiesView,
     GammaView,
     LayersView,
     RoleMapView,
 )
 from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.along_model.gamma_by_role_plot import RolePlot
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
@@ -80,11 +78,6 @@ class HeterogeneityPanel(QWidget):
         )
         add(
             "By role",
-            "The distribution of γ in each kind of layer",
-            lambda: GammaView(RolePlot(), session, layers),
-        )
-        add(
-            "Map",
             "γ by block and role: a row is a role across the depth",
             lambda: RoleMapView(session, layers),
         )
@@ -93,17 +86,6 @@ class HeterogeneityPanel(QWidget):
             "How far each expert moved every layer from the base",
             lambda: EnergiesView(session, layers),
         )
-        tip = "How well ACE's covariances match the measured inputs, layer by layer"
-        index = add("Inputs", tip, lambda: AgreementView(session, layers))
-        agreements = session.results.findings.agreements
-
-        def show() -> None:
-            self.tabs.setTabVisible(index, bool(agreements.of(session.draft.measured_key())))
-            self._update_view(lambda view: view.update_figures())
-
-        for changed in (agreements.changed, session.draft.changed):
-            changed.connect(show)
-        show()
 
     def _take_up(self, view: QWidget) -> None:
         if isinstance(view, LayersView):

@@ -9,14 +9,12 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
 from ace_gui.gui.panels.layer.layer_panel import expert_colours
-from ace_gui.gui.plots.along_model.agreement_plot import AgreementPlot
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.along_model.layer_plot import LayersPlot
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.labels.terms import explain
 
 
 class LayersView(PlotWithTable):
@@ -168,35 +166,6 @@ class EnergiesView(LayersView):
 
     def update_figures(self) -> None:
         self._plot.set_figures(self.layers.figures.energies_LT)
-
-    def name_at(self, row: int) -> str | None:
-        return self._plot.name_at(row)
-
-    def row_of(self, name: str | None) -> int | None:
-        return self._plot.row_of(name)
-
-
-class AgreementView(LayersView):
-    """How well ACE's covariances match the measured inputs, along the model."""
-
-    def __init__(self, session: Session, layers: MergedLayers) -> None:
-        plot = AgreementPlot()
-        super().__init__(plot, plot.columns, session, layers)
-        explain(self, "Covariance")
-        self._plot = plot
-        self._loaded: LayerFigures | None = None
-
-    def load(self) -> None:
-        figures = self.layers.figures
-        if figures is not self._loaded:
-            self._loaded = figures
-            self._plot.set_layers(figures.names, figures.blocks)
-        self.update_figures()
-        self.follow()
-
-    def update_figures(self) -> None:
-        agreements = self.session.results.findings.agreements
-        self._plot.set_matches(agreements.of(self.session.draft.measured_key()))
 
     def name_at(self, row: int) -> str | None:
         return self._plot.name_at(row)

@@ -10,12 +10,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
     QSizePolicy,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -24,7 +22,7 @@ from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _ICON = 16  # px
@@ -70,8 +68,8 @@ class Notice(QFrame):
         self._answers = FlowLayout(spacing=4)
         self.details_button = self._button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
-        self._copy = self._button("Copy", "Copy the message and its details")
-        self._dismiss = self._button("", "Dismiss this message")
+        self.copy = self._button("Copy", "Copy the message and its details")
+        self.dismiss = self._button("", "Dismiss this message")
         self.details = QPlainTextEdit(self)
         self.details.setReadOnly(True)
         self.details.setAccessibleName("Details of the message")
@@ -79,8 +77,8 @@ class Notice(QFrame):
         on_font_change(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
         self._lay_out()
         self.details_button.toggled.connect(self.details.setVisible)
-        self._copy.clicked.connect(self._copy_text)
-        self._dismiss.clicked.connect(self.hide)
+        self.copy.clicked.connect(self._copy_text)
+        self.dismiss.clicked.connect(self.hide)
         self.hide()
 
     @property
@@ -103,7 +101,7 @@ class Notice(QFrame):
         self.details.hide()
         self._forget_answers()
         self.details_button.setVisible(bool(details))
-        self._copy.setVisible(severity is not Severity.INFO)
+        self.copy.setVisible(severity is not Severity.INFO)
         self._icon.show_icon(self._picture(severity))
         self.show()
         self.shown.emit()
@@ -139,20 +137,12 @@ class Notice(QFrame):
         self.passes = False
 
     def _lay_out(self) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(10)
-        top = Qt.AlignmentFlag.AlignTop
-        line.addWidget(self._icon, 0, top)
-        line.addWidget(self.sentence, 1)
-        line.addWidget(self._dismiss, 0, top)
-        for button in (self.details_button, self._copy):
+        line = across((self.sentence, 1), gap=10)
+        line.insertWidget(0, self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        line.addWidget(self.dismiss, 0, Qt.AlignmentFlag.AlignTop)
+        for button in (self.details_button, self.copy):
             self._answers.addWidget(button)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(14, 12, 10, 10)
-        layout.setSpacing(8)
-        layout.addLayout(line)
-        layout.addLayout(self._answers)
-        layout.addWidget(self.details)
+        self.setLayout(down(line, self._answers, self.details, margins=(14, 12, 10, 10)))
 
     def _picture(self, severity: Severity) -> QIcon:
         return icon(severity.value, "toast_action" if self._floats else "")

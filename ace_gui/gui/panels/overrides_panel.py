@@ -5,11 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QKeySequence
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QListWidget,
     QListWidgetItem,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -18,6 +16,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
@@ -47,15 +46,8 @@ class OverridesPanel(QWidget):
         self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
         self.edit.clicked.connect(lambda _=False: self._edit())
         self.remove.clicked.connect(lambda _=False: self._remove())
-        buttons = QHBoxLayout()
-        for button in (self.add, self.edit, self.remove):
-            buttons.addWidget(button)
-        buttons.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._none)
-        layout.addWidget(self.list)
-        layout.addLayout(buttons)
+        buttons = across(self.add, self.edit, self.remove, None)
+        self.setLayout(down(self._none, self.list, buttons))
         session.draft.changed.connect(self.refresh)
         session.activity.changed.connect(self._allow)
         on_font_change(self.list, self._measure)

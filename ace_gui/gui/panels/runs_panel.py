@@ -8,12 +8,10 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHBoxLayout,
     QListView,
     QMenu,
     QPushButton,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -24,6 +22,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.tables.run_cells import RunCell
 
 _ROWS_SHOWN: Final = 3
@@ -51,7 +50,7 @@ class RunsPanel(QWidget):
         self.model.renamed.connect(self.renamed)
         self.list = self._make_list()
         self._scores = muted_label("mean score", self)
-        self._used = muted_label("", self)
+        self.used = muted_label("", self)
         self._clean_up = QPushButton("Clean up…", self)
         self._clean_up.setProperty("kind", "link")
         self._clean_up.setFont(face(Face.CAPTION))
@@ -75,7 +74,7 @@ class RunsPanel(QWidget):
         hint = self.list.sizeHintForRow(0)
         self.list.setFixedHeight(min(len(runs), _ROWS_SHOWN) * (hint + 1) + 2)
         total = sum(run.bytes for run in runs)
-        self._used.setText(f"{len(runs)} kept, {human_bytes(total)}" if total else "")
+        self.used.setText(f"{len(runs)} kept, {human_bytes(total)}" if total else "")
         self._scores.setVisible(any(run.accuracies for run in runs))
         self._allow()
 
@@ -130,19 +129,9 @@ class RunsPanel(QWidget):
         return action
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(heading("Runs", self), 1)
-        head.addWidget(self._scores)
-        head.addWidget(self.more)
-        foot = QHBoxLayout()
-        foot.addWidget(self._used, 1)
-        foot.addWidget(self._clean_up)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 4, 8, 4)
-        layout.setSpacing(2)
-        layout.addLayout(head)
-        layout.addWidget(self.list)
-        layout.addLayout(foot)
+        head = across((heading("Runs", self), 1), self._scores, self.more)
+        foot = across((self.used, 1), self._clean_up)
+        self.setLayout(down(head, self.list, foot, margins=(8, 4, 8, 4), gap=2))
 
     def _menu(self) -> QMenu:
         menu = QMenu(self)

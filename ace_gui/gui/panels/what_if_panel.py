@@ -8,14 +8,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QComboBox,
-    QFormLayout,
-    QHBoxLayout,
     QHeaderView,
     QPushButton,
     QTableWidget,
     QTableWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,17 +21,20 @@ from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.models.figures_model import GAP
+from ace_gui.gui.panels.recipe_options import scope_option
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.parameter import ParameterField
-from ace_gui.gui.widgets.labels.plain_label import muted_label, plain_label
+from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.recipe.rules import describe
+from ace_gui.recipe.values import ParameterValue
 
 FIGURES: Final = (
     ("γ", "Heterogeneity: variance of the log energies over their squared mean", "gamma"),
@@ -99,10 +98,8 @@ class WhatIfPanel(QWidget):
         self._session = session
         self._what_if = what_if
         self._shown: MethodInfo | None = None
-        self.fields: dict[str, ParameterField] = {}
-        self.scope = QComboBox()
-        self.scope.setAccessibleName("Scope to try")
-        self.scope.setMinimumContentsLength(8)
+        self._scopes: tuple[tuple[str, str], ...] = ()
+        self.form = Form(())
         self.apply = QPushButton("Apply")
         self.back = QPushButton("Discard")
         self.back.setToolTip("Return to the values of the recipe")
@@ -117,7 +114,6 @@ class WhatIfPanel(QWidget):
         self._lay_out()
         self.apply.clicked.connect(self.apply_wanted)
         self.back.clicked.connect(what_if.back)
-        self.scope.activated.connect(lambda: what_if.try_scope(self.scope.currentData()))
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
@@ -134,16 +130,16 @@ class WhatIfPanel(QWidget):
 
     def refresh(self) -> None:
         """Show the trial values and their results."""
-        if self._what_if.method != self._shown:
-            self._shown = self._what_if.method
+        what_if, engine = self._what_if, self._session.engine
+        scopes = engine.scopes if engine is not None else ()
+        if (what_if.method, scopes) != (self._shown, self._scopes):
+            self._shown, self._scopes = what_if.method, scopes
             self._rebuild()
         self._show_override()
-        for name, field in self.fields.items():
-            value = self._what_if.parameter(name)
-            if value is not None:
-                field.show_value(value, "", touched=self._what_if.is_tried(name))
-            self._form.setRowVisible(field, field.field.applies(self._what_if.parameter))
-        self._fill_scopes()
+        values = {name: what_if.parameter(name) for name in self.form.fields}
+        values["scope"] = what_if.scope
+        tried = [name for name in self.form.fields if what_if.is_tried(name)]
+        self.form.show_values(values.get, tried)
         self.apply.setEnabled(self._what_if.is_on)
         self.back.setEnabled(self._what_if.is_on)
         self._show_answer()
@@ -172,30 +168,17 @@ class WhatIfPanel(QWidget):
         )
 
     def _rebuild(self) -> None:
-        index = Column()
-        form = self._form = QFormLayout(index)
-        form.setContentsMargins(0, 0, 4, 0)
-        form.setVerticalSpacing(4)
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # for large font sizes
-        self.fields = {}
-        for info in (*self._shown.fields, *AFTER_FIELDS) if self._shown else ():
-            field = ParameterField(info, index)
-            field.control.setAccessibleName(f"{info.label} to try")
-            field.edited.connect(lambda value, n=info.name: self._what_if.try_parameter(n, value))
-            form.addRow(plain_label(info.label, wrap=False), field)
-            self.fields[info.name] = field
-        form.addRow(plain_label("Scope", wrap=False), self.scope)
-        self._scroll.setWidget(index)
+        fields = (*self._shown.fields, *AFTER_FIELDS) if self._shown is not None else ()
+        scope = scope_option(dict(self._scopes)).info
+        self.form = Form((*fields, scope), spoken="{} to try")
+        self.form.edited.connect(self._try)
+        self._scroll.setWidget(self.form)
 
-    def _fill_scopes(self) -> None:
-        scopes = self._session.engine.scopes if self._session.engine else ()
-        if self.scope.count() != len(scopes):
-            self.scope.clear()
-            for name, description in scopes:
-                self.scope.addItem(name, name)
-                last = self.scope.count() - 1
-                self.scope.setItemData(last, tooltip(description), Qt.ItemDataRole.ToolTipRole)
-        self.scope.setCurrentIndex(self.scope.findData(self._what_if.scope))
+    def _try(self, name: str, value: ParameterValue | None) -> None:
+        if name == "scope":
+            self._what_if.try_scope(Inputs().scope if value is None else str(value))
+        else:
+            self._what_if.try_parameter(name, value)
 
     # Results
 
@@ -214,7 +197,8 @@ class WhatIfPanel(QWidget):
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
         both = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
-        self.note.setVisible(bool(sentence) and not both)
+        shown = bool(sentence) and not both  # the plot says it, too, if there is room for it
+        self.note.setVisible(shown and (self._drawing.isHidden() or sentence == _BOTH))
         self.table.setHorizontalHeaderLabels(list(what_if.labels))
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
@@ -234,25 +218,13 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.apply)
-        buttons.addWidget(self.back)
-        buttons.addStretch(1)
-        left = QVBoxLayout()
-        left.addWidget(self.own)
-        left.addWidget(self._scroll, 1)
-        left.addLayout(buttons)
-        middle = QVBoxLayout()
-        middle.addWidget(self.table, 1)
-        middle.addWidget(self.note)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(_SPACING)
+        buttons = across(self.apply, self.back, None)
+        left = down(self.own, (self._scroll, 1), buttons)
+        middle = down((self.table, 1), self.note)
         self._beside = left, middle
-        layout.addLayout(left, 3)
-        layout.addLayout(middle, 4)
         self._drawing = PlotWithTable(self.plot, self.plot.columns)
-        layout.addWidget(self._drawing, 6)
+        parts = (left, 3), (middle, 4), (self._drawing, 6)
+        self.setLayout(across(*parts, margins=(8, 6, 8, 4), gap=_SPACING))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:

@@ -35,14 +35,12 @@ class Actions:
             key="Ctrl+O",
             picture="open",
         )
-        self.open_base_file = make("Open base from a &file…", "Choose a .safetensors file")
         self.add_experts = make(
             "Add &experts…",
-            "Choose folders of fine-tuned models, several at once, or a folder of such folders",
+            "Choose fine-tuned models: folders, files, or a folder that contains them",
             key="Ctrl+E",
             picture="add",
         )
-        self.add_expert_files = make("Add experts from f&iles…", "Choose .safetensors files")
         self.open_cached = make(
             "From the &Hugging Face cache…",
             "Choose models that were downloaded before; nothing is downloaded now",

@@ -36,9 +36,9 @@ def allow(a: Actions, session: Session, merge: MergeOperation) -> None:
     waits = WAIT if busy else ""
     no_model = "" if loaded else NO_MODEL
     no_expert = no_model or ("" if inputs.experts else NO_EXPERT)
-    for action in (a.open_base, a.open_base_file, a.open_cached, a.open_recipe, a.scan, a.sample):
+    for action in (a.open_base, a.open_cached, a.open_recipe, a.scan, a.sample):
         _allow(action, waits)
-    for action in (a.add_experts, a.add_expert_files, a.close_models):
+    for action in (a.add_experts, a.close_models):
         _allow(action, no_model or waits)
     looks = (
         a.find,

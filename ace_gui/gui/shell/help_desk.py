@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog
+from shiboken6 import isValid
 
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.availability import NO_MODEL
@@ -65,14 +66,23 @@ class HelpDesk(QObject):
         panels = commands_of_panels(lambda: self._window.workspace, "" if loaded else NO_MODEL)
         return [*commands_of_menus(self._window.menuBar()), *panels]
 
+    @property
+    def is_touring(self) -> bool:
+        """Whether the tutorial is under way."""
+        return self._tour is not None and isValid(self._tour) and self._tour.is_running
+
     def begin_tutorial(self) -> Tour:
         """Start the tutorial on the sample, or restart it from its first step."""
         from ace_gui.gui.shell.tours.tutorial import tutorial
 
-        if self._tour is not None:
-            self._tour.end()
+        self.end_tutorial()
         self._tour = tutorial(self._window)
         return self._tour
+
+    def end_tutorial(self) -> None:
+        """End the tutorial if it is under way."""
+        if self.is_touring and self._tour is not None:
+            self._tour.end()
 
     def show_help(self) -> None:
         """Show the help pages, or the glossary entry for the focused widget if there is one."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.plan import Plan
@@ -36,6 +36,7 @@ from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import Menus
+from ace_gui.gui.shell.merge_news import MergeNews
 from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_area import PrimaryArea
 from ace_gui.gui.shell.projects.before import Before
@@ -56,6 +57,7 @@ from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.written_files import offers
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
+from ace_gui.paths import Sample
 
 if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
@@ -92,6 +94,7 @@ class MainWindow(ShellWindow):
         self.opener = Opener(self.session, self.conductor, self.output, self.project, self)
         self.long_work = LongWork(self.session, settings, self)
         self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
+        self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
@@ -104,6 +107,7 @@ class MainWindow(ShellWindow):
             lambda: self.workspace.show_checks(),
         )
         self.help = HelpDesk(self)
+        self.merge_news = MergeNews(self)
         self.welcome = WelcomePanel(
             self._starts(),
             self.actions_.sample,
@@ -214,15 +218,19 @@ class MainWindow(ShellWindow):
         layout.addWidget(self._pages, 1)
         self.setCentralWidget(central)
         self.notice.setParent(central)
-        self._toast = Toast(self.notice, central)
+        self._toast = Toast(self.notice, central, self._checked)
         self.setMenuWidget(self.header)
         self._footer = Footer(self.session, self.menus.devices, self.actions_, self)
         self.setStatusBar(self._footer)
 
+    def _checked(self) -> QWidget | None:
+        """The panel with the checks, which questions are about."""
+        return None if self._workspace is None else self._workspace.inspector
+
     def _starts(self) -> list[Start]:
         a = self.actions_
         return [
-            Start(a.open_base, "open", "A folder; add its experts next"),
+            Start(a.open_base, "open", "A folder or a file; add experts next"),
             Start(a.scan, "scan", "Find models that fit together"),
             Start(a.open_recipe, "file", "YAML, from this program or mergekit"),
             Start(a.reopen, "clock", "What the last session had open"),
@@ -297,6 +305,7 @@ class MainWindow(ShellWindow):
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.menus.devices.explained.connect(session.advice)
         self.conductor.opened.connect(self.project.open)
+        self.conductor.opened.connect(lambda *_: self.workspace.show_space(0))
         self.conductor.leaving.connect(self.project.leave)
         self.project.changed.connect(self._show_project)
         self.project.save_wanted.connect(self.opener.save_recipe)
@@ -311,15 +320,13 @@ class MainWindow(ShellWindow):
         a, opener = self.actions_, self.opener
         slots: dict[QAction, Callable[[], object]] = {
             a.open_base: opener.open_base,
-            a.open_base_file: opener.open_base_file,
             a.add_experts: opener.add_experts,
-            a.add_expert_files: opener.add_expert_files,
             a.open_cached: opener.open_cached,
             a.open_recipe: opener.open_recipe,
             a.scan: opener.scan,
             a.save_recipe: opener.save_recipe,
             a.save_recipe_as: opener.save_recipe_as,
-            a.sample: opener.open_sample,
+            a.sample: self._open_sample,
             a.stop_opening: self.conductor.stop_opening,
             a.close_models: lambda: self.project.before_leaving(self.conductor.close),
             a.quit: self.close,
@@ -329,7 +336,7 @@ class MainWindow(ShellWindow):
             a.compare: lambda: self.workspace.show_methods(),
             a.export: self.dialogs.open_export,
             a.clean_up: self.dialogs.clean_up_runs,
-            a.report: opener.save_report,
+            a.report: lambda: self.dialogs.show_report(opener.save_report),
             a.find: lambda: self.workspace.layers.focus_filter(),
             a.next_layer: lambda: self.workspace.layers.step(1),
             a.previous_layer: lambda: self.workspace.layers.step(-1),
@@ -406,6 +413,15 @@ class MainWindow(ShellWindow):
 
     # User actions
 
+    def _open_sample(self) -> None:
+        """Open the sample, merge and evaluate it; the tutorial leaves that to the person."""
+        from ace_gui.gui.shell.tours.sample_tour import Demo
+
+        if self.help.is_touring:
+            self.opener.open_sample()
+        else:
+            Demo(self, Sample.IMAGES.recipe)
+
     def _cancel(self) -> None:
         self.conductor.cancel()
         self.comparison.stop()
@@ -433,6 +449,19 @@ class MainWindow(ShellWindow):
         super().changeEvent(event)
         if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow():
             self.questions.come_back()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape ends the tutorial, or shows all panels again after one was maximised."""
+        if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
+            self.help.end_tutorial()
+        elif event.key() == Qt.Key.Key_Escape and self._one_alone:
+            self.workspace.cards.toggle_maximised()
+        else:
+            super().keyPressEvent(event)
+
+    @property
+    def _one_alone(self) -> bool:
+        return self._workspace is not None and self._workspace.cards.is_maximised
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if not self._closing and self._asks_before_closing():

@@ -99,9 +99,7 @@ class Menus(QObject):
         a = self.actions
         return [
             a.open_base,
-            a.open_base_file,
             a.add_experts,
-            a.add_expert_files,
             a.open_cached,
             a.scan,
             None,

@@ -14,6 +14,7 @@ from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.window_header import WORKSPACES
 
 if TYPE_CHECKING:
+    from ace_gui.gui.panels.scores.score_tab import ScoresPart
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText
@@ -50,7 +51,7 @@ def _of_action(action: QAction, where: str, seen: set[QAction]) -> Iterator[Comm
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
     """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
     from ace_gui.gui.panels.compare.compare_page import LOOKS
-    from ace_gui.gui.panels.scores.scores_page import PLACES
+    from ace_gui.gui.panels.scores.scores_page import TABS
     from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
 
     def show(title: str, where: str, tip: str, run: Callable[[], object]) -> Command:
@@ -62,8 +63,8 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     ]
     if not why:
         made += _of_tabs(workspace(), show)
-    for where, (title, tip) in enumerate(PLACES):
-        run = partial(_turn_to, workspace, where)
+    for kind, title, tip in TABS:
+        run = partial(_show_part, workspace, kind)
         made.append(show(title, WORKSPACES[SCORES][0], tip, run))
     for where, (title, tip) in enumerate(LOOKS):
         run = partial(_compare, workspace, where)
@@ -82,8 +83,8 @@ def _show_space(workspace: Callable[[], Workspace], index: int) -> None:
     workspace().show_space(index)
 
 
-def _turn_to(workspace: Callable[[], Workspace], index: int) -> None:
-    workspace().show_scores().show_tab(index)
+def _show_part(workspace: Callable[[], Workspace], kind: type[ScoresPart]) -> None:
+    workspace().show_scores().show_tab(kind)
 
 
 def _compare(workspace: Callable[[], Workspace], index: int) -> None:

@@ -1,11 +1,21 @@
-"""The floating message at the lower left, over the inputs and never over results."""
+"""The floating message: news at the lower left, questions below the button that asked them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import QEasingCurve, QEvent, QObject, QPoint, QPropertyAnimation, QTimer
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import (
+    QEasingCurve,
+    QEvent,
+    QObject,
+    QPoint,
+    QPropertyAnimation,
+    QRect,
+    QSize,
+    QTimer,
+)
+from PySide6.QtWidgets import QApplication, QWidget
 
 from ace_gui.gui.panels.notice import Notice
 
@@ -18,12 +28,15 @@ _MARGIN: Final = 8  # px
 class Toast(QObject):
     """Places a notice over ``ground``, slides it in, and hides simple messages after a while.
 
-    The timer stops while the pointer is over it.
+    The timer stops while the pointer is over it. ``subject``: what questions are about, and so do
+    not cover.
     """
 
-    def __init__(self, notice: Notice, ground: QWidget) -> None:
+    def __init__(
+        self, notice: Notice, ground: QWidget, subject: Callable[[], QWidget | None]
+    ) -> None:
         super().__init__(ground)
-        self._notice, self._ground = notice, ground
+        self._notice, self._ground, self._subject = notice, ground, subject
         self._clock = QTimer(self, singleShot=True, interval=STAYS)
         self._clock.timeout.connect(notice.hide)
         self._slide = QPropertyAnimation(notice, b"pos", self)
@@ -70,4 +83,28 @@ class Toast(QObject):
         height = max(notice.heightForWidth(width), notice.minimumSizeHint().height())
         height = min(height, ground.height() - 2 * _MARGIN)
         self._slide.stop()
-        notice.setGeometry(_MARGIN, ground.height() - height - _MARGIN, width, height)
+        low, right = ground.height() - height - _MARGIN, ground.width() - width - _MARGIN
+        subject = self._subject()
+        if subject is not None and subject.isVisible() and subject.window() is ground.window():
+            beside = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
+            right = beside if beside > ground.width() // 3 else right
+        corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
+        if not notice.passes:  # what is answered stands where it was asked
+            corners = corners[1:] + corners[:1]
+        edited = self._edited()
+        areas = [QRect(corner, QSize(width, height)) for corner in corners]
+        free = [area for area in areas if not area.intersects(edited)]
+        notice.setGeometry((free or areas)[0])
+
+    def _edited(self) -> QRect:
+        """Where the person types or has just chosen something, if that is in the window."""
+        focused, ground = QApplication.focusWidget(), self._ground
+        if (
+            focused is None
+            or not ground.isAncestorOf(focused)
+            or focused.window() != ground.window()
+        ):
+            return QRect()
+        if self._notice.isAncestorOf(focused):
+            return QRect()
+        return QRect(focused.mapTo(ground, QPoint()), focused.size())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
-from ace_gui.formatting import counted, human_bytes
+from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 
 class Dialogs(QObject):
-    """``export`` and ``clean_up`` are the open dialogs, or None."""
+    """``export`` and ``clean_up`` are the open dialogs, or None.
+
+    ``compare_wanted`` carries the names of methods to compare.
+    """
+
+    compare_wanted = Signal(object)
 
     def __init__(
         self,
@@ -54,18 +60,28 @@ class Dialogs(QObject):
         draft = self._session.draft
         if self._session.engine is None:
             return None
-        experts, plan, cost = len(draft.inputs.experts), draft.plan, ""
-        if plan is not None and plan.experts:
-            size = human_bytes(plan.peak_bytes)
-            cost = f"Needs about {size} of memory for these experts"
         inputs = draft.inputs
         method = recommended.NAME if inputs.is_recommended else inputs.method
-        methods = (*draft.recommended, *draft.methods)
-        dialog = ChooseMethodDialog(methods, method, experts, self._window, cost)
+        methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
+        dialog = ChooseMethodDialog(methods, method, experts, self._window, self._costs(method))
+        dialog.compare_wanted.connect(self.compare_wanted)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self._conductor.choose_method)
         dialog.open()
         return dialog
+
+    def _costs(self, current: str) -> dict[str, str]:
+        """What a merge of these models needs, by method: measured, or planned for ``current``."""
+        plan, costs = self._session.draft.plan, {}
+        if plan is not None and plan.experts:
+            costs[current] = f"Needs about {human_bytes(plan.peak_bytes)} for these models"
+        for run in self._session.results.runs.all:
+            if run.finished is not None and run.finished.seconds:
+                name = run.recipe.merge_method
+                name = recommended.NAME if recommended.is_recommended(run.recipe) else name
+                size, time = human_bytes(run.finished.peak_bytes), duration(run.finished.seconds)
+                costs[name] = f"Took {time} and {size} for these models"
+        return costs
 
     def open_export(self) -> None:
         """Show the export dialog for the current merge."""
@@ -75,6 +91,16 @@ class Dialogs(QObject):
             self.export = ExportDialog(self._session, self._output, self._window)
             self.export.finished.connect(self._forget_export)
             self.export.open()
+
+    def show_report(self, write: Callable[[], object]) -> None:
+        """Show what the report of the merge will contain. ``write`` asks for a file."""
+        from ace_gui.gui.dialogs.report_dialog import ReportDialog
+
+        run = self._session.results.merge
+        if run is not None and self._session.can_report:
+            dialog = ReportDialog(self._session, run, write, self._window)
+            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            dialog.open()
 
     def export_run(self, run: MergeRun) -> None:
         """Restore a run and export it."""

@@ -17,7 +17,6 @@ WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Works
     ("Layers", "The model's tensors, with details of each"),
     ("Scores", "Scores of the models on your own tasks"),
     ("Compare", "Comparison of finished merges, and of methods"),
-    ("Report", "A report of the merge as one HTML file"),
 )
 _BRAND: Final = 22  # px
 _BETWEEN: Final = 58  # px: margins and gaps

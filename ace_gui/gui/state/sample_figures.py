@@ -24,10 +24,6 @@ class SampleFigures:
     experts: float
     methods: Mapping[str, float]
 
-    def way(self, mean: float) -> float:
-        """The position of a mean between base (0) and experts (1)."""
-        return min(max((mean - self.base) / (self.experts - self.base), 0.0), 1.0)
-
 
 @cache
 def sample_figures() -> SampleFigures:

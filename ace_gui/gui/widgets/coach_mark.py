@@ -53,7 +53,8 @@ class CoachMark(QFrame):
         above.addWidget(self.end)
         below.addStretch(1)
         below.addWidget(self.next)
-        layout = QVBoxLayout(self)
+        self._picture: QWidget | None = None
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(14, 8, 10, 8)
         layout.setSpacing(4)
         layout.addLayout(above)
@@ -61,10 +62,24 @@ class CoachMark(QFrame):
         layout.addLayout(below)
         self.hide()
 
-    def point(self, target: QWidget | None, where: str, sentence: str, onward: str) -> None:
-        """Show a sentence at a control. ``counter``: step number and total; ``onward``: the
-        button."""
+    def point(
+        self,
+        target: QWidget | None,
+        where: str,
+        sentence: str,
+        onward: str,
+        picture: QWidget | None = None,
+    ) -> None:
+        """Show a sentence at a control, with a picture below it. ``where``: step number and total;
+        ``onward``: the button."""
         self._target = target
+        if self._picture is not None:
+            self._picture.hide()
+            self._picture.deleteLater()
+        self._picture = picture
+        if picture is not None:
+            self._column.insertWidget(2, picture)
+            picture.show()
         self.counter.setText(where)
         self.sentence.setText(sentence)
         self.next.setText(onward)

@@ -250,7 +250,7 @@ def test_what_is_kept_is_measured_on_the_disk(
         sum(f.stat().st_size for f in r.store.rglob("*") if f.is_file()) for r in (*runs, tried)
     ]
     assert sorted(run.bytes for run in loaded.session.results.runs.all) == sorted(sizes)
-    assert human_bytes(sum(sizes)) in loaded.workspace.runs._used.text()
+    assert human_bytes(sum(sizes)) in loaded.workspace.runs.used.text()
     loaded.runs.finish()
     found = {store: record.bytes for store, record in read_all(runs[0].store.parent)}
     assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}

@@ -104,7 +104,7 @@ def test_what_is_done_after_the_method_can_be_tried(
 ) -> None:
     if rule is not None:
         overridden(session, rule, method="linear")
-    panel.fields[name].control.setValue(0.5)
+    panel.form.fields[name].control.setValue(0.5)
     job = asked(worker, qtbot, 1)[-1]
     governing_it = job.recipe if rule is None else job.recipe.overrides[0]
     assert governing_it.after == with_value(After(), name, 0.5)
@@ -212,7 +212,7 @@ def test_the_panel_shows_old_beside_new(
 ) -> None:
     assert "Change a value" in panel.plot.message()
     session.results.findings.record(session.draft.recipe_key(), answer(1.0))
-    panel.fields["k_frac"].control.setValue(0.9)
+    panel.form.fields["k_frac"].control.setValue(0.9)
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
     rows = {title: index for index, (title, _, _) in enumerate(FIGURES)}
@@ -224,7 +224,7 @@ def test_the_panel_shows_old_beside_new(
     drawn = [curve.values for curve in panel.plot.curves()]
     assert any(np.array_equal(values, answer(5.0).merged) for values in drawn)
     panel.back.click()
-    assert panel.fields["k_frac"].control.value() == 0.3
+    assert panel.form.fields["k_frac"].control.value() == 0.3
 
 
 def test_what_cannot_be_computed_says_why(
@@ -311,11 +311,14 @@ def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(
     what_if: WhatIf, session: Session, panel: WhatIfPanel
 ) -> None:
     overridden(session, Override(role="key", merge_method="linear"), method="linear")
-    assert [name for name in panel.fields if not name.startswith("after.")] == ["normalize"]
+    assert [name for name in panel.form.fields if not name.startswith("after.")] == [
+        "normalize",
+        "scope",
+    ]
     assert panel.own.isVisible()
     assert "override: key" in panel.own.text().replace("\u200b", "")
     session.select("layer.0.q")
-    assert list(panel.fields)[:4] == ["epsilon", "tau", "k_frac", "after.rank"]
+    assert list(panel.form.fields)[:4] == ["epsilon", "tau", "k_frac", "after.rank"]
     assert not panel.own.isVisible()
 
 

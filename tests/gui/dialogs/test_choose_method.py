@@ -3,19 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
-from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+from ace_gui.engine.contract.events import JobDone
+from ace_gui.engine.contract.jobs import CompareJob, MergeJob
+from ace_gui.gui.dialogs.method_dialog import FIRST, SHELF, ChooseMethodDialog
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
-from ace_gui.recipe.recommended import TITLE
-from tests.gui.fakes import ACE, LINEAR
+from ace_gui.recipe.recommended import NAME, TITLE
+from tests.gui.fakes import ACE, LINEAR, FakeWorker, finished_merge, started
 
 EVERY = tuple(map(method_info, METHODS))
 
@@ -35,6 +37,7 @@ def shown(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
     return {
         family.data(): [model.index(row, 0, family).data() for row in range(model.rowCount(family))]
         for family in families
+        if family.data() != FIRST
     }
 
 
@@ -106,9 +109,8 @@ def test_what_does_not_fit_the_experts_is_said(opened: MainWindow, qtbot: QtBot)
 
 
 def test_the_keyboard_finds_and_takes_one(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
-    qtbot.keyClicks(dialog.filter, "slerp")
+    qtbot.keyClicks(dialog.filter, "nuslerp")
     qtbot.keyClick(dialog.filter, Qt.Key.Key_Down)
-    qtbot.keyClick(dialog.tree, Qt.Key.Key_Down)
     with qtbot.waitSignal(dialog.chosen) as chosen:
         qtbot.keyClick(dialog, Qt.Key.Key_Return)
     assert chosen.args == ["nuslerp"]
@@ -131,7 +133,7 @@ def test_without_an_engine_there_is_nothing_to_choose(window: MainWindow) -> Non
 def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
     opened: MainWindow, qtbot: QtBot
 ) -> None:
-    dialog = ChooseMethodDialog(EVERY, "ace", 5, opened, "Needs about 84 MB")
+    dialog = ChooseMethodDialog(EVERY, "ace", 5, opened, {"ace": "Needs about 84 MB"})
     qtbot.addWidget(dialog)
     model = dialog.tree.model()
     families = [model.index(row, 0) for row in range(model.rowCount())]
@@ -150,14 +152,14 @@ def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
     assert dialog.cost.text() == ""  # what another one needs is not known
 
 
-def test_the_list_is_drawn_with_a_bar_as_long_as_the_way_from_base_to_experts(
+def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(
     dialog: ChooseMethodDialog,
 ) -> None:
     """The better of two methods has more ink in its row, right of the names."""
 
     def ink(name: str) -> int:
-        dialog._select(name)
-        dialog._select("emr")  # what is looked at is not what is selected
+        dialog.select(name)
+        dialog.select("emr")  # what is looked at is not what is selected
         model = dialog.tree.model()
         index = next(
             child
@@ -193,3 +195,56 @@ def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_
         dialog.use.click()
         assert draft.inputs.method == "ace"
         assert draft.inputs.is_recommended == recommended
+
+
+def test_a_front_shelf_comes_before_the_families(dialog: ChooseMethodDialog) -> None:
+    model = dialog.tree.model()
+    shelf = model.index(0, 0)
+    assert shelf.data() == FIRST
+    titles = [model.index(row, 0, shelf).data() for row in range(model.rowCount(shelf))]
+    assert titles == [METHODS[name].title for name in SHELF if name in METHODS]
+    assert set(SHELF) - set(METHODS) == {NAME}
+    assert dialog.count.text() == f"{len(METHODS)} methods", "none is counted twice"
+
+
+def test_the_number_of_hits_is_said(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
+    qtbot.keyClicks(dialog.filter, "iso_")
+    assert dialog.count.text() == "2 methods"
+    qtbot.keyClicks(dialog.filter, "nothing")
+    assert dialog.count.text() == "0 methods"
+
+
+def test_the_shelf_is_compared_by_one_button(
+    opened: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    opened.actions_.choose_method.trigger()
+    (dialog,) = opened.findChildren(ChooseMethodDialog)
+    dialog.compare.click()
+    assert opened.header.workspaces.current == 2
+    job = worker.jobs[worker.newest(CompareJob)]
+    assert {variant.recipe.merge_method for variant in job.variants} == {"ace", "linear"}
+
+
+def test_the_description_has_the_colour_of_the_dialog(
+    dialog: ChooseMethodDialog, qtbot: QtBot
+) -> None:
+    def ground() -> QColor:
+        image, corner = dialog.grab().toImage(), dialog.about.rect().bottomRight()
+        return image.pixelColor(dialog.about.mapTo(dialog, corner - QPoint(30, 10)))
+
+    before = ground()
+    dialog.filter.setText("ties")
+    qtbot.wait(20)
+    assert ground() == before == QColor(current_theme().card)
+
+
+def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    loaded.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store = worker.jobs[number].store
+    worker.say(started(), finished_merge(store, seconds=83.0), JobDone(), job=number)
+    loaded.actions_.choose_method.trigger()
+    (dialog,) = loaded.findChildren(ChooseMethodDialog)
+    assert "1:23" in dialog.cost.text()

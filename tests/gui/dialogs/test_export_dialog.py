@@ -128,7 +128,7 @@ def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path
 def test_a_disk_without_room_is_said_before_the_export(
     dialog: ExportDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, whole = dialog._bytes(), SimpleNamespace(total=10**9, used=0, free=0)
+    one, whole = dialog.bytes_needed(), SimpleNamespace(total=10**9, used=0, free=0)
     whole.free = one
     monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
     dialog.folder.setText(str(tmp_path / "out"))
@@ -137,7 +137,7 @@ def test_a_disk_without_room_is_said_before_the_export(
     assert not dialog.export_button.isEnabled()
     assert "are needed" in dialog.verdict.text()
     assert "Choose another disk" in dialog.verdict.text()
-    assert dialog._bytes() == 3 * one
+    assert dialog.bytes_needed() == 3 * one
 
 
 def test_it_says_what_will_be_written(dialog: ExportDialog) -> None:
@@ -177,7 +177,7 @@ def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
     worker.say(JobFailed(error=OutputError("The disk is full.")))
     assert not dialog.notice.isHidden()
     assert dialog.notice.sentence.text() == "The disk is full."
-    assert window.notice.isHidden()
+    assert "full" not in window.notice.said
     assert dialog.export_button.isEnabled()
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QItemSelectionModel
 from PySide6.QtWidgets import QAbstractButton
-from pytestqt.modeltest import ModelTester
 
 from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound, JobDone
 from ace_gui.engine.contract.jobs import CachedModelsJob, LoadRecipeJob, PlanJob
-from ace_gui.gui.dialogs.hub_cache_dialog import CachedModels, HubCacheDialog
+from ace_gui.gui.dialogs.hub_cache_dialog import HubCacheDialog
 from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import BASE, FakeWorker, load
 
@@ -104,10 +103,3 @@ def test_every_control_has_a_name(dialog: HubCacheDialog, worker: FakeWorker) ->
         assert button.accessibleName() or button.text() or button.parent() is not dialog
     assert dialog.filter.accessibleName()
     assert dialog.table.accessibleName()
-
-
-def test_the_model_keeps_qts_rules(dialog: HubCacheDialog, qtmodeltester: ModelTester) -> None:
-    model = CachedModels(dialog)
-    model.fill(MODELS)
-    qtmodeltester.check(model)
-    model.fill(MODELS[:1])

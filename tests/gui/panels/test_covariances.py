@@ -16,15 +16,12 @@ from ace_gui.engine.contract.figures.covariance_match import (
 )
 from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, CovarianceView
-from ace_gui.gui.panels.layer_views import AgreementView
-from ace_gui.gui.panels.scores.scores_page import TASKS
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
-from ace_gui.gui.plots.along_model.agreement_plot import Agreement, AgreementPlot
-from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import FakeWorker
+from tests.helpers.windows import timers_rest
 
 QUERY, KEY = "layer.0.q", "layer.10.q"
 EXPERTS = ("cola", "sst2")
@@ -71,7 +68,7 @@ def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Cova
     found = tabs.content(index)
     assert isinstance(found, CovariancesPanel)
     yield found
-    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
     for number, job in worker.jobs.items():
         if isinstance(job, DescribeTasksJob | LayerCovariancesJob | CovariancesJob):
             worker.say(JobDone(), job=number)
@@ -85,24 +82,22 @@ def test_without_data_it_offers_to_choose_them(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     assert panel.button.text() == "Choose data…"
-    assert "calibration inputs" in panel.empty._said.text()
+    assert "calibration inputs" in panel.empty.sentence.text()
     panel.button.click()
     page = loaded.workspace.scores
     assert isinstance(page.tabs.current, TasksTab)
-    assert page.tabs.currentIndex() == TASKS
     assert not asked(worker, CovariancesJob)
 
 
 def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWindow) -> None:
     loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
-    index = loaded.workspace.show_scores().show_tab(TASKS)
-    assert isinstance(index, TasksTab)
+    index = loaded.workspace.show_scores().show_tab(TasksTab)
     assert index.editor.calibration.whole == "none"
-    index.editor._calibrate([Path("/data/other.csv")])
+    index.editor.calibrate([Path("/data/other.csv")])
     (first, _) = loaded.session.draft.inputs.tasks
     assert first.calibration == Path("/data/other.csv")
     assert index.editor.calibration.whole == "/data/other.csv"
-    index.editor._without.trigger()
+    index.editor.without.trigger()
     assert loaded.session.draft.inputs.tasks[0].calibration is None
 
 
@@ -131,7 +126,7 @@ def test_measuring_is_followed_stopped_and_ended(
     number = worker.newest(CovariancesJob)
     progress = PassProgress(title="measuring the inputs of cola", done=3, total=10)
     worker.say(progress, job=number)
-    assert panel.empty._said.text() == "Measuring the inputs of cola: 3 of 10"
+    assert panel.empty.sentence.text() == "Measuring the inputs of cola: 3 of 10"
     assert loaded.actions_.cancel.isEnabled()
     assert panel.button.text() == "Stop"
     panel.button.click()
@@ -143,9 +138,9 @@ def test_measuring_is_followed_stopped_and_ended(
     worker.say(CovariancesCompared(layer=covariances(QUERY), done=1, total=2), job=number)
     assert panel.all.text() == "Stop"
     worker.say(CovariancesCompared(layer=None, done=2, total=2), JobDone(), job=number)
-    assert not panel._foot.isVisible()
+    assert not panel.foot.isVisible()
     loaded.session.select(KEY)
-    qtbot.waitUntil(lambda: "do not reach this layer" in panel.empty._said.text())
+    qtbot.waitUntil(lambda: "do not reach this layer" in panel.empty.sentence.text())
 
 
 def test_an_error_stands_in_the_panel(
@@ -155,7 +150,7 @@ def test_an_error_stands_in_the_panel(
     panel.button.click()
     error = TaskError("The calibration data of cola have no texts.", key="calibration")
     worker.say(JobFailed(error=error), job=worker.newest(CovariancesJob))
-    assert panel.empty._said.text() == "The calibration data of cola have no texts."
+    assert panel.empty.sentence.text() == "The calibration data of cola have no texts."
     assert panel.button.text() == "Measure again"
 
 
@@ -182,22 +177,10 @@ def test_the_measured_variant_is_one_click_away(
     assert "is chosen" in panel.use.toolTip()
 
 
-def test_eigenvalues_of_one_expert_and_the_figures_of_all(
+def test_the_figures_of_all_experts_are_a_table(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     known(panel, loaded, worker)
-    panel.view_choice.choose(CovarianceView.EIGENVALUES)
-    assert panel.expert.isVisible()
-    plot, found = panel.eigenvalues, covariances(QUERY)
-    assert plot.caption.whole.startswith(
-        "The estimate finds 50 % of the inputs' 1 leading directions of 4; chance finds 25 %"
-    )
-    curves = {curve.entry.key: curve for curve in plot.curves()}
-    assert curves["inputs"].of(Quantity.VALUE) == pytest.approx(found.measured_TI[0])
-    assert curves["estimate"].of(Quantity.RELATIVE) == pytest.approx(found.estimated_TI[0] / 0.5)
-    along = curves["estimate along inputs"].of(Quantity.ENERGY)
-    assert along == pytest.approx([0.25, 0.5, 0.75, 1])
-    assert plot.columns()[1].values == pytest.approx(found.measured_TI[0])
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
     assert sheet["sst2"] == [0.5, 0.25, 0.6, 0.2, 0.7]
 
@@ -210,31 +193,3 @@ def known(panel: CovariancesPanel, window: MainWindow, worker: FakeWorker) -> No
         found = covariances(name) if done == 1 else covariances(name, own=0.1, others=0.3)
         worker.say(CovariancesCompared(layer=found, done=done, total=2), job=number)
     worker.say(JobDone(), job=number)
-
-
-def test_the_agreement_of_all_layers_has_a_view_of_its_own(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
-    tabs = loaded.workspace.heterogeneity.tabs
-    index = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Inputs")
-    assert not tabs.isTabVisible(index)
-    known(panel, loaded, worker)
-    assert tabs.isTabVisible(index)
-    tabs.setCurrentIndex(index)
-    view = tabs.content(index)
-    assert isinstance(view, AgreementView)
-    plot = view.plot
-    assert isinstance(plot, AgreementPlot)
-    qtbot.waitUntil(plot.isVisible)
-    assert plot.title.whole == "Estimates agree more with own inputs in 1 of 2 layers"
-    assert plot.caption.whole.startswith("mean own inputs 0.35, others' inputs 0.25")
-    assert plot.caption.whole.endswith("here own inputs 0.60, others' inputs 0.20")
-    plot.shown.choose(Agreement.DIRECTIONS)
-    assert plot.title.whole == "The overlap is above chance in 2 of 2 layers"
-    layers, *figures = plot.columns()
-    assert list(layers.values) == [QUERY, KEY]
-    assert figures[1].values == pytest.approx([0.6, 0.1])
-    view.row_chosen.emit(1)
-    assert loaded.session.selection == KEY
-    loaded.session.draft.set_tasks(())
-    assert not tabs.isTabVisible(index)

@@ -2,12 +2,13 @@ from dataclasses import fields, replace
 
 import pytest
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QToolButton
+from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.gui.panels.method_panel import MethodPanel
+from ace_gui.gui.panels.recipe_options import OPTIONS, Option
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.buttons import DotButton
@@ -15,7 +16,7 @@ from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE
-from ace_gui.recipe.values import After, Cap, Heads, Poolers, Vocabulary
+from ace_gui.recipe.values import After, Cap, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -48,59 +49,85 @@ def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
     assert filled.fields["epsilon"].control.value == 1e-5
 
 
-def test_the_fields_stand_in_one_column(filled: MethodPanel) -> None:
-    filled.resize(300, 1200)
-    filled.more.unfold()
-    controls = [
-        filled.fields["tau"].control,
-        filled.after.cap.choice,
-        filled.scope,
-        filled.out_dtype,
-    ]
-    filled.grab()
-    rects = {(each.mapTo(filled, each.rect().topLeft()).x(), each.width()) for each in controls}
-    assert len(rects) == 1
+def option(panel: MethodPanel, name: str) -> QComboBox:
+    control = panel.options.fields[name].control
+    assert isinstance(control, QComboBox)
+    return control
 
 
-def test_the_check_boxes_fit_into_the_left_column(filled: MethodPanel, qtbot: QtBot) -> None:
-    filled.more.unfold()
+def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> None:
     filled.setFixedWidth(270)  # what the left column leaves next to its scroll bar
+    filled.resize(270, 1200)
+    filled.more.unfold()
     qtbot.wait(20)
-    boxes = [box for box in filled.more.findChildren(QCheckBox) if box.isVisible()]
-    assert len(boxes) == 3
-    for box in boxes:
-        label = filled._more_form.labelForField(box)
-        assert box.width() >= box.sizeHint().width(), box.text()
-        assert label.geometry().right() < box.geometry().left(), "in one row"
+    rows = [*filled.fields.values(), *filled.options.fields.values()]
+    controls = [row.control for row in rows if row.isVisible()] + [filled.cap.choice]
+    lefts = {each.mapTo(filled, each.rect().topLeft()).x() for each in controls}
+    assert len(lefts) == 1
+    for each in controls:
+        assert each.mapTo(filled, each.rect().topRight()).x() < 270
+
+
+def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled: MethodPanel) -> None:
+    """What one changes is in view; what one reads once is in tooltips."""
+    shown = [label.text() for label in filled.findChildren(QLabel) if label.isVisible()]
+    assert not any(len(text) > 30 for text in shown), shown
+    assert not filled.options.isVisible()
+    assert ENGINE.methods[0].summary in filled.findChild(QLabel, "method").toolTip()
+
+
+@pytest.mark.parametrize("each", OPTIONS, ids=lambda each: each.name)
+def test_every_value_of_an_option_can_be_chosen_and_is_shown(
+    filled: MethodPanel, session: Session, qtbot: QtBot, each: Option
+) -> None:
+    for text, value in each.values.items():
+        usual = Inputs()
+        assert each.edited(usual, text) == replace(usual, **{each.name: value})
+        session.draft.keep(replace(session.draft.inputs, **{each.name: value}))
+        assert option(filled, each.name).currentText() == text
+    for text, value in each.values.items():
+        with qtbot.waitSignal(filled.inputs_edited) as asked:
+            option(filled, each.name).setCurrentText(text)
+        assert asked.args == [replace(session.draft.inputs, **{each.name: value})]
+        session.draft.keep(asked.args[0])
 
 
 def test_a_seed_is_offered_where_numbers_are_drawn(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
-    assert not filled.seed.isVisible()
+
+    def seed() -> QLineEdit:
+        control = filled.options.fields["seed"].control
+        assert isinstance(control, QLineEdit)
+        return control
+
+    assert not seed().isVisible()
     drawing = replace(ENGINE.methods[0], name="dare", seeded=True)
     session.set_engine(replace(ENGINE, methods=(*ENGINE.methods, drawing)))
     session.draft.keep(replace(session.draft.inputs, method="dare", seed=2**40))
-    assert filled.seed.isVisible()
-    assert filled.seed.text() == str(2**40)
-    filled.seed.setText("7")
+    assert seed().isVisible()
+    assert seed().text() == str(2**40)
+    seed().setText("-1")
+    seed().editingFinished.emit()
+    assert seed().text() == str(2**40), "nonsense changes nothing"
+    seed().setText("7")
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.seed.editingFinished.emit()
+        seed().editingFinished.emit()
     assert asked.args[0].seed == 7
     session.draft.keep(replace(session.draft.inputs, method="ace"))
-    assert not filled.seed.isVisible()
+    assert not seed().isVisible()
 
 
 def test_more_options_are_folded_until_one_is_unusual(
     filled: MethodPanel, session: Session
 ) -> None:
     assert not filled.more.is_open
-    assert not filled.vocabulary.isVisible()
+    assert not option(filled, "vocabulary").isVisible()
     # A seed is of no use to a method that draws nothing.
     session.draft.keep(replace(session.draft.inputs, seed=9))
     assert not filled.more.is_open
     session.draft.keep(replace(session.draft.inputs, vocabulary=Vocabulary.TOKENS))
-    assert filled.vocabulary.isVisible()
+    assert option(filled, "vocabulary").isVisible()
     filled.more.findChildren(QToolButton)[0].click()
     session.draft.keep(replace(session.draft.inputs, method="linear"))
     assert not filled.more.is_open  # it is the person's again
@@ -111,12 +138,11 @@ def test_more_options_are_folded_until_one_is_unusual(
 def test_untouched_parameters_say_where_their_value_comes_from(
     filled: MethodPanel, session: Session
 ) -> None:
-    note = filled.fields["epsilon"].note
-    assert note.isVisible()
-    assert note.text() == "default for this family"
+    control = filled.fields["epsilon"].control
+    assert "default for this family" in control.toolTip()
     session.draft.set_parameter("epsilon", 1e-3)
-    assert not note.isVisible()
-    assert filled.fields["epsilon"].control.value == 1e-3
+    assert "default for this family" not in control.toolTip()
+    assert control.value == 1e-3
 
 
 def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) -> None:
@@ -144,15 +170,15 @@ def test_another_method_another_form(filled: MethodPanel, session: Session) -> N
     session.adopt(linear, plan(recipe(COLA, merge_method="linear"), parameters=values))
     assert list(filled.fields) == ["normalize"]
     assert filled.fields["normalize"].control.isChecked()
-    assert filled.scope.isVisible()  # it moved into the new form
 
 
-def test_scope_and_output_type(filled: MethodPanel, qtbot: QtBot) -> None:
-    assert [filled.scope.itemText(i) for i in range(2)] == ["default", "authors-vit"]
-    filled.out_dtype.setCurrentText("bfloat16")
+def test_the_scopes_are_those_of_the_engine(filled: MethodPanel, qtbot: QtBot) -> None:
+    scope = option(filled, "scope")
+    assert [scope.itemText(index) for index in range(2)] == ["default", "authors-vit"]
+    assert "As the authors did." in scope.toolTip()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.out_dtype.activated.emit(2)
-    assert asked.args[0].out_dtype == "bfloat16"
+        scope.setCurrentText("authors-vit")
+    assert asked.args[0].scope == "authors-vit"
 
 
 def choose(combo: QComboBox, text: str) -> None:
@@ -166,27 +192,27 @@ def test_every_method_can_have_a_cap(
 ) -> None:
     session.draft.keep(replace(session.draft.inputs, method=method))
     filled.more.unfold()
-    assert (filled.after.cap.choice.currentText(), filled.after.cap.delta.isVisible()) == (
+    assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == (
         "none",
         False,
     )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.after.cap.choice, "at δ")
+        choose(filled.cap.choice, "at δ")
     assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.after.cap.delta.control.setValue(0.25)
+        filled.cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
-    assert (filled.after.cap.delta.isVisible(), filled.after.cap.delta.control.value()) == (
+    assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (
         True,
         0.25,
     )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.after.cap.delta.findChild(DotButton).click()  # back to the default δ
+        filled.cap.delta.findChild(DotButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.after.cap.choice, "none")
+        choose(filled.cap.choice, "none")
     assert asked.args[0].after.cap is None
 
 
@@ -195,7 +221,7 @@ def test_what_is_done_after_the_method_has_a_field(
     filled: MethodPanel, session: Session, qtbot: QtBot, name: str
 ) -> None:
     assert not filled.more.is_open
-    field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
+    field, others = filled.options.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
     session.draft.keep(replace(session.draft.inputs, after=others))
     assert filled.more.is_open
     with qtbot.waitSignal(filled.inputs_edited) as asked:
@@ -220,46 +246,26 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     session.draft.set_parameter("variant", "automatic")
     shown = [name for name, field in filled.fields.items() if field.isVisible()]
     assert shown == ["variant", "alpha", "delta", "scaling"]
-    assert not filled.after.cap.isVisible()
+    assert not filled.cap.isVisible()
     session.draft.keep(replace(session.draft.inputs, after=After(cap=Cap(delta=0.05))))
-    assert filled.after.cap.isVisible()
+    assert filled.cap.isVisible()
 
 
 def test_fused_matrices_and_the_vocabulary_are_choices(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.split_fused.click()
+        option(filled, "split_fused").setCurrentText("split")
     assert asked.args[0] == replace(session.draft.inputs, split_fused=True)
     session.adopt(asked.args[0], plan(recipe(COLA, split_fused=True)))
-    filled.vocabulary.setCurrentText("matched by token")
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.vocabulary.activated.emit(1)
+        option(filled, "vocabulary").setCurrentText("matched by token")
     chosen = asked.args[0]
     assert (chosen.split_fused, chosen.vocabulary) == (True, Vocabulary.TOKENS)
     before = session.draft.recipe_key(), session.layers.analysis_key
     session.adopt(chosen, plan(chosen.recipe()))
     assert not set(before) & {session.draft.recipe_key(), session.layers.analysis_key}
     assert Inputs.from_recipe(chosen.recipe()).recipe() == chosen.recipe()
-
-
-def test_heads_are_merged_unless_the_box_is_cleared(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
-    assert filled.heads.isChecked()
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.heads.click()
-    assert asked.args[0] == replace(session.draft.inputs, heads=Heads.KEEP)
-    before = session.draft.recipe_key()
-    session.draft.keep(asked.args[0])
-    assert session.draft.recipe_key() != before
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.heads.click()
-    assert asked.args[0].heads is Heads.AUTO
-    session.draft.keep(replace(session.draft.inputs, heads=Heads.MERGE))
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.split_fused.click()
-    assert asked.args[0].heads is Heads.MERGE
 
 
 @pytest.mark.parametrize(
@@ -348,14 +354,3 @@ def test_the_panel_says_that_the_merge_is_the_recommended_one(
     assert TITLE not in titles()
     session.draft.keep(session.draft.inputs.recommended())
     assert TITLE in titles()
-
-
-def test_poolers_are_kept_with_the_heads_or_merged(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
-    for kept in (Poolers.KEEP, Poolers.MERGE):
-        with qtbot.waitSignal(filled.inputs_edited) as edited:
-            filled.poolers.click()
-        assert edited.args == [replace(session.draft.inputs, poolers=kept)]
-        session.draft.keep(edited.args[0])
-        assert filled.poolers.isChecked() == (kept is Poolers.KEEP)

@@ -58,13 +58,13 @@ def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:
     name = "a_very_long_name/" * 3 + ".layer.0.weight" * 3
     notice.show_message(Severity.WARNING, f"“{name}” holds no tensors.")
     assert notice.sentence.minimumSizeHint().width() < notice.fontMetrics().horizontalAdvance(name)
-    notice._copy.click()
+    notice.copy.click()
     assert QGuiApplication.clipboard().text() == f"“{name}” holds no tensors."
 
 
 def test_everything_can_be_copied(notice: Notice) -> None:
     notice.show_error(ERROR)
-    notice._copy.click()
+    notice.copy.click()
     copied = QGuiApplication.clipboard().text()
     assert SHOWN in copied
     assert "/models/cola" in copied
@@ -72,5 +72,5 @@ def test_everything_can_be_copied(notice: Notice) -> None:
 
 def test_it_can_be_dismissed(notice: Notice) -> None:
     notice.show_error(ERROR)
-    notice._dismiss.click()
+    notice.dismiss.click()
     assert notice.isHidden()

@@ -142,7 +142,7 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
     dialog.blocks.setText("1-")
     dialog.outcome.setCurrentIndex(dialog.outcome.findData("ace"))
     assert dialog.verdict.text() == f"1 of {len(ROWS)} tensors"
-    dialog.fields["tau"].edited.emit(0.7)
+    dialog.form.fields["tau"].edited.emit(0.7)
     with qtbot.waitSignal(dialog.rule_made) as made:
         ok.click()
     assert made.args == [
@@ -166,10 +166,9 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
         loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
     )
     qtbot.addWidget(dialog)
-    assert dialog.after is not None
-    assert dialog.after.cap.delta.control.value() == 0.5
-    dialog.after.cap.choice.setCurrentText(text)
-    dialog.after.cap.choice.activated.emit(dialog.after.cap.choice.currentIndex())
+    assert dialog.cap.delta.control.value() == 0.5
+    dialog.cap.choice.setCurrentText(text)
+    dialog.cap.choice.activated.emit(dialog.cap.choice.currentIndex())
     assert dialog.rule() == Override(
         role="key", merge_method="linear", disposition="merge", after=After(cap=cap)
     )
@@ -180,14 +179,12 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
 def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot) -> None:
     dialog = OverrideDialog(loaded, Override(role="key"))
     qtbot.addWidget(dialog)
-    assert dialog.after is not None
     dialog.after.fields["after.spectrum"].control.setValue(0.5)
     dialog.after.fields["after.depth[1]"].control.setValue(2.0)
     expected = Override(role="key", after=After(spectrum=0.5, depth=(1.0, 2.0)))
     assert dialog.rule() == expected
     again = OverrideDialog(loaded, expected)
     qtbot.addWidget(again)
-    assert again.after is not None
     assert again.after.fields["after.spectrum"].control.value() == 0.5
 
 

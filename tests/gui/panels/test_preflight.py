@@ -49,7 +49,7 @@ def load(window: MainWindow, worker: FakeWorker, *checks: Check) -> None:
 
 def rows(window: MainWindow) -> list[CheckRow]:
     window.workspace.inspector.show_checks()
-    layout = window.workspace.inspector.preflight._rows
+    layout = window.workspace.inspector.preflight.rows
     widgets = (layout.itemAt(index).widget() for index in range(layout.count()))
     return [widget for widget in widgets if isinstance(widget, CheckRow)]
 
@@ -78,7 +78,7 @@ def test_worries_come_to_the_front(window: MainWindow, worker: FakeWorker) -> No
     load(window, worker, ERROR, WORRY, FINE)
     inspector = window.workspace.inspector
     assert inspector.panel is inspector.preflight
-    assert inspector.tabs.tabText(inspector._checks) == "Checks (2)"
+    assert inspector.tabs.tabText(inspector.checks_tab) == "Checks (2)"
     line = window.workspace.experts.checks
     assert line.text() == "1 error, 1 warning"
     inspector.tabs.setCurrentIndex(0)
@@ -266,7 +266,8 @@ def test_nan_in_an_expert_is_a_question(
     (keep if choice is NonFinite.KEEP_BASE else leave).click()
     assert window.notice.isHidden()
     assert worker.jobs[worker.newest(PlanJob)].recipe.non_finite is choice
-    assert window.workspace.method.non_finite.currentIndex() > 0
+    shown = window.workspace.method.options.fields["non_finite"].control
+    assert shown.currentIndex() > 0
 
 
 def test_nan_in_the_base_is_no_question(window: MainWindow, worker: FakeWorker) -> None:

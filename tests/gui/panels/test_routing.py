@@ -1,4 +1,4 @@
-"""The place that shows which expert a merge with a router takes for which examples."""
+"""The table that shows which expert a merge with a router takes for which examples."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +11,13 @@ from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, Job
 from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.routing_tab import LIMIT, RoutingTab
-from ace_gui.gui.panels.scores.scores_page import ROUTING, ScoresPage
+from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
+from ace_gui.gui.panels.scores.scores_page import ScoresPage
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
-from tests.gui.fakes import FakeWorker, finished_merge, started
+from tests.gui.fakes import FakeWorker, finished_merge, started, task_score
+from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 LAYERS = tuple(f"bert.encoder.layer.{block}.{part}" for block in range(4) for part in ("q", "k"))
@@ -42,16 +44,16 @@ def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Score
     routing = [replace(method, routes=True) for method in loaded.session.draft.methods]
     loaded.session.draft.set_methods(routing)
     yield loaded.workspace.show_scores()
-    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
     for number, job in worker.jobs.items():
         if isinstance(job, DescribeTasksJob):
             worker.say(JobDone(), job=number)
 
 
-def place_of(page: ScoresPage) -> RoutingTab:
-    index = page.show_tab(ROUTING)
-    assert isinstance(index, RoutingTab)
-    return index
+def table_of(page: ScoresPage) -> RoutesTable:
+    index = page.show_tab(ScoresTab)
+    index.refresh()
+    return index.routes
 
 
 def merged(window: MainWindow, worker: FakeWorker) -> Path:
@@ -62,68 +64,65 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
     return store
 
 
-def test_before_there_is_a_merge_it_says_what_is_missing(page: ScoresPage) -> None:
-    index = place_of(page)
-    assert not index.button.isEnabled()
-    assert "No merge here has a router." in index.said.text()
-    assert index.button.toolTip().split() == index.said.text().split()  # in lines
-    assert not index.tasks.isVisibleTo(index)
+def scored(window: MainWindow, worker: FakeWorker) -> Path:
+    store = merged(window, worker)
+    scores = window.session.results.scores
+    scores.record([task_score("base", "cola", 0.5), task_score(str(store), "cola", 0.75)])
+    return store
+
+
+def test_a_merge_without_a_router_has_no_table(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    methods = loaded.session.draft.methods
+    loaded.session.draft.set_methods([replace(m, routes=m.name != "ace") for m in methods])
+    scored(loaded, worker)
+    assert table_of(page).isHidden()
 
 
 def test_shares_by_task_and_by_layer(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    store, index = merged(loaded, worker), place_of(page)
-    index.button.click()
+    store = scored(loaded, worker)
+    table = table_of(page)
+    assert not table.isHidden()
+    assert table.shares.isHidden()
+    table.button.click()
     number = worker.newest(RoutesJob)
     job = worker.jobs[number]
     assert (job.store, job.limit) == (store, LIMIT)
     worker.say(EvaluationProgress(model="m", task="cola", done=3, total=20), job=number)
-    assert index.button.text() == "Stop"
+    assert table.button.text() == "Stop"
     found = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
     worker.say(found, JobDone(), job=number)
-    assert index.said.text() == "1 of 2 tasks mainly use their own expert."
-    assert "3.0 MB" in index.cost.text()
-    assert "20.0 ms instead of 5.0 ms" in index.cost.text()
-    assert index.tasks.model().rowCount() == 2
-    assert index.tasks.model().index(0, 0).data() == "75.0 %"
-    assert index.layers.model().rowCount() == len(LAYERS)
-    index.task.choose("sst2")
-    assert index.layers.model().index(0, 1).data() == "37.5 %"
-    index.recolour()
-    assert index.task.current == "sst2"
+    assert table.sentence.text() == "1 of 2 tasks mainly use their own expert."
+    assert "3.0 MB" in table.cost.text()
+    assert "20.0 ms instead of 5.0 ms" in table.cost.text()
+    shares = table.shares.model()
+    assert shares.rowCount() == 2
+    assert shares.index(0, 0).data() == "75.0 %"
+    table.task.choose("sst2")
+    assert shares.rowCount() == len(LAYERS)
+    assert shares.index(0, 1).data() == "37.5 %"
+    table.refresh()
+    assert table.task.current == "sst2"
 
 
-def test_a_merge_without_a_router_an_error_and_a_stop(
+def test_no_router_after_all_an_error_and_a_stop(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    merged(loaded, worker)
-    index = place_of(page)
-    index.button.click()
+    scored(loaded, worker)
+    table = table_of(page)
+    table.button.click()
     worker.say(RoutesFound(routes=()), JobDone(), job=worker.newest(RoutesJob))
-    assert index.said.text() == "This merge has no router."
-    assert not index.tasks.isVisibleTo(index)
-    index.button.click()
+    assert table.sentence.text() == "This merge has no router."
+    assert table.shares.isHidden()
+    table.button.click()
     worker.say(JobFailed(error=TaskError("No data.")), job=worker.newest(RoutesJob))
-    assert index.said.text() == "No data."
-    index.button.click()
-    index.button.click()
+    assert table.sentence.text() == "No data."
+    table.button.click()
+    table.button.click()
     number = worker.newest(RoutesJob)
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert index.button.text() == "Compute"
-
-
-def test_only_merges_with_a_router_are_looked_at(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
-    """ACE routes nothing: it is not offered, and a sentence says what would be."""
-    methods = loaded.session.draft.methods
-    loaded.session.draft.set_methods([replace(m, routes=m.name != "ace") for m in methods])
-    merged(loaded, worker)
-    index = place_of(page)
-    assert not index.button.isEnabled()
-    assert index.said.isVisibleTo(index)
-    others = [method.title for method in methods if method.name != "ace"]
-    assert index.said.text().endswith(f"methods: {', '.join(others)}.")
-    assert index.merge.current == ""
+    assert table.button.text() == "Compute"

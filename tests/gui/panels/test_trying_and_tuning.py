@@ -22,12 +22,13 @@ from ace_gui.engine.contract.scored.shown_examples import (
 )
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.scores_page import TRY, TUNE, ScoresPage
+from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
 from tests.gui.fakes import FakeWorker, finished_merge, plan, started, task_score
+from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 
@@ -35,7 +36,7 @@ TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("co
 @pytest.fixture
 def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
     yield loaded.workspace.show_scores()
-    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
     for number, job in worker.jobs.items():
         if isinstance(job, DescribeTasksJob):
             worker.say(JobDone(), job=number)
@@ -50,19 +51,15 @@ def merged(window: MainWindow, worker: FakeWorker) -> Path:
 
 
 def try_place(page: ScoresPage) -> TryTab:
-    index = page.show_tab(TRY)
-    assert isinstance(index, TryTab)
-    return index
+    return page.show_tab(TryTab)
 
 
 def tune_place(page: ScoresPage) -> TuneTab:
-    index = page.show_tab(TUNE)
-    assert isinstance(index, TuneTab)
-    return index
+    return page.show_tab(TuneTab)
 
 
 def texts(index: TryTab) -> list[str]:
-    index._show_answers()
+    index.show_answers()
     return [card.text.toPlainText() for card in index.cards]
 
 
@@ -163,13 +160,13 @@ def test_a_picture_is_tried_at_once_and_shares_are_shown(
     assert index.button.toolTip() == "Drop or choose a picture first."
     file = tmp_path / "a.png"
     QImage(20, 10, QImage.Format.Format_RGB888).save(str(file))
-    index._take_picture(file)
+    index.take_picture(file)
     number = worker.newest(TryJob)
     assert worker.jobs[number].picture == file
     shares = (("seven", 0.75), ("one", 0.25))
     worker.say(TriedBegun(model="cola"), Tried(model="cola", shares=shares), job=number)
     worker.say(JobDone(), job=number)
-    index._show_answers()
+    index.show_answers()
     assert [(bar.title, bar.share) for bar in index.cards[1].bars.bars] == list(shares)
     assert index.cards[1].bars.accessibleName() == "seven 75.0 %, one 25.0 %"
 
@@ -179,14 +176,14 @@ def test_an_example_is_tried_as_it_is_in_the_data(
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
     example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
-    page._try(example, "sst2")
+    try_place(page).try_example(example, "sst2")
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task, asked.row) == (TASKS[1], "row 7")
     index = try_place(page)
     assert index.task.current == "sst2"
     worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
-    index._show_answers()
+    index.show_answers()
     assert index.problem.text() == "There is no such row."
     index.text.setPlainText("something else")
     index.button.click()
@@ -238,10 +235,10 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     draft = loaded.session.draft
     assert draft.inputs.touched == {"tau": 0.9}
     assert not index.take.isEnabled()
-    text = loaded.opener._recipe_text(Path("/x"), mergekit=False)
+    text = loaded.opener.recipe_text(Path("/x"), mergekit=False)
     assert text.startswith("# Tuned by ACE workbench: tau 0.9, the best of 2 merges on half of")
     loaded.conductor.set_parameter("tau", 0.4)
-    assert not loaded.opener._recipe_text(Path("/x"), mergekit=False).startswith("#")
+    assert not loaded.opener.recipe_text(Path("/x"), mergekit=False).startswith("#")
     assert index.take.isEnabled()
 
 

@@ -75,7 +75,7 @@ def test_another_start_finds_panels_where_they_were(
     assert other.inspector.isVisible()
     assert not other.layers.isVisible()
     assert other.left.is_folded
-    again._reset_layout()
+    again.workspace.reset_layout()
     assert other.heterogeneity.window() is again
     assert other.layers.isVisible()
     assert not other.left.is_folded

@@ -7,8 +7,7 @@ from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, P
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.tours.sample_tour import COMPARED, Demo
-from ace_gui.paths import Sample
+from ace_gui.gui.shell.tours.sample_tour import COMPARED
 from ace_gui.recipe.recommended import TITLE, with_recommended
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import After
@@ -26,12 +25,13 @@ from tests.gui.fakes import (
     started,
     task_score,
 )
+from tests.helpers.windows import timers_rest
 
 
-def test_the_demo_does_what_a_person_would(
+def test_merge_the_sample_does_all_that_a_person_would(
     window: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    Demo(window, Sample.IMAGES.recipe)
+    window.actions_.sample.trigger()
     worker.say(ENGINE, job=0)
     assert worker.jobs[1].paths[0].name == "sample.yaml"
     tasks = (Task(data=Path("/data/cola.csv")), Task(data=Path("/data/sst2.csv")))
@@ -71,8 +71,11 @@ def test_the_demo_does_what_a_person_would(
     assert isinstance(index, ScoresTab)
     index.refresh()
     assert index.title.text() == f"{TITLE} keeps 75 % of what the experts reach"
+    assert "merged and evaluated" in window.notice.said
+    window.notice.answers[0].click()
+    assert window.header.workspaces.current == 0
     kinds = [type(job) for job in worker.jobs.values()]
     assert kinds.count(LoadRecipeJob) == kinds.count(EvaluateJob) == 1
     assert worker.newest(MergeJob) == merge  # once is enough
-    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in window.engine._timers))
+    qtbot.waitUntil(lambda: timers_rest(window.engine))
     worker.say(JobDone())

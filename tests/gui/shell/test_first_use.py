@@ -11,12 +11,12 @@ from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
+    QDialogButtonBox,
     QDoubleSpinBox,
     QFileDialog,
     QListView,
     QStyle,
     QStyleOptionSpinBox,
-    QTreeView,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -34,10 +34,10 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
-from ace_gui.gui.widgets.files.file_dialogs import PICTURES, _without_parents
+from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_paths
 from ace_gui.gui.widgets.tables.table_tools import FittedTable
 from ace_gui.paths import Sample
-from tests.gui.fakes import FakeWorker, plan, recipe
+from tests.gui.fakes import BASE, COLA, FakeWorker, load, plan, recipe
 from tests.helpers.windows import in_view
 
 
@@ -336,16 +336,32 @@ def test_experts_are_looked_for_beside_the_last_one_several_at_once(
     loaded.opener.add_experts()
     dialog = loaded.findChild(QFileDialog)
     assert Path(dialog.directory().absolutePath()) == tmp_path
-    for kind in (QListView, QTreeView):
-        for view in dialog.findChildren(kind):
-            assert view.selectionMode() is view.SelectionMode.ExtendedSelection
+    assert dialog.fileMode() is QFileDialog.FileMode.ExistingFiles  # one or several
     dialog.reject()
 
 
-def test_the_folder_that_is_looked_into_is_none_of_those_chosen_in_it() -> None:
-    parent = Path("/models")
-    assert _without_parents([parent, parent / "a", parent / "b"]) == [parent / "a", parent / "b"]
-    assert _without_parents([parent]) == [parent]
+@pytest.mark.parametrize("names", [("cola",), ("cola", "sst2"), ("one.safetensors",)])
+def test_one_dialog_takes_folders_and_files(
+    qtbot: QtBot, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    for name in ("cola", "sst2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one.safetensors").touch()
+    taken: list[list[Path]] = []
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    kinds = "Model weights (*.safetensors)"
+    dialog = ask_paths(parent, "Experts", kinds, "models", taken.append, start=tmp_path)
+    view = dialog.findChild(QListView, "listView")
+    model, chosen = view.model(), view.selectionModel()
+    qtbot.waitUntil(lambda: model.rowCount(view.rootIndex()) == 3)
+    for row in range(3):
+        index = model.index(row, 0, view.rootIndex())
+        if index.data() in names:
+            chosen.select(index, chosen.SelectionFlag.Select | chosen.SelectionFlag.Rows)
+    dialog.findChild(QDialogButtonBox).buttons()[0].click()
+    assert [sorted(path.name for path in paths) for paths in taken] == [sorted(names)]
+    assert not dialog.isVisible()
 
 
 def test_the_first_page_says_that_something_is_being_opened(
@@ -353,6 +369,35 @@ def test_the_first_page_says_that_something_is_being_opened(
 ) -> None:
     usual = window.welcome.said.text()
     window.opener.open_sample()
-    assert "Opening" in window.welcome.said.text()
+    assert "Reading" in window.welcome.said.text()
     worker.say(JobCancelled())
     assert window.welcome.said.text() == usual
+
+
+def test_escape_ends_the_tutorial_and_brings_all_panels_back(
+    loaded: MainWindow, qtbot: QtBot
+) -> None:
+    tour = loaded.help.begin_tutorial()
+    qtbot.keyClick(loaded, Qt.Key.Key_Escape)
+    assert not tour.is_running
+    cards = loaded.workspace.cards
+    cards.toggle_maximised()
+    assert cards.is_maximised
+    qtbot.keyClick(loaded, Qt.Key.Key_Escape)
+    assert not cards.is_maximised
+    qtbot.keyClick(loaded, Qt.Key.Key_Escape)
+    assert not cards.is_maximised
+
+
+def test_another_project_opens_with_its_layers(loaded: MainWindow, worker: FakeWorker) -> None:
+    loaded.workspace.show_scores()
+    assert loaded.header.workspaces.current == 1
+    loaded.opener.open_paths([BASE, COLA])
+    load(worker, COLA)
+    assert loaded.header.workspaces.current == 0
+
+
+def test_seconds_are_counted_while_models_are_read(window: MainWindow, qtbot: QtBot) -> None:
+    window.opener.open_sample()
+    first = window.welcome.said.text()
+    qtbot.waitUntil(lambda: window.welcome.said.text() != first, timeout=3000)

@@ -332,7 +332,7 @@ def test_recipes_are_offered_again_with_their_whole_paths(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
     assert Settings().recent == ()
-    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    loaded.opener.write_recipe(tmp_path / "mine.yaml")
     assert Settings().recent == (tmp_path / "mine.yaml",)
     entry = loaded.menus.recent.actions()[0]
     assert entry.text() == "mine"
@@ -359,23 +359,23 @@ def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Pa
     from ace_gui.recipe.recipe_file import load_recipe
 
     loaded.conductor.set_parameter("tau", 0.7)
-    loaded.opener._write_recipe(tmp_path / "mine")
+    loaded.opener.write_recipe(tmp_path / "mine")
     assert load_recipe(tmp_path / "mine.yaml") == loaded.session.draft.inputs.recipe()
-    loaded.opener._write_recipe(tmp_path / "no such folder" / "mine.yaml")
+    loaded.opener.write_recipe(tmp_path / "no such folder" / "mine.yaml")
     assert "There is no such folder" in loaded.notice.sentence.text()
 
 
 def test_the_recipe_can_be_saved_for_mergekit(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
-    loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
+    loaded.opener.write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
     loaded.conductor.choose_method("linear")
     planned = plan(
         loaded.session.draft.inputs.recipe(), parameters={"normalize": True, "base_weight": 0.0}
     )
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    loaded.opener._write_recipe(tmp_path / "theirs.yaml", mergekit=True)
+    loaded.opener.write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert (tmp_path / "theirs.yaml").read_text().startswith("merge_method: linear\nmodels:")
 
 
@@ -401,7 +401,7 @@ def test_closing_under_a_merge_asks_cancels_and_waits(
 def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(
     loaded: MainWindow, tmp_path: Path
 ) -> None:
-    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    loaded.opener.write_recipe(tmp_path / "mine.yaml")
     assert not loaded.isWindowModified()
     loaded.conductor.set_parameter("tau", 0.7)
     assert loaded.isWindowModified()
@@ -445,7 +445,7 @@ def test_layout_and_colours_are_remembered(
         again.show()
         assert again.workspace.findChild(QSplitter, "top").sizes() == sizes
         assert again.settings.scheme == "dark"
-        again._reset_layout()
+        again.workspace.reset_layout()
         assert again.workspace.findChild(QSplitter, "top").sizes() != sizes
     finally:
         again.deleteLater()

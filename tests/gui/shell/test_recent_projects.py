@@ -54,7 +54,7 @@ def rows(window: MainWindow) -> list[RecentRow]:
 
 
 def test_a_project_is_noted_as_it_was_when_it_was_left(loaded: MainWindow, tmp_path: Path) -> None:
-    loaded.opener._write_recipe(tmp_path / "mine.yaml")
+    loaded.opener.write_recipe(tmp_path / "mine.yaml")
     plan = loaded.session.draft.plan
     assert plan is not None
     loaded.actions_.close_models.trigger()
@@ -218,4 +218,3 @@ def test_the_figures_are_those_of_the_help() -> None:
     assert written == script.figures()
     figures = sample_figures()
     assert figures.base < figures.methods["linear"] < figures.methods["ace"] < figures.experts
-    assert (figures.way(figures.base), figures.way(figures.experts)) == (0.0, 1.0)

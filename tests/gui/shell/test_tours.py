@@ -12,7 +12,7 @@ from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, beside
-from ace_gui.paths import Sample
+from ace_gui.gui.widgets.labels.gamma_picture import GammaPicture
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -46,13 +46,16 @@ def test_the_tutorial_goes_on_by_what_is_done(
     qtbot.waitUntil(lambda: len(window.findChildren(CoachMark)) == 1)
     assert "Open the sample" in tour.mark.sentence.text()
     assert tour.mark.counter.text() == "Step 1 of 8"
-    window.opener.open_paths([Sample.IMAGES.recipe])
+    window.actions_.sample.trigger()  # only opened: the person merges
     load(worker, COLA, SST2)
     worker.say(*analysed(GAMMAS))
     assert tour.step_index == 1
     assert ring_of(window).geometry().contains(place_of(window.workspace.layers.table).center())
+    (picture,) = tour.mark.findChildren(GammaPicture)
+    assert picture.isVisible()
     window.session.select("layer.2.q")
     assert tour.step_index == 2
+    assert picture.isHidden()
     tour.mark.next.click()
     assert tour.step_index == 3
     assert ring_of(window).geometry().contains(place_of(window.header.primary.main))

@@ -15,13 +15,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.panels.scores.scores_page import TRY, TUNE
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import BASE, FakeWorker, field
+from tests.helpers.windows import timers_rest
 from tests.walk.states.dialogs import openers
 from tests.walk.states.doing import newest_dialog
 
@@ -40,7 +42,7 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
     """Of all panels, the list of experts and every dialog, while it is open."""
     window.session.draft.set_tasks((Task(data=BASE, expert="cola"),))
     page = window.workspace.show_scores()
-    for index in (TRY, TUNE):
+    for index in (TryTab, TuneTab):
         page.show_tab(index)
     for tabs in window.findChildren(LazyTabs):
         for index in range(tabs.bar.count()):
@@ -117,7 +119,7 @@ def test_a_double_click_selects_the_number_and_typing_replaces_it(
         seen.append(type(box).__name__)
     assert {"QSpinBox", "QDoubleSpinBox", "ScientificSpinBox", "QLineEdit"} <= set(seen)
     assert len(seen) >= 12
-    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in loaded.engine._timers))
+    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
 
 
 @pytest.mark.parametrize("row", [0, 1])

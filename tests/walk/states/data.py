@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel, CovarianceView
-from ace_gui.gui.panels.layer_views import AgreementView
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.picture import Studio
-from ace_gui.gui.plots.along_model.agreement_plot import Agreement
 from ace_gui.gui.plots.learning_plot import FIGURES, LOSSES
 from ace_gui.gui.state.activity import State
 from tests.walk.states.doing import Step, change, choose_method, turn_to
@@ -34,13 +32,7 @@ def covariances(studio: Studio) -> Iterator[Step]:
     studio.wait(lambda: activity.progress is not None, activity.progressed)
     yield "covariances: measuring", window
     studio.wait(lambda: not measuring.is_running, measuring.changed)
-    view = turn_to(window.workspace.heterogeneity.tabs, AgreementView)
-    assert isinstance(view, AgreementView)
-    for view_choice, agreement in zip(CovarianceView, Agreement, strict=True):
-        panel.view_choice.choose(view_choice)
-        view.plot.shown.choose(agreement)  # type: ignore[attr-defined]
-        yield f"covariances: {view_choice.name.lower()}", window
-    window.workspace.heterogeneity.tabs.setCurrentIndex(0)
+    yield "covariances", window
     window.workspace.inspector.tabs.setCurrentIndex(0)
 
 

@@ -26,7 +26,7 @@ def empty(studio: Studio, recipe: Path) -> Iterator[Step]:
     """Nothing is open."""
     window = studio.window
     yield "welcome", window
-    window.opener._scan([recipe.parent], None)
+    window.opener.scan_folders([recipe.parent], None)
     scan = window.opener.scanned
     assert scan is not None
     studio.wait(lambda: not window.engine.is_busy, window.engine.idle)

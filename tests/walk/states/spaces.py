@@ -9,15 +9,13 @@ from typing import Final
 from PySide6.QtCore import Qt
 
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.scores_page import EXAMPLES, ROUTING, SCORES, TASKS, TRY, TUNE
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.shell.tours.sample_tour import marks
-from ace_gui.gui.shell.tours.tour import Tour
-from ace_gui.gui.shell.window_header import WORKSPACES
-from tests.walk.states.doing import Step, choose_method, each_tab
+from tests.walk.states.doing import Step, choose_method, each_tab, opened
 
 COMPARED: Final = ("ace", "linear", "task_arithmetic", "ties", "tsv_m", "slerp")
 OTHER: Final = "task_arithmetic"
@@ -34,14 +32,13 @@ def scores(studio: Studio) -> Iterator[Step]:
         return
     session.draft.set_tasks(tuple(replace(task, limit=EXAMPLES_USED) for task in before))
     page, known, scoring = window.workspace.show_scores(), session.results.scores, window.scoring
-    page.show_tab(TASKS)
+    page.show_tab(TasksTab)
     studio.wait(lambda: all(map(known.described, known.tasks)), known.changed)
     yield "scores: tasks", window
     scoring.evaluate()
     studio.wait(lambda: not scoring.is_running, scoring.changed)
-    page.show_tab(SCORES)
+    page.show_tab(ScoresTab)
     yield "scores: scores", window
-    yield from _marks(studio)
     yield from _examples(studio)
     yield from _tune(studio)
     session.draft.set_tasks(before)
@@ -49,30 +46,20 @@ def scores(studio: Studio) -> Iterator[Step]:
     window.workspace.show_space(0)
 
 
-def _marks(studio: Studio) -> Iterator[Step]:
-    """What the demo points at when it is done."""
-    tour = Tour(studio.window, marks(studio.window))
-    while tour.is_running:
-        yield f"the demo's mark {tour.step_index + 1}", studio.window
-        tour.mark.next.click()
-
-
 def _examples(studio: Studio) -> Iterator[Step]:
     window, page = studio.window, studio.window.workspace.show_scores()
-    index, scoring = page.show_tab(EXAMPLES), studio.window.scoring
-    assert isinstance(index, ExamplesTab)
+    index, scoring = page.show_tab(ExamplesTab), studio.window.scoring
     index.compare_button.click()
     studio.wait(lambda: not scoring.is_running, scoring.changed)
     yield "scores: examples", window
     index.detail.try_button.click()
-    assert isinstance(page.show_tab(TRY), TryTab)
+    page.show_tab(TryTab)
     studio.wait(lambda: not scoring.trying.is_running, scoring.trying.changed)
     yield "scores: tried", window
 
 
 def _tune(studio: Studio) -> Iterator[Step]:
-    window, index = studio.window, studio.window.workspace.show_scores().show_tab(TUNE)
-    assert isinstance(index, TuneTab)
+    window, index = studio.window, studio.window.workspace.show_scores().show_tab(TuneTab)
     index.merges.setValue(3)
     index.limit.setValue(EXAMPLES_USED)
     index.button.click()
@@ -100,8 +87,7 @@ def comparison(studio: Studio) -> Iterator[Step]:
     methods.table.selectRow(0)
     yield "methods compared", window
     yield from _two_merges(studio)
-    workspace.show_space(len(WORKSPACES) - 1)
-    yield "report", window
+    yield from opened("report", window.actions_.report.trigger)
     workspace.show_space(0)
     session.select(session.layers.most_heterogeneous)
 
@@ -133,9 +119,12 @@ def routing(studio: Studio) -> Iterator[Step]:
         return
     choose_method(studio, "smile")
     studio.merge()
-    index, routing = window.workspace.show_scores().show_tab(ROUTING), window.scoring.routing
-    yield "routing: nothing looked at", window
-    index.button.click()  # type: ignore[attr-defined]
+    scoring, routing = window.scoring, window.scoring.routing
+    scoring.evaluate()
+    studio.wait(lambda: not scoring.is_running, scoring.changed)
+    table = window.workspace.show_scores().show_tab(ScoresTab).routes
+    yield "routing: nothing computed", window
+    table.button.click()
     studio.wait(lambda: not routing.is_running, routing.changed)
     yield "routing", window
     window.workspace.show_space(0)

@@ -9,11 +9,9 @@ from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHBoxLayout,
     QHeaderView,
     QSplitter,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -28,7 +26,14 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, FlowLayout, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import (
+    BesideOrBelow,
+    FlowLayout,
+    across,
+    down,
+    scroll_area,
+    split,
+)
 from ace_gui.gui.widgets.layout.card import GAP
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
@@ -78,6 +83,12 @@ class CompareMethodsPanel(QWidget):
         """The selected rows, from top to bottom."""
         rows = self.table.selectionModel().selectedRows()
         return [self.model.row_at(position) for position in sorted(index.row() for index in rows)]
+
+    def compare(self, names: Sequence[str]) -> None:
+        """Merge with each of these methods, at their defaults, as far as they fit the models."""
+        self.choices.tick(names)
+        if self.start.isEnabled():
+            self.start.click()
 
     def refresh(self) -> None:
         """Update the rows and the progress of the merges."""
@@ -158,20 +169,11 @@ class CompareMethodsPanel(QWidget):
 
     def _lay_out(self) -> None:
         left, right = QWidget(self), QWidget(self)
-        run = QHBoxLayout()
-        run.addWidget(self.start, 1)
-        run.addWidget(self.stop)
-        column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(heading("Methods", self))
-        column.addWidget(self.choices, 1)
-        column.addLayout(run)
+        run = across((self.start, 1), self.stop)
+        left.setLayout(down(heading("Methods", self), (self.choices, 1), run))
         actions = FlowLayout(spacing=8)
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
-        result = QVBoxLayout(right)
-        result.setContentsMargins(0, 0, 0, 0)
-        result.addWidget(heading("Results", self))
         plots = BesideOrBelow(_ONE_ROW, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
@@ -191,17 +193,10 @@ class CompareMethodsPanel(QWidget):
         self._results = QStackedWidget(self)
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
-        result.addWidget(self._results, 1)
-        result.addWidget(self.status)
-        result.addLayout(actions)
-        splitter = QSplitter(self)
-        splitter.addWidget(left)
-        splitter.addWidget(right)
-        splitter.setChildrenCollapsible(False)
-        splitter.setHandleWidth(2 * GAP)
-        splitter.setSizes([250, 900])
-        layout = QVBoxLayout(self)
-        layout.addWidget(splitter)
+        title = heading("Results", self)
+        right.setLayout(down(title, (self._results, 1), self.status, actions))
+        columns = split(left, right, sizes=(250, 900), gap=2 * GAP)
+        self.setLayout(down(columns, margins=(8, 8, 8, 8)))
 
     def _measure(self, metrics: QFontMetrics) -> None:
         for part, lines in ((self.table, _TABLE), (self.bars, _PLOT), (self.scatter, _PLOT)):

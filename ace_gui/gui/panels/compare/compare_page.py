@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
@@ -13,6 +13,7 @@ from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.card import card
 
 METHODS, TWO_MERGES = range(2)
@@ -43,17 +44,9 @@ class ComparePage(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.methods)
         content = QWidget()
-        head = QHBoxLayout()
-        head.setContentsMargins(8, 4, 8, 0)
-        head.addWidget(self.looks)
-        head.addStretch(1)
-        column = QVBoxLayout(content)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(head)
-        column.addWidget(self._pages, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(card(content))
+        head = across(self.looks, None, margins=(8, 4, 8, 0))
+        content.setLayout(down(head, (self._pages, 1)))
+        self.setLayout(down(card(content)))
 
     @property
     def panel(self) -> ComparePanel:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QHBoxLayout,
     QLineEdit,
     QVBoxLayout,
     QWidget,
@@ -22,7 +22,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import plain_button
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import Column, across, down, scroll_area
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 
@@ -78,16 +78,9 @@ class MergeChoices(QWidget):
         return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
 
     def _lay_out(self) -> None:
-        ticks = QHBoxLayout()
-        ticks.addWidget(self.all)
-        ticks.addWidget(self.none)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.methods, 1)
-        column.addLayout(ticks)
-        column.addWidget(muted_label("or values of one parameter", self))
-        column.addWidget(self.parameter)
-        column.addWidget(self.values)
+        ticks = across(self.all, self.none)
+        note = muted_label("or values of one parameter", self)
+        self.setLayout(down((self.methods, 1), ticks, note, self.parameter, self.values))
 
     def _allow(self) -> None:
         self.values.setVisible(self._varies)
@@ -169,6 +162,12 @@ class MergeChoices(QWidget):
 
     def _ticked(self) -> list[tuple[str, str | None]]:
         return [chosen for chosen, box in self.boxes.items() if box.isChecked()]
+
+    def tick(self, names: Collection[str]) -> None:
+        """Select these methods alone, each in its default variant."""
+        self.parameter.setCurrentIndex(0)
+        for (name, variant), box in self.boxes.items():
+            box.setChecked(name in names and variant is None and not box.isHidden())
 
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():

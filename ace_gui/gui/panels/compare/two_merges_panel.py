@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QLabel, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.formatting import number_text
@@ -20,7 +20,7 @@ from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, across, down, scroll_area
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 _ONE_ROW: Final = 40  # in text lines: below this width the plots are stacked
@@ -147,9 +147,7 @@ class ComparePanel(LayerPanel):
         self.scores.setText("Mean score: {parts}".format(parts=", ".join(parts)))
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(8, 4, 8, 2)
-        head.setSpacing(8)
+        head = across(margins=(8, 4, 8, 2))
         for text, box in (("&First", self.first), ("&Second", self.second)):
             label = QLabel(text, self)
             label.setBuddy(box)
@@ -168,14 +166,10 @@ class ComparePanel(LayerPanel):
         on_font_change(self, measure)
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(head)
         area = scroll_area("Results", self)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(splitter)
-        layout.addWidget(area, 1)
+        self.setLayout(down(head, (area, 1), gap=0))
 
 
 def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:

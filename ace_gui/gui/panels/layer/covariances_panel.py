@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QPushButton,
-    QStackedLayout,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QPushButton, QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
-from ace_gui.gui.plots.one_layer.eigenvalue_plot import EigenvaluePlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
@@ -31,7 +21,7 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
+from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
 _SIZES: Final = [370, 150]
@@ -48,27 +38,8 @@ _UNSEEN: Final = "One expert's calibration inputs do not reach this layer, or no
 _NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
-class CovarianceView(Enum):
-    """The choices of the view."""
-
-    EXPERTS = auto()
-    EIGENVALUES = auto()
-
-
-_LOOKS: Final = {
-    CovarianceView.EXPERTS: (
-        "Whose inputs",
-        "Centred cosine of each expert's estimate (row) with each expert's inputs (column)",
-    ),
-    CovarianceView.EIGENVALUES: (
-        "Eigenvalues",
-        "How steeply both fall, and the estimate along the inputs' directions",
-    ),
-}
-
-
 class CovariancesPanel(LayerPanel):
-    """Figures and two plots, or a sentence about what is missing.
+    """A plot and a table, or a sentence about what is missing.
 
     ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs with
     the measured covariances in ACE.
@@ -89,12 +60,7 @@ class CovariancesPanel(LayerPanel):
         self.button.setFont(face(Face.BUTTON))
         self.button.clicked.connect(lambda _=False: self._press())
         self.empty = EmptyState(_CHOOSE, self.button)
-        self.view_choice = Choice(
-            "What is compared", {key: (t, tip) for key, (t, tip) in _LOOKS.items()}
-        )
-        self.expert = Choice("Expert whose eigenvalues are shown", {"": ("–", "")})
         self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
-        self.eigenvalues = EigenvaluePlot()
         self.sheet = FigureSheet("Figures of the covariances")
         self.said = muted_label("", self)
         self.all = QPushButton("Compare all layers", self)
@@ -108,8 +74,6 @@ class CovariancesPanel(LayerPanel):
         for button in (self.all, self.use):
             button.setFont(face(Face.BUTTON))
         self._lay_out()
-        for chosen in (self.view_choice.chosen, self.expert.chosen):
-            chosen.connect(self.refresh)
         measuring.changed.connect(self._follow_work)
         session.activity.progressed.connect(self._show_progress)
 
@@ -121,36 +85,13 @@ class CovariancesPanel(LayerPanel):
             self._follow()
 
     def _lay_out(self) -> None:
-        self._plots = QStackedWidget()
-        for plot in (self.matrix, self.eigenvalues):
-            plot.name_outside()
-            self._plots.addWidget(PlotWithTable(plot, plot.columns))
-        head = QHBoxLayout()
-        head.setContentsMargins(8, 6, 8, 0)
-        head.setSpacing(8)
-        head.addWidget(self.view_choice)
-        head.addWidget(self.expert)
-        head.addStretch(1)
-        head.addWidget(self.use)
-        upper = QWidget()
-        column = QVBoxLayout(upper)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        column.addWidget(self._plots, 1)
-        stack, known = QWidget(), QWidget()
+        self.matrix.name_outside()
+        head = across(None, self.use, margins=(8, 6, 8, 0))
+        upper, stack, known, self.foot = QWidget(), QWidget(), QWidget(), QWidget()
+        upper.setLayout(down(head, (PlotWithTable(self.matrix, self.matrix.columns), 1), gap=0))
         fill_with_stack(stack, upper, self.sheet, _SIZES)
-        self._foot = QWidget()
-        foot = QHBoxLayout(self._foot)
-        foot.setContentsMargins(8, 4, 8, 4)
-        foot.setSpacing(8)
-        foot.addWidget(self.said, 1)
-        foot.addWidget(self.all)
-        below = QVBoxLayout(known)
-        below.setContentsMargins(0, 0, 0, 0)
-        below.setSpacing(0)
-        below.addWidget(stack, 1)
-        below.addWidget(self._foot)
+        self.foot.setLayout(across((self.said, 1), self.all, margins=(8, 4, 8, 4)))
+        known.setLayout(down((stack, 1), self.foot, gap=0))
         self._pages = QStackedLayout(self)
         self._pages.addWidget(self.empty)
         self._pages.addWidget(known)
@@ -163,20 +104,14 @@ class CovariancesPanel(LayerPanel):
         if found is None:
             self._show_why()
             return
-        self.expert.offer({name: (name, "") for name in found.experts})
-        self.expert.setVisible(self.view_choice.current is CovarianceView.EIGENVALUES)
-        self._plots.setCurrentIndex(0 if self.view_choice.current is CovarianceView.EXPERTS else 1)
-        if self.view_choice.current is CovarianceView.EXPERTS:
-            self.matrix.show_matrix(
-                found.name,
-                found.experts,
-                found.centred_TT,
-                meaning="centred cosine",
-                caption=whose_inputs(found),
-                directed="estimate of {one}, inputs of {other}",
-            )
-        else:
-            self._show_eigenvalues(found)
+        self.matrix.show_matrix(
+            found.name,
+            found.experts,
+            found.centred_TT,
+            meaning="centred cosine",
+            caption=whose_inputs(found),
+            directed="estimate of {one}, inputs of {other}",
+        )
         colours = expert_colours(self.session)
         shown = [colours.get(name, "#808080") for name in found.experts]
         self.sheet.show_figures(found.experts, figure_rows(found), shown)
@@ -189,11 +124,6 @@ class CovariancesPanel(LayerPanel):
         row, findings = self.row, self.session.results.findings
         key = self.session.draft.measured_key()
         return None if row is None else findings.get(LayerCovariances, row.name, key)
-
-    def _show_eigenvalues(self, found: LayerCovariances) -> None:
-        index = found.experts.index(self.expert.current)
-        colour = expert_colours(self.session).get(self.expert.current, "#808080")
-        self.eigenvalues.show_covariances(found, index, colour, directions_found(found, index))
 
     def _show_why(self) -> None:
         """Show what is missing, with one button to fix it."""
@@ -227,7 +157,7 @@ class CovariancesPanel(LayerPanel):
         whole = self._measuring.finished == self.session.draft.measured_key()
         used = uses_measured(self.session.draft.inputs)
         self.said.setText(self._progress() if running else self._measuring.error)
-        self._foot.setVisible(running or not whole)
+        self.foot.setVisible(running or not whole)
         self.all.setText("Stop" if running else "Compare all layers")
         self.use.setEnabled(not used)
         tip = (
@@ -268,17 +198,6 @@ def whose_inputs(found: LayerCovariances) -> str:
         return text
     knows = f"{own} of {len(found.experts)} estimates match their own expert's inputs best."
     return f"{knows} {text}"
-
-
-def directions_found(found: LayerCovariances, index: int) -> str:
-    """How much of the inputs' leading directions each expert's estimate captures."""
-    match, count = found.matches[index], found.measured_TI.shape[1]
-    leading = round(match.chance * count)
-    return (
-        f"The estimate finds {100 * match.overlap:.0f} % of the inputs' {leading} leading "
-        f"directions of {count}; "
-        f"chance finds {100 * match.chance:.0f} %"
-    )
 
 
 def figure_rows(found: LayerCovariances) -> list[FigureRow]:

@@ -81,8 +81,10 @@ class InspectorPanel(QWidget):
         )
         self.preflight = PreflightPanel(session, self)
         tip = "The checks before the merge, and their results"
-        self._checks = self.tabs.add("Checks", tip, lambda: self.preflight)
-        self.tabs.content(self._checks)  # created at once, because it comes to the front by itself
+        self.checks_tab = self.tabs.add("Checks", tip, lambda: self.preflight)
+        self.tabs.content(
+            self.checks_tab
+        )  # created at once, because it comes to the front by itself
         self._worries: frozenset[object] = frozenset()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
@@ -103,7 +105,7 @@ class InspectorPanel(QWidget):
 
     def show_checks(self) -> None:
         """Show the checks."""
-        self.tabs.setCurrentIndex(self._checks)
+        self.tabs.setCurrentIndex(self.checks_tab)
 
     def _panels(self) -> list[LayerPanel]:
         return [panel for panel in self.tabs.contents() if isinstance(panel, LayerPanel)]
@@ -117,7 +119,7 @@ class InspectorPanel(QWidget):
 
     def _show_worries(self) -> None:
         """Show the number of warnings on the tab, and show the tab if they have changed."""
-        worries, index = self._session.checks.worries, self._checks
+        worries, index = self._session.checks.worries, self.checks_tab
         self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""

@@ -7,13 +7,14 @@ from typing import Final
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from ace_gui.gui.control.operations.try_operation import Said
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 
 MOST: Final = 6
 """Number of labels shown."""
@@ -34,20 +35,9 @@ class AnswerCard(QWidget):
         self.state = muted_label("", self)
         self.error = plain_label("", self)
         self.error.setProperty("kind", "bad")
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self.swatch)
-        head.addWidget(heading(sentence_case(role), self))
-        head.addWidget(self.title, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.state)
-        column.addWidget(self.error)
-        column.addWidget(self.bars)
-        column.addWidget(self.text, 1)
-        column.addStretch()
+        head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
+        parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
+        self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
         self.show_said(None, "", "")
 
     def show_said(self, said: Said | None, name: str, colour: str) -> None:

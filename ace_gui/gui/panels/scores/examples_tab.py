@@ -7,29 +7,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QListView,
-    QPushButton,
-    QSplitter,
-    QStackedLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QListView, QPushButton, QWidget
 
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
+from ace_gui.gui.panels.job_page import MARGINS, MergeChoice, tinted_button
 from ace_gui.gui.panels.scores.example_cells import ExampleCell
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.panels.scores.examples_strip import listed_examples
-from ace_gui.gui.panels.scores.merges import merges_of
+from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
+from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -38,7 +31,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down, split
 from ace_gui.gui.widgets.layout.card import GAP, card
 
 VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
@@ -55,14 +48,11 @@ _ALL: Final = ""
 _LARGE: Final = 160  # px
 
 
-class ExamplesTab(QWidget):
-    """``try_wanted`` carries a ShownExample to try on other models."""
+class ExamplesTab(ScoresPart):
+    """All examples of a verdict, with the details of one."""
 
-    try_wanted = Signal(object, str)
-
-    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._session, self._scoring = session, scoring
+    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
+        super().__init__(session, scoring, parts)
         self._asked: tuple[object, ...] | None = None
         self.against = Segments("What the merge is compared with", self)
         self.against.add("Against the experts", "Each task's own expert")
@@ -70,7 +60,7 @@ class ExamplesTab(QWidget):
         self.verdict = Segments("Lost or gained examples", self)
         for title, tip in zip(TITLES, _TIPS, strict=True):
             self.verdict.add(title, tip)
-        self.merge = Choice("Merge to show", {"": ("no merge yet", "")})
+        self.merge = MergeChoice(session, "Merge to show")
         self.task = Choice("Task", {_ALL: ("All tasks", "")})
         self.model = ExamplesModel(self)
         self.cell = ExampleCell(self)
@@ -78,28 +68,17 @@ class ExamplesTab(QWidget):
         self.detail = ExampleDetail()
         self.detail.try_button.clicked.connect(lambda _=False: self._try())
         self.note = muted_label("", self)
-        self.empty = EmptyState(NOTHING, self._make_button())
-        self._stack = QStackedLayout(self)
-        self._stack.addWidget(card(self.empty))
-        self._stack.addWidget(self._make_page())
+        name = "Compare the answers of the merge and the experts"
+        self.compare_button = tinted_button("Compare the answers", self._ask, name)
+        self.empty = EmptyState(NOTHING, self.compare_button)
+        self.set_pages(card(self.empty), self._make_results())
         for segments in (self.against, self.verdict):
             segments.chosen.connect(lambda _: self.refresh())
-        for box in (self.merge, self.task):
-            box.chosen.connect(self.refresh)
         results = session.results
-        for changed in (results.scores.changed, results.runs.changed, session.draft.changed):
-            changed.connect(self.refresh)
-        for changed in (session.engine_changed, scoring.changed):
-            changed.connect(self.refresh)
+        self.follow(self.merge.chosen, self.task.chosen, session.draft.changed)
+        self.follow(results.scores.changed, results.runs.changed)
+        self.follow(session.engine_changed, scoring.changed)
         self.refresh()
-
-    def _make_button(self) -> QPushButton:
-        self.compare_button = QPushButton("Compare the answers", self)
-        self.compare_button.setProperty("kind", "tinted")
-        self.compare_button.setFont(face(Face.STRONG))
-        self.compare_button.setAccessibleName("Compare the answers of the merge and the experts")
-        self.compare_button.clicked.connect(lambda _=False: self._ask())
-        return self.compare_button
 
     def _make_list(self) -> QListView:
         view = QListView(self)
@@ -112,28 +91,13 @@ class ExamplesTab(QWidget):
         view.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
         return view
 
-    def _make_page(self) -> QWidget:
-        left = QWidget()
-        head = FlowLayout(spacing=8)
+    def _make_results(self) -> QWidget:
+        left, head = QWidget(), FlowLayout(spacing=8)
         head.addWidget(self.verdict)
         head.addWidget(self.against)
-        below = QHBoxLayout()
-        below.setSpacing(8)
-        below.addWidget(self.note, 1)
-        below.addWidget(self.task)
-        below.addWidget(self.merge)
-        column = QVBoxLayout(left)
-        column.setContentsMargins(8, 6, 8, 6)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addLayout(below)
-        column.addWidget(self.list, 1)
-        page = QSplitter(Qt.Orientation.Horizontal)
-        page.setChildrenCollapsible(False)
-        page.setHandleWidth(GAP)
-        page.addWidget(card(left))
-        page.addWidget(card(self.detail))
-        page.setSizes([760, 300])
+        below = across((self.note, 1), self.task, self.merge)
+        left.setLayout(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
+        page = split(card(left), card(self.detail), sizes=(760, 300), gap=GAP)
         page.setStretchFactor(0, 1)
         return page
 
@@ -154,29 +118,25 @@ class ExamplesTab(QWidget):
 
     def _ask(self) -> None:
         """Request the chosen comparison once; cached answers come at once."""
-        wanted = (self.merge.current, self.with_base, self._session.draft.inputs.tasks)
+        wanted = (self.merge.current, self.with_base, self.session.draft.inputs.tasks)
         if self.merge.current and wanted != self._asked:
             self._asked = wanted
-            self._scoring.compare_examples(Path(self.merge.current), with_base=self.with_base)
+            self.scoring.compare_examples(Path(self.merge.current), with_base=self.with_base)
 
     # Display
-
-    def recolour(self) -> None:
-        """Update the experts' colours after a change of the scheme."""
-        self.refresh()
 
     def refresh(self) -> None:
         """Show the known examples, and request others if the models have been evaluated."""
         self._offer()
-        known, merge = self._session.results.scores, str(self.merge.current)
+        known, merge = self.session.results.scores, str(self.merge.current)
         found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
         if not found:
-            self._stack.setCurrentIndex(0)
+            self.show_page(0)
             self._say_why_empty()
             if self.isVisible() and merge and known.is_complete(merge):
                 self._ask()
             return
-        self._stack.setCurrentIndex(1)
+        self.show_page(1)
         chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
         for index, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
             count = sum(each.counts[verdict] for each in chosen)
@@ -184,7 +144,7 @@ class ExamplesTab(QWidget):
         verdict = VERDICTS[self.verdict.current]
         self.cell.merge_is_wrong = verdict is not Verdict.GAINED
         other = "base" if self.with_base else ""
-        listed = [*chain(*listed_examples(self._session, chosen, verdict, other))]
+        listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
         self._show_listed(listed)
         count = sum(each.counts[verdict] for each in chosen)
         some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
@@ -207,15 +167,13 @@ class ExamplesTab(QWidget):
         self._show_detail()
 
     def _offer(self) -> None:
-        merges: dict[Hashable, tuple[str, str]]
-        merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(merges or {"": ("no merge yet", "Merge first")})
+        self.merge.update_merges()
         tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "Examples of every task")}
-        tasks |= {t.title: (plain(t.title), "") for t in self._session.draft.inputs.tasks}
+        tasks |= {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
         self.task.offer(tasks)
 
     def _say_why_empty(self) -> None:
-        scoring, merge = self._scoring, self.merge.current
+        scoring, merge = self.scoring, self.merge.current
         why = scoring.obstacle or ("" if merge else "Merge first.")
         running = scoring.is_running
         self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
@@ -234,7 +192,7 @@ class ExamplesTab(QWidget):
         index = self.list.currentIndex()
         if index.isValid():
             listed = self.model.examples[index.row()]
-            self.try_wanted.emit(listed.found.example, listed.task)
+            self.parts.show_tab(TryTab).try_example(listed.found.example, listed.task)
 
 
 class ExampleDetail(QWidget):
@@ -252,13 +210,8 @@ class ExampleDetail(QWidget):
         self.try_button.setToolTip("See the answers of base, expert and merge, with probabilities")
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(10)
-        for widget in (self.title, self.picture, self.text, self.answers, self.row_label):
-            column.addWidget(widget)
-        column.addWidget(self.try_button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
+        shown = (self.title, self.picture, self.text, self.answers, self.row_label)
+        self.setLayout(down(*shown, across(self.try_button, None), None, margins=MARGINS, gap=10))
         self.show_example(None)
 
     def show_example(self, listed: ListedExample | None) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
 from ace_gui.engine.contract.scored.verdicts import in_words, paired
@@ -18,12 +18,13 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
 
 NOTE: Final = (
     "Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; "
-    "gained: the other way round."
+    "gained: the other way round. ±: standard error."
 )
 
 
@@ -46,21 +47,10 @@ class FiguresCard(QWidget):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        pair = QHBoxLayout()
-        pair.setSpacing(8)
-        pair.addWidget(self.first, 1)
-        pair.addWidget(muted_label("against", self))
-        pair.addWidget(self.second, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(heading("Figures", self))
-        column.addWidget(self.table)
-        column.addWidget(muted_label(NOTE, self))
-        column.addWidget(heading("Is the difference significant?", self))
-        column.addLayout(pair)
-        column.addWidget(self.test)
-        column.addStretch(1)
+        pair = across((self.first, 1), muted_label("against", self), (self.second, 1))
+        note, question = muted_label(NOTE, self), heading("Is the difference significant?", self)
+        parts = (heading("Figures", self), self.table, note, question, pair, self.test)
+        self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)

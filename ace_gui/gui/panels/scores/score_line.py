@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.labels.written import write
 
@@ -43,7 +44,7 @@ class ScoreLine(QWidget):
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
         marks_text = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
         self.setAccessibleDescription(marks_text)
-        self.setToolTip(marks_text)
+        self.setToolTip(tooltip(marks_text))
         self.update()
 
     def sizeHint(self) -> QSize:

@@ -11,13 +11,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QMenu,
     QPushButton,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -26,9 +24,9 @@ from ace_gui.formatting import counted
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
 from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
+from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import clear_layout
+from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
 from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
@@ -73,15 +71,12 @@ class TaskEditor(QWidget):
         self.remove.clicked.connect(lambda _=False: self.remove_wanted.emit())
         self.columns: dict[str, QComboBox] = {}
         self._form = QFormLayout()
-        self._shown = QVBoxLayout()
         self._count = muted_label("", self)
         self._lay_out()
         self._connect()
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(heading("Task", self), 1)
-        head.addWidget(self.remove)
+        head = across((heading("Task", self), 1), self.remove)
         self._form.setHorizontalSpacing(16)
         policy = QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow
         self._form.setFieldGrowthPolicy(policy)
@@ -96,17 +91,10 @@ class TaskEditor(QWidget):
             ("&Labels", self.labels),
         ):
             self._form.addRow(title, field)
-        self._shown.setSpacing(10)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(10)
-        column.addLayout(head)
-        column.addWidget(self.fault)
-        column.addLayout(self._form)
-        column.addWidget(heading("First examples", self))
-        column.addWidget(self._count)
-        column.addLayout(self._shown)
-        column.addStretch(1)
+        self._shown = down(gap=10)
+        examples = heading("First examples", self)
+        parts = (head, self.fault, self._form, examples, self._count, self._shown, None)
+        self.setLayout(down(*parts, margins=(8, 6, 8, 8), gap=10))
 
     def _calibration_row(self) -> QWidget:
         """Inputs for methods that need data, separate from the evaluated ones."""
@@ -116,24 +104,18 @@ class TaskEditor(QWidget):
         )
         self.choose.setToolTip(tooltip(tip))
         menu = QMenu(self.choose)
-        menu.addAction("&File…", self._ask_file)
-        menu.addAction("F&older…", self._ask_folder)
-        self._without = menu.addAction("&None", lambda: self._say("calibration", None))
+        menu.addAction("&File or folder…", self._ask_calibration)
+        self.without = menu.addAction("&None", lambda: self._say("calibration", None))
         self.choose.setMenu(menu)
         row = QWidget()
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(self.calibration, 1)
-        line.addWidget(self.choose)
+        row.setLayout(across((self.calibration, 1), self.choose))
         return row
 
-    def _ask_file(self) -> None:
-        ask_files(self, "Calibration inputs", KINDS, DATA, self._calibrate)
+    def _ask_calibration(self) -> None:
+        ask_paths(self, "Calibration inputs", KINDS, DATA, self.calibrate)
 
-    def _ask_folder(self) -> None:
-        ask_folders(self, "Calibration inputs", DATA, self._calibrate)
-
-    def _calibrate(self, chosen: list[Path]) -> None:
+    def calibrate(self, chosen: list[Path]) -> None:
+        """Take the first of these as the task's calibration inputs."""
         self._say("calibration", chosen[0])
 
     def _connect(self) -> None:
@@ -161,7 +143,7 @@ class TaskEditor(QWidget):
             self.name.setText(plain(task.title))
         self.path.set_full_text(str(task.data))
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
-        self._without.setEnabled(task.calibration is not None)
+        self.without.setEnabled(task.calibration is not None)
         names = {name: name for name in experts}
         _offer(self.expert, {"of no expert": None, **names}, owner)
         kinds = found.kinds if found is not None else ()
@@ -281,16 +263,13 @@ def _offer(box: QComboBox, options: Mapping[str, Any], chosen: Any) -> None:
 
 
 def _example_row(example: ShownExample) -> QWidget:
-    made = QWidget()
-    row = QHBoxLayout(made)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(12)
+    made, row = QWidget(), across(gap=12)
+    made.setLayout(row)
     if example.picture is not None:
         picture = ExamplePicture(_PICTURE)
         picture.show_picture(example.picture, f"{example.row}: {example.label}")
         row.addWidget(picture)
-    words = QVBoxLayout()
-    words.setSpacing(2)
+    words = down(gap=2)
     for role, text in example.texts:
         said = f"{role}: {text}" if len(example.texts) > 1 else text
         words.addWidget(

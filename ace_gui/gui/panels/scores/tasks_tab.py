@@ -7,32 +7,24 @@ from typing import Final
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
-    QMenu,
-    QPushButton,
-    QSplitter,
-    QStackedLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QWidget
 
 from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import swatch
+from ace_gui.gui.panels.job_page import MARGINS
 from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
 from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files, ask_folders
+from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area, split
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.recipe.tasks import Task
 
@@ -43,12 +35,11 @@ NO_DATA: Final = (
 _NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))
 
 
-class TasksTab(QWidget):
+class TasksTab(ScoresPart):
     """The list of tasks, with a form for the selected one."""
 
-    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._session, self._scoring = session, scoring
+    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
+        super().__init__(session, scoring, parts)
         self.setAcceptDrops(True)
         self.list = QListWidget()
         self.list.setAccessibleName("Tasks")
@@ -67,35 +58,19 @@ class TasksTab(QWidget):
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
         self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "tinted"))
-        self._stack = QStackedLayout(self)
-        self._stack.addWidget(card(self.empty))
-        self._stack.addWidget(self._make_columns())
-        for changed in (session.draft.changed, session.results.scores.changed):
-            changed.connect(self.refresh)
+        self.set_pages(card(self.empty), self._make_columns())
+        self.follow(session.draft.changed, session.results.scores.changed)
         self.refresh()
 
     def _make_columns(self) -> QWidget:
-        left = QWidget()
-        head = QHBoxLayout()
-        head.addWidget(heading("Tasks", left), 1)
-        add = self._add_button("Add data…", "link")
+        left, add = QWidget(), self._add_button("Add data…", "link")
         add.setIcon(icon("add", "accent"))
-        head.addWidget(add)
-        column = QVBoxLayout(left)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.addLayout(head)
-        column.addWidget(self.list, 1)
-        column.addWidget(muted_label("Tasks are saved with the recipe. Drop data here.", left))
+        head = across((heading("Tasks", left), 1), add)
+        note = muted_label("Tasks are saved with the recipe. Drop data here.", left)
+        left.setLayout(down(head, (self.list, 1), note, margins=MARGINS))
         scroll = scroll_area("The chosen task")
         scroll.setWidget(self.editor)
-        columns = QSplitter(Qt.Orientation.Horizontal)
-        columns.setChildrenCollapsible(False)
-        columns.setHandleWidth(GAP)
-        columns.addWidget(card(left))
-        columns.addWidget(card(scroll))
-        columns.setSizes([360, 640])
-        columns.setStretchFactor(1, 1)
-        return columns
+        return split(card(left), card(scroll), sizes=(360, 640), gap=GAP)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
         button = QPushButton(text, self)
@@ -103,10 +78,7 @@ class TasksTab(QWidget):
         button.setFont(face(Face.BUTTON))
         button.setAccessibleName("Add data")
         button.setToolTip("Add a task: a file of data, or a folder")
-        menu = QMenu(button)
-        menu.addAction("&Files…", self._ask_files)
-        menu.addAction("F&older…", self._ask_folder)
-        button.setMenu(menu)
+        button.clicked.connect(lambda _=False: self._ask())
         return button
 
     # Display
@@ -118,8 +90,8 @@ class TasksTab(QWidget):
 
     def refresh(self) -> None:
         """Show the session's tasks and keep the selection."""
-        scores, tasks = self._session.results.scores, self._session.draft.inputs.tasks
-        self._stack.setCurrentIndex(1 if tasks else 0)
+        scores, tasks = self.session.results.scores, self.session.draft.inputs.tasks
+        self.show_page(int(bool(tasks)))
         rows = tuple((task, scores.described(task)) for task in tasks)
         if rows == self._rows and self.list.count() == len(rows):
             return
@@ -132,12 +104,12 @@ class TasksTab(QWidget):
         while self.list.count() < len(rows):
             self.list.addItem(QListWidgetItem())
         for index, (task, found) in enumerate(rows):
-            self._dress(self.list.item(index), task, found)
+            self._fill_item(self.list.item(index), task, found)
         self.list.setCurrentRow(min(max(chosen, 0), len(rows) - 1))
         self.list.blockSignals(False)
         self._show_task()
 
-    def _dress(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
+    def _fill_item(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
         """Two lines: the name, and the description or the problem."""
         line = _summary(found)
         item.setText(f"{plain(task.title)}\n{line}")
@@ -148,33 +120,30 @@ class TasksTab(QWidget):
         item.setIcon(icon("error") if wrong else self._swatch(task))
 
     def _swatch(self, task: Task) -> QIcon:
-        owner = self._session.results.scores.owner(task)
-        colour, hollow = expert_colour(self._session.draft.inputs, owner)
+        owner = self.session.results.scores.owner(task)
+        colour, hollow = expert_colour(self.session.draft.inputs, owner)
         return QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
 
     def _show_task(self) -> None:
         index = self.list.currentRow()
         if 0 <= index < len(self._rows):
             task, found = self._rows[index]
-            owner = self._session.results.scores.owner(task)
-            names = self._session.draft.inputs.names
+            owner = self.session.results.scores.owner(task)
+            names = self.session.draft.inputs.names
             self.editor.show_task(task, found, owner, names)
 
     # Edits
 
     def _edit(self, task: Task) -> None:
-        self._scoring.change(self.list.currentRow(), task)
+        self.scoring.change(self.list.currentRow(), task)
 
     def _remove(self) -> None:
         if 0 <= self.list.currentRow() < len(self._rows):
-            self._scoring.remove(self.list.currentRow())
+            self.scoring.remove(self.list.currentRow())
 
-    def _ask_files(self) -> None:
-        ask_files(self, "Data", KINDS, DATA, self._scoring.add, many=True)
-
-    def _ask_folder(self) -> None:
-        title = "Data: a folder of pictures by class, or a saved dataset"
-        ask_folders(self, title, DATA, self._scoring.add)
+    def _ask(self) -> None:
+        title = "Data: files, folders of pictures by class, or saved datasets"
+        ask_paths(self, title, KINDS, DATA, self.scoring.add)
 
     # Drag and drop
 
@@ -188,7 +157,7 @@ class TasksTab(QWidget):
         paths = _data_of(event)
         if paths:
             event.acceptProposedAction()
-            self._scoring.add(paths)
+            self.scoring.add(paths)
         else:
             event.ignore()
 

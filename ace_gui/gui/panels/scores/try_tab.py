@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,29 +11,36 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
 from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
-from ace_gui.gui.control.operations.try_operation import Said, TryOperation
+from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.control.operations.try_operation import Said
+from ace_gui.gui.panels.job_page import (
+    MARGINS,
+    MergeChoice,
+    RunButton,
+    problem_label,
+    show_problem,
+)
 from ace_gui.gui.panels.scores.answer_card import AnswerCard
 from ace_gui.gui.panels.scores.example_picture import ExamplePicture
-from ace_gui.gui.panels.scores.merges import merges_of
 from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.recipe.tasks import Task, TaskKind
@@ -65,19 +72,16 @@ class _Given:
     picture: Path | None = None
 
 
-class TryTab(QWidget):
+class TryTab(ScoresPart):
     """Uses the head of one task or one expert at a time."""
 
-    def __init__(
-        self, session: Session, trying: TryOperation, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session, self._trying = session, trying
+    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
+        super().__init__(session, scoring, parts)
+        self._trying = scoring.trying
         self._given = _Given()
-        self._latest = ""
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
-        self.merge = Choice("Merge to try", {"": ("no merge yet", "")})
+        self.merge = MergeChoice(session, "Merge to try")
         self.text = QPlainTextEdit()
         self.text.setAccessibleName("Text to try")
         self.text.setPlaceholderText("Type a text")
@@ -90,10 +94,8 @@ class TryTab(QWidget):
         self.choose = QPushButton("Choose picture…")
         self.choose.setAccessibleName("Choose a picture")
         self.seed, self.temperature, self.length = QSpinBox(), QDoubleSpinBox(), QSpinBox()
-        self.button = QPushButton("Try")
-        self.button.setProperty("kind", "tinted")
-        self.button.setFont(face(Face.STRONG))
-        self.problem = QLabel()
+        self.button = RunButton("Try", self._start, self._trying.stop, name="Try it on the models")
+        self.problem = problem_label()
         self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
         self._lay_out()
         self._connect()
@@ -108,89 +110,42 @@ class TryTab(QWidget):
         self.length.setRange(1, 4096)
         self.length.setValue(LENGTH)
         self.length.setAccessibleName("Maximum length of the answer, in tokens")
-        self.problem.setProperty("kind", "bad")
-        self.problem.setWordWrap(True)
-        self.problem.setTextFormat(Qt.TextFormat.PlainText)
-        top = QWidget()
-        column = QVBoxLayout(top)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(8)
-        column.addLayout(self._make_head())
-        column.addLayout(self._make_given())
-        column.addWidget(self.problem)
-        on_font_change(self, lambda metrics: top.setMaximumHeight(15 * metrics.height()))
-        row = QHBoxLayout()
-        row.setSpacing(GAP)
-        for each in self.cards:
-            row.addWidget(card(each), 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GAP)
-        layout.addWidget(card(top))
-        layout.addLayout(row, 1)
-
-    def _make_head(self) -> QHBoxLayout:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(muted_label("As", self))
-        head.addWidget(self.task)
-        head.addWidget(self.merge)
-        head.addStretch(1)
-        self._settings = [
-            QLabel("&Temperature"),
-            self.temperature,
-            QLabel("&Seed"),
-            self.seed,
-            QLabel("&Length"),
-            self.length,
-        ]
-        for label, box in zip(self._settings[::2], self._settings[1::2], strict=True):
-            assert isinstance(label, QLabel)
+        settings = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
+        self._settings: list[QWidget] = []
+        for title, box in settings.items():
+            label = QLabel(title)
             label.setBuddy(box)
-            head.addWidget(label)
-            head.addWidget(box)
-        head.addWidget(self.button)
-        return head
-
-    def _make_given(self) -> QHBoxLayout:
-        given = QHBoxLayout()
-        given.setSpacing(12)
-        texts = QVBoxLayout()
-        texts.addWidget(self.text, 1)
-        texts.addWidget(self.pair)
-        given.addWidget(self.picture)
-        pictures = QVBoxLayout()
-        pictures.addWidget(self.hint)
-        pictures.addWidget(self.choose, 0, Qt.AlignmentFlag.AlignLeft)
-        pictures.addStretch(1)
-        given.addLayout(pictures)
-        given.addLayout(texts, 1)
-        return given
+            self._settings += [label, box]
+        task = muted_label("As", self)
+        head = across(task, self.task, self.merge, None, *self._settings, self.button)
+        pictures = down(self.hint, across(self.choose, None), None)
+        texts = down((self.text, 1), self.pair)
+        given = across(self.picture, pictures, (texts, 1), gap=12)
+        top, page = QWidget(), QWidget()
+        top.setLayout(down(head, given, self.problem, margins=MARGINS))
+        on_font_change(self, lambda metrics: top.setMaximumHeight(15 * metrics.height()))
+        answers = across(*((card(each), 1) for each in self.cards), gap=GAP)
+        page.setLayout(down(card(top), (answers, 1), gap=GAP))
+        self.set_pages(page)
 
     def _connect(self) -> None:
-        session = self._session
-        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
-        self._timer.timeout.connect(self._show_answers)
+        results = self.session.results
+        self._answers = QTimer(self, singleShot=True, interval=REFRESH)
+        self._answers.timeout.connect(self.show_answers)
         self._trying.changed.connect(self._plan_answers)
-        for changed in (
-            session.draft.changed,
-            session.results.changed,
-            session.results.runs.changed,
-            session.results.scores.changed,
-        ):
-            changed.connect(self.refresh)
+        self.follow(self.session.draft.changed, results.changed)
+        self.follow(results.runs.changed, results.scores.changed)
         self.task.chosen.connect(self._forget_given)
-        self.merge.chosen.connect(self._show_answers)
+        self.merge.chosen.connect(self.show_answers)
         self.text.textChanged.connect(self._forget_given)
         self.choose.clicked.connect(lambda _=False: self._ask_picture())
-        self.button.clicked.connect(lambda _=False: self._press())
 
     # Input
 
     @property
     def _tasks(self) -> dict[str, Task]:
         """The recipe's tasks, and the experts without a task."""
-        inputs, known = self._session.draft.inputs, self._session.results.scores
+        inputs, known = self.session.draft.inputs, self.session.results.scores
         tasks = {task.title: task for task in inputs.tasks}
         owned = {known.owner(task) for task in inputs.tasks}
         for name in inputs.names:
@@ -208,14 +163,14 @@ class TryTab(QWidget):
         """The kind of that task by the expert's class, before its data are read; None: unknown."""
         if self.chosen is None:
             return None
-        found = self._session.results.scores.described(self.chosen)
+        found = self.session.results.scores.described(self.chosen)
         known = found.kind if found is not None else self.chosen.kind
         return known or _kind_of(self._architecture)
 
     @property
     def _architecture(self) -> str:
         """The class of the task's expert, or else of the base model."""
-        plan, known = self._session.draft.plan, self._session.results.scores
+        plan, known = self.session.draft.plan, self.session.results.scores
         if plan is None or self.chosen is None:
             return ""
         owner = known.owner(self.chosen)
@@ -245,7 +200,8 @@ class TryTab(QWidget):
         self.picture.show_picture(None, "")
         self.refresh()
 
-    def _take_picture(self, path: Path) -> None:
+    def take_picture(self, path: Path) -> None:
+        """Try a picture file at once."""
         reader = QImageReader(str(path))
         reader.setAutoTransform(True)
         size = reader.size()
@@ -258,7 +214,7 @@ class TryTab(QWidget):
         self._start()
 
     def _ask_picture(self) -> None:
-        ask_files(self, "Picture", KINDS, DATA, lambda chosen: self._take_picture(chosen[0]))
+        ask_files(self, "Picture", KINDS, DATA, lambda chosen: self.take_picture(chosen[0]))
 
     @property
     def _obstacle(self) -> str:
@@ -268,9 +224,6 @@ class TryTab(QWidget):
         if self._given != _Given() or (needs_text and self.text.toPlainText().strip()):
             return ""
         return "Type a text first." if needs_text else "Drop or choose a picture first."
-
-    def _press(self) -> None:
-        (self._trying.stop if self._trying.is_running else self._start)()
 
     def _start(self) -> None:
         task = self.chosen
@@ -290,52 +243,35 @@ class TryTab(QWidget):
 
     # Display
 
-    def recolour(self) -> None:
-        """Update the experts' colours after a change of the scheme."""
-        self.refresh()
-
     def refresh(self) -> None:
         """Show what can be tried."""
         tasks: dict[Hashable, tuple[str, str]]
         tasks = {title: (plain(title), "") for title in self._tasks}
         self.task.offer(tasks or {"": ("–", "")})
-        merges: dict[Hashable, tuple[str, str]]
-        merges = {each.key: (each.title, each.title) for each in reversed(merges_of(self._session))}
-        self.merge.offer(merges or {"": ("no merge yet", "Merge first to include the merge")})
-        self._follow_merge(merges)
+        self.merge.update_merges()
         kind = self.kind
         pictures = kind in _OF_PICTURES
         self.text.setVisible(not pictures)
         self.hint.setVisible(kind is None or pictures)
         self.choose.setVisible(kind is None or pictures)
-        found = None if self.chosen is None else self._session.results.scores.described(self.chosen)
+        found = None if self.chosen is None else self.session.results.scores.described(self.chosen)
         self.pair.setVisible(found is not None and "pair" in found.columns)
         for widget in self._settings:
             widget.setVisible(kind is None or kind in _WRITES)
-        self._show_answers()
-
-    def _follow_merge(self, offered: Collection[Hashable]) -> None:
-        """Select a merge that is new or restored."""
-        run = self._session.results.merge
-        current = str(run.store) if run is not None and run.finished is not None else ""
-        if current != self._latest and current in offered:
-            self._latest = current
-            self.merge.blockSignals(True)
-            self.merge.choose(current)
-            self.merge.blockSignals(False)
+        self.show_answers()
 
     def _plan_answers(self) -> None:
-        if not self._timer.isActive():
-            self._timer.start()
+        if not self._answers.isActive():
+            self._answers.start()
 
-    def _show_answers(self) -> None:
+    def show_answers(self) -> None:
         """Show the answers of base, expert and merge."""
-        self._timer.stop()
+        self._answers.stop()
         trying, theme = self._trying, current_theme()
         owner = None
         if self.chosen is not None:
-            owner = self._session.results.scores.owner(self.chosen)
-        colour = expert_colour(self._session.draft.inputs, owner)[0]
+            owner = self.session.results.scores.owner(self.chosen)
+        colour = expert_colour(self.session.draft.inputs, owner)[0]
         models = (
             (BASE, "", theme.base),
             (owner or "", owner or "", colour),
@@ -344,13 +280,9 @@ class TryTab(QWidget):
         for each, (key, name, hue) in zip(self.cards, models, strict=True):
             said: Said | None = trying.said.get(key) if key else None
             each.show_said(said, name, hue)
-        self.problem.setText(plain(trying.error))
-        self.problem.setVisible(bool(trying.error))
-        running, why = trying.is_running, self._obstacle
-        self.button.setText("Stop" if running else "Try")
-        self.button.setAccessibleName("Stop" if running else "Try it on the models")
-        self.button.setEnabled(running or not why)
-        self.button.setToolTip("Text so far stays" if running else why)
+        show_problem(self.problem, trying.error)
+        running = trying.is_running
+        self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")
 
     # Drag and drop
 
@@ -366,7 +298,7 @@ class TryTab(QWidget):
             event.ignore()
             return
         event.acceptProposedAction()
-        self._take_picture(path)
+        self.take_picture(path)
 
 
 def _kind_of(architecture: str) -> TaskKind | None:

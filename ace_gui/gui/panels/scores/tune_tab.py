@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
 from math import isfinite
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QFormLayout,
-    QPushButton,
-    QSizePolicy,
-    QSpinBox,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFormLayout, QSizePolicy, QSpinBox, QWidget
 
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import TunePoint, how_chosen, values_of
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
-from ace_gui.gui.control.operations.tune_operation import REPORTED, TuneOperation
+from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.control.operations.tune_operation import REPORTED
 from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.panels.job_page import (
+    MARGINS,
+    RunButton,
+    problem_label,
+    show_problem,
+    tinted_button,
+)
 from ace_gui.gui.panels.scores.range_rows import RangeRows
+from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.tune_curve_plot import EMPTY, TuneCurvePlot
@@ -37,38 +38,38 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import Column, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import (
+    Column,
+    across,
+    down,
+    scroll_area,
+    split,
+)
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-from ace_gui.recipe.values import ParameterValue
 
+_WHAT = (
+    "Merges with other values, each scored on one half of every task's data. What is reported is "
+    "measured on the other half, which the search does not use."
+)
 _PLOT = 9  # in text lines: minimum height of the curve
 GRID, PROPOSED = 9, 25
 """Number of merges for one parameter, and for several."""
 
 
-class TuneTab(QWidget):
-    """``use`` is called with the name and the value of each parameter that the user applies."""
+class TuneTab(ScoresPart):
+    """``value_chosen`` of the workspace follows for each parameter that the user applies."""
 
-    def __init__(
-        self,
-        session: Session,
-        tuning: TuneOperation,
-        use: Callable[[str, ParameterValue], object],
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._session, self._tuning, self._use = session, tuning, use
+    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
+        super().__init__(session, scoring, parts)
+        self._tuning = scoring.tuning
         self.ranges = RangeRows()
         self.merges = _spin("Merges to try", "default")
         self.limit = _spin("Maximum number of examples per task", "all")
         self.cost = muted_label("", self)
-        self.button = QPushButton("Start")
-        self.button.setProperty("kind", "tinted")
-        self.button.setFont(face(Face.STRONG))
-        self.problem = plain_label("", self)
-        self.problem.setProperty("kind", "bad")
+        self.button = RunButton("Start", self._start, self._tuning.stop, name="Start tuning")
+        self.problem = problem_label(self)
         self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_choice(self.axis)
@@ -76,90 +77,42 @@ class TuneTab(QWidget):
         self.said.setFont(face(Face.HEADING))
         self.note = secondary_label("", self)
         self.figures = FigureSheet("Scores on the other half of the data", self, kind="recipe")
-        self.take = QPushButton("Use these values")
-        self.take.setProperty("kind", "tinted")
-        self.take.setAccessibleName("Use these values in the recipe")
+        maximum, expanding = QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Expanding
+        self.figures.setSizePolicy(expanding, maximum)
+        name = "Use these values in the recipe"
+        self.take = tinted_button("Use these values", self._take, name)
         self._lay_out()
-        self._connect()
-        self.refresh()
-
-    def _lay_out(self) -> None:
-        columns = QSplitter(Qt.Orientation.Horizontal)
-        columns.setChildrenCollapsible(False)
-        columns.setHandleWidth(GAP)
-        scroll = scroll_area("Parameters to tune")
-        scroll.setWidget(self._make_left())
-        columns.addWidget(card(scroll))
-        right = Column()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GAP)
-        view = PlotWithTable(self.curve, self.curve.columns)
-        view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-        column.addWidget(card(view), 1)
-        on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
-        self._result = card(self._make_result())
-        column.addWidget(self._result)
-        results = scroll_area("Results")
-        results.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        results.setWidget(right)
-        columns.addWidget(results)
-        columns.setSizes([380, 640])
-        columns.setStretchFactor(1, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(columns)
-
-    def _make_left(self) -> QWidget:
-        left = QWidget()
-        form = QFormLayout()
-        form.addRow("&Merges", self.merges)
-        form.addRow("Exam&ples", self.limit)
-        what = (
-            "Merges with other values, each scored on one half of every task's data. What is "
-            "reported is measured on the other half, which the search does not use."
-        )
-        column = QVBoxLayout(left)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(10)
-        column.addWidget(heading("Tune", left))
-        column.addWidget(secondary_label(what, left))
-        column.addWidget(self.ranges)
-        column.addLayout(form)
-        column.addWidget(self.cost)
-        column.addWidget(self.problem)
-        column.addWidget(self.button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
-        return left
-
-    def _make_result(self) -> QWidget:
-        made = QWidget()
-        column = QVBoxLayout(made)
-        column.setContentsMargins(8, 6, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self.said)
-        column.addWidget(self.figures)
-        column.addWidget(self.note)
-        column.addWidget(self.take, 0, Qt.AlignmentFlag.AlignLeft)
-        self.figures.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
-        return made
-
-    def _connect(self) -> None:
-        self.button.clicked.connect(lambda _=False: self._press())
-        self.take.clicked.connect(lambda _=False: self._take())
         self.axis.chosen.connect(self._show_curve)
         self.ranges.changed.connect(self._show_state)
         self.merges.valueChanged.connect(lambda _: self._show_state())
-        self._tuning.changed.connect(self.refresh)
-        for changed in (self._session.draft.changed, self._session.activity.changed):
-            changed.connect(self.refresh)
+        self.follow(self._tuning.changed, session.draft.changed, session.activity.changed)
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        left, right, result = QWidget(), Column(), QWidget()
+        form = QFormLayout()
+        form.addRow("&Merges", self.merges)
+        form.addRow("Exam&ples", self.limit)
+        start = across(self.button, None)
+        inputs = (self.ranges, form, self.cost, self.problem, start, None)
+        title = heading("Tune", left)
+        left.setLayout(down(title, secondary_label(_WHAT, left), *inputs, margins=MARGINS, gap=10))
+        view = PlotWithTable(self.curve, self.curve.columns)
+        view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
+        outcome = (self.said, self.figures, self.note, across(self.take, None))
+        result.setLayout(down(*outcome, margins=MARGINS))
+        self._result = card(result)
+        right.setLayout(down((card(view), 1), self._result, gap=GAP))
+        scroll, results = scroll_area("Parameters to tune"), scroll_area("Results")
+        scroll.setWidget(left)
+        results.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        results.setWidget(right)
+        self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
 
     # Actions
 
-    def _press(self) -> None:
-        if self._tuning.is_running:
-            self._tuning.stop()
-            return
+    def _start(self) -> None:
         merges, limit = self.merges.value() or None, self.limit.value() or None
         self._tuning.start(self.ranges.ranges, merges, limit)
 
@@ -168,25 +121,21 @@ class TuneTab(QWidget):
         if tuned is None:
             return
         for name, value in tuned.best.parameters.items():
-            self._use(name, value)
+            self.parts.value_chosen.emit(name, value)
         note = how_chosen(tuned)
-        self._session.results.chosen = ChosenByTrying(
-            method=self._session.draft.inputs.method,
+        self.session.results.chosen = ChosenByTrying(
+            method=self.session.draft.inputs.method,
             parameters=dict(tuned.best.parameters),
             note=note,
         )
-        self._session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
+        self.session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
         self.refresh()
 
     # Display
 
-    def recolour(self) -> None:
-        """Update the experts' colours after a change of the scheme."""
-        self.refresh()
-
     def refresh(self) -> None:
         """Show what can be tuned, and the results."""
-        draft = self._session.draft
+        draft = self.session.draft
         fields = draft.method.fields if draft.method is not None else ()
         self.ranges.offer([f for f in fields if f.applies(draft.parameter)], draft.parameter)
         self._show_state()
@@ -196,20 +145,12 @@ class TuneTab(QWidget):
     def _show_state(self) -> None:
         tuning = self._tuning
         why = tuning.obstacle or self.ranges.fault
-        self.button.setText("Stop" if tuning.is_running else "Start")
-        self.button.setAccessibleName("Stop tuning" if tuning.is_running else "Start tuning")
-        self.button.setEnabled(tuning.is_running or not why)
-        self.button.setToolTip("" if tuning.is_running else why)
+        self.button.show_job(tuning.is_running, why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
         self.cost.setText(f"{count} merges for the search, and {REPORTED} for the other half.")
         if tuning.is_running and tuning.points:
             self.cost.setText(_time_left(tuning.points))
-        self.problem.setText(plain(tuning.error or (tuning.obstacle if not self._busy else "")))
-        self.problem.setVisible(bool(self.problem.text()))
-
-    @property
-    def _busy(self) -> bool:
-        return self._tuning.is_running
+        show_problem(self.problem, tuning.error or ("" if tuning.is_running else tuning.obstacle))
 
     def _show_curve(self) -> None:
         tuning = self._tuning
@@ -231,7 +172,7 @@ class TuneTab(QWidget):
         self.axis.setVisible(len(options) > 1 and self.curve.message() is None)
 
     def _field(self, name: str) -> FieldInfo | None:
-        method = self._session.draft.method
+        method = self.session.draft.method
         fields = method.fields if method is not None else ()
         return next((field for field in fields if field.name == name), None)
 
@@ -253,10 +194,10 @@ class TuneTab(QWidget):
             f"On the half of the data that the search did not use, {n} examples. "
             f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
         )
-        now = self._session.draft.inputs.touched
+        now = self.session.draft.inputs.touched
         used = all(now.get(name) == value for name, value in tuned.best.parameters.items())
         recipe = self._tuning.recipe
-        same = recipe is not None and recipe.merge_method == self._session.draft.inputs.method
+        same = recipe is not None and recipe.merge_method == self.session.draft.inputs.method
         self.take.setEnabled(same and not used)
         self.take.setText("These values are in the recipe" if used else "Use these values")
 

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -33,7 +32,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     secondary_label,
 )
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.widgets.layout.arrangement import clear_layout
+from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
 
 SHOWN: Final = 5
 _PADDING: Final = 16
@@ -54,9 +53,7 @@ class RecentColumn(QWidget):
         self._kept = muted_label("", self)
         self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
         self._heads = muted_label("size and last use", self)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(0)
-        self._rows.setContentsMargins(_PADDING, 4, _PADDING, 4)
+        self._rows = down(margins=(_PADDING, 4, _PADDING, 4), gap=0)
         self._lay_out()
         self.show_kept(0)
 
@@ -82,23 +79,12 @@ class RecentColumn(QWidget):
             widget.setVisible(size > 0)
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(heading("Recent projects", self), 1)
-        head.addWidget(self._heads)
+        head = across((heading("Recent projects", self), 1), self._heads)
         card = QFrame(self)
         card.setProperty("kind", "card")
         card.setLayout(self._rows)
-        below = QHBoxLayout()
-        below.setContentsMargins(_PADDING, 0, _PADDING, 0)
-        below.addWidget(self._kept, 1)
-        below.addWidget(self._clean_up)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(12)
-        layout.addLayout(head)
-        layout.addWidget(card)
-        layout.addLayout(below)
-        layout.addStretch(1)
+        below = across((self._kept, 1), self._clean_up, margins=(_PADDING, 0, _PADDING, 0))
+        self.setLayout(down(head, card, below, None, gap=12))
 
 
 class RecentRow(QToolButton):
@@ -113,7 +99,7 @@ class RecentRow(QToolButton):
         self.setAccessibleName(plain(ask))
         self.setToolTip(tooltip(ask if self.is_lost else f"{ask}\n{summary_of(project)}"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        name, line = ElidedLabel(self), ElidedLabel(self, sentence=bool(project.left))
+        name, line = ElidedLabel(self, sentence=True), ElidedLabel(self, sentence=True)
         name.setFont(face(Face.STRONG))
         name.set_full_text(short_name(path))
         line.setProperty("kind", "caption")
@@ -121,14 +107,8 @@ class RecentRow(QToolButton):
         line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
         if self.is_lost:
             name.setProperty("kind", "caption")
-        names = QVBoxLayout()
-        names.setSpacing(2)
-        names.addWidget(name)
-        names.addWidget(line)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(4, 10, 4, 10)
-        row.setSpacing(12)
-        row.addLayout(names, 1)
+        row = across((down(name, line, gap=2), 1), margins=(4, 10, 4, 10), gap=12)
+        self.setLayout(row)
         for label in (name, line, *self._right(project, row)):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 

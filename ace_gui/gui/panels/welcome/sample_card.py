@@ -6,7 +6,7 @@ from typing import Final
 
 from PySide6.QtCore import QEvent, QRect, QRectF
 from PySide6.QtGui import QAction, QImage, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -20,7 +20,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     secondary_label,
 )
 from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, down
 from ace_gui.recipe import recommended
 
 _PADDING: Final = 16
@@ -44,35 +44,20 @@ class SampleCard(QWidget):
         super().__init__(parent)
         card = QFrame(self)
         card.setProperty("kind", "card")
-        inside = QVBoxLayout(card)
-        inside.setContentsMargins(_PADDING, _PADDING, _PADDING, _PADDING)
-        inside.setSpacing(8)
         title = plain_label("The sample: five experts, one small model", card)
         title.setFont(face(Face.HEADING))
         self.bars = NamedBars(card)
         self.bars.show_bars(_bars())
-        begin = action_button(sample, "Open the sample", card, kind="tinted")
+        begin = action_button(sample, "Merge the sample", card, kind="tinted")
         begin.setIcon(icon("play", "accent_on_tint"))
         learn = action_button(tutorial, "Take the tutorial", card, kind="ghost")
         below = FlowLayout(spacing=4)
         below.addWidget(begin)
         below.addWidget(learn)
-        for widget in (
-            SamplePictures(card),
-            title,
-            secondary_label(_WHAT, card),
-            self.bars,
-            muted_label("Mean accuracy on 2000 held-out images", card),
-        ):
-            inside.addWidget(widget)
-        inside.addSpacing(4)
-        inside.addLayout(below)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(12)
-        layout.addWidget(heading("New here?", self))
-        layout.addWidget(card)
-        layout.addStretch(1)
+        what, unit = secondary_label(_WHAT, card), "Mean accuracy on 2000 held-out images"
+        parts = (SamplePictures(card), title, what, self.bars, muted_label(unit, card), 4, below)
+        card.setLayout(down(*parts, margins=[_PADDING] * 4))
+        self.setLayout(down(heading("New here?", self), card, None, gap=12))
 
 
 class SamplePictures(QWidget):
@@ -118,9 +103,9 @@ class SamplePictures(QWidget):
         return self.fontMetrics().height()
 
     def _picture(self, width: int) -> int:
-        """The side of a picture: a multiple of its pixel count, if there is room for one."""
+        """The side of a picture: all of them fill the width."""
         room, pixels = (width + _GAP) // len(self._tasks) - _GAP, self.strip.height()
-        return min(max(room // pixels, 1), _LARGEST) * pixels
+        return min(max(room, pixels), _LARGEST * pixels)
 
 
 def _bars() -> list[Bar]:

@@ -7,13 +7,14 @@ from typing import Final, NamedTuple
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.widgets.labels.plain_label import heading
 from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.widgets.layout.arrangement import down
 
 _SIGN: Final = 18  # px, at normal font size
 
@@ -34,16 +35,8 @@ class StartColumn(QWidget):
         self._buttons = {
             start.action: StartButton(start, first=index == 0) for index, start in enumerate(starts)
         }
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(8)
-        layout.addWidget(heading("Start", self))
-        layout.addSpacing(4)
-        for button in self._buttons.values():
-            layout.addWidget(button)
-        layout.addSpacing(8)
-        layout.addWidget(DropZone())
-        layout.addStretch(1)
+        buttons = self._buttons.values()
+        self.setLayout(down(heading("Start", self), 4, *buttons, 8, DropZone(), None))
 
     def say(self, action: QAction, line: str) -> None:
         """Replace the line below an action."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
+from ace_gui.formatting import duration
 from ace_gui.gui.panels.welcome.recent_column import RecentColumn
 from ace_gui.gui.panels.welcome.sample_card import SampleCard
 from ace_gui.gui.panels.welcome.start_column import Start, StartColumn
@@ -19,7 +20,7 @@ _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns
 _COLUMNS: Final = ((67, 3), (46, 2), (0, 1))
 _WHAT: Final = "Merge fine-tuned models into one, and see the result layer by layer."
-_OPENING: Final = "Opening: the headers of the files are read …"
+_OPENING: Final = "Reading the headers of the files … File, Stop opening ends it."
 
 
 class WelcomePanel(QWidget):
@@ -40,6 +41,9 @@ class WelcomePanel(QWidget):
         self.starts = StartColumn(starts)
         self.recent = RecentColumn(clean_up)
         self.sample = SampleCard(sample, tutorial)
+        self._seconds = 0
+        self._clock = QTimer(self, interval=1000)
+        self._clock.timeout.connect(self._count)
         self._lay_out()
         self._shown = 0
         self._arrange(3)
@@ -78,9 +82,17 @@ class WelcomePanel(QWidget):
         layout.addWidget(area)
 
     def show_opening(self, opening: bool) -> None:
-        """Show that something is being opened, which can take a while."""
+        """Show that something is being opened, and for how long."""
+        if opening == self._clock.isActive():
+            return
+        self._seconds = 0
         self.said.setText(_OPENING if opening else _WHAT)
         self.said.setFont(face(Face.STRONG if opening else Face.BODY))
+        (self._clock.start if opening else self._clock.stop)()
+
+    def _count(self) -> None:
+        self._seconds += 1
+        self.said.setText(f"{_OPENING} {duration(self._seconds)}")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -85,6 +85,11 @@ class Cards(QWidget):
         line = self.fontMetrics().height()
         return self.width() < _LEAST[0] * line or self.height() < _LEAST[1] * line
 
+    @property
+    def is_maximised(self) -> bool:
+        """Whether the user has maximised a card."""
+        return self._alone is not None
+
     def in_order(self) -> tuple[QWidget, ...]:
         """The row of segments, then the panels in reading order."""
         return self.turns, *self._panels

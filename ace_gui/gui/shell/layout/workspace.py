@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
@@ -23,9 +23,9 @@ from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.panels.method_panel import MethodPanel
-from ace_gui.gui.panels.report_page import ReportPage
 from ace_gui.gui.panels.runs_panel import RunsPanel
-from ace_gui.gui.panels.scores.scores_page import TASKS, ScoresPage
+from ace_gui.gui.panels.scores.scores_page import ScoresPage
+from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
@@ -40,7 +40,7 @@ from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
-LAYERS, SCORES, COMPARE, REPORT = range(4)
+LAYERS, SCORES, COMPARE = range(3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,14 @@ def workspace_in_steps(
         inspector=inspector,
         heterogeneity=heterogeneity,
     )
-    return Workspace(session, what_if, scoring, comparison, panels, actions)
+    return Workspace(session, what_if, scoring, comparison, panels)
 
 
 class Workspace(QWidget):
     """The inputs on the left, and one page of results at a time on the right.
 
     The pages follow the header's ``WORKSPACES``: the layers and the inspector over the views of all
-    layers; the scores; the comparison of merges; the report. ``space_shown`` carries the index of
+    layers; the scores; the comparison of merges. ``space_shown`` carries the index of
     the page shown. ``trial_accepted`` asks to write a layer's trial settings into the recipe.
     ``inputs_edited`` carries Inputs that a model panel offers, ``value_chosen`` a parameter's name
     and value. ``finding_wanted`` carries a kind of finding and whether a visible panel shows it.
@@ -111,7 +111,6 @@ class Workspace(QWidget):
         scoring: Scoring,
         methods: MethodComparison,
         panels: Panels,
-        actions: Actions,
     ) -> None:
         super().__init__()
         self.experts, self.method, self.runs = panels.experts, panels.method, panels.runs
@@ -127,7 +126,6 @@ class Workspace(QWidget):
         self._makers: dict[int, Callable[[], QWidget]] = {
             SCORES: lambda: self._make_scores(session, scoring),
             COMPARE: lambda: self._make_comparison(session, methods),
-            REPORT: lambda: ReportPage(session, actions.report),
         }
         self._lay_out(session)
 
@@ -286,12 +284,17 @@ class Workspace(QWidget):
 
     def show_tasks(self) -> None:
         """Show the tasks, where data are chosen."""
-        self.show_scores().show_tab(TASKS)
+        self.show_scores().show_tab(TasksTab)
 
     def show_methods(self) -> None:
         """Show the comparison of methods."""
         self.show_space(COMPARE)
         self.comparison.show_look(METHODS)
+
+    def compare_methods(self, names: Sequence[str]) -> None:
+        """Merge with each of these methods, and show how they compare."""
+        self.show_methods()
+        self.comparison.methods.compare(names)
 
     def show_comparison(self) -> None:
         """Show the comparison of two merges."""

@@ -21,7 +21,12 @@ from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
-from ace_gui.gui.widgets.files.file_dialogs import ask_files, ask_folders, ask_target
+from ace_gui.gui.widgets.files.file_dialogs import (
+    ask_files,
+    ask_folders,
+    ask_paths,
+    ask_target,
+)
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ class Opener(QObject):
         if self._must_wait():
             return
         if len(paths) == 1 and is_collection(paths[0]):
-            self._scan(paths, None)
+            self.scan_folders(paths, None)
         elif paths:
             self._project.before_leaving(lambda: self._conductor.open(paths))
 
@@ -69,51 +74,38 @@ class Opener(QObject):
         self.open_paths([Sample.IMAGES.recipe])
 
     def open_base(self) -> None:
-        """Ask for a base model's folder."""
-        ask_folders(self._window, "Base model", MODELS, self._open_folders)
+        """Ask for a base model: a folder, or a file of weights."""
+        ask_paths(self._window, "Base model: a folder or a file", WEIGHTS, MODELS, self._open)
 
-    def _open_folders(self, folders: Sequence[Path]) -> None:
-        if len(folders) == 1:
-            self.open_paths(folders)
+    def _open(self, paths: Sequence[Path]) -> None:
+        if len(paths) == 1:
+            self.open_paths(paths)
         else:
-            self._scan(folders, None)
-
-    def open_base_file(self) -> None:
-        """Ask for a base model in a single file."""
-        ask_files(self._window, "Base model", WEIGHTS, MODELS, self.open_paths)
+            self.scan_folders(paths, None)
 
     def change_base(self) -> None:
         """Ask for another base model for the same experts."""
         use = self._conductor.set_base
-        ask_folders(self._window, "Base model", MODELS, lambda paths: use(paths[0]))
+        ask_paths(self._window, "Base model", WEIGHTS, MODELS, lambda paths: use(paths[0]))
 
     def add_experts(self) -> None:
-        """Ask for expert folders, or for a folder that contains them."""
-        ask_folders(self._window, "Experts", MODELS, self.add, start=self._beside())
-
-    def add_expert_files(self) -> None:
-        """Ask for experts in single files."""
-        ask_files(
-            self._window,
-            "Experts",
-            WEIGHTS,
-            MODELS,
-            self.add,
-            many=True,
-            start=self._beside(),
-        )
+        """Ask for experts: folders, files of weights, or a folder that contains them."""
+        title = "Experts: folders or files, one or several"
+        ask_paths(self._window, title, WEIGHTS, MODELS, self.add, start=self._beside())
 
     def add(self, paths: Sequence[Path]) -> None:
         """Add experts. For a folder that only contains models, let the user choose among them."""
         if any(is_collection(path) for path in paths):
-            self._scan(paths, self._session.draft.inputs.base)
+            self.scan_folders(paths, self._session.draft.inputs.base)
         else:
             self._conductor.add_experts(paths)
 
     def scan(self) -> None:
         """Ask for folders and search them for models."""
         base = self._session.draft.inputs.base
-        ask_folders(self._window, "Scan a folder", MODELS, lambda paths: self._scan(paths, base))
+        ask_folders(
+            self._window, "Scan a folder", MODELS, lambda paths: self.scan_folders(paths, base)
+        )
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
@@ -133,7 +125,7 @@ class Opener(QObject):
     def save_recipe(self) -> None:
         """Save to the recipe file that this window wrote before, or else ask for a path."""
         if self._project.file is not None and self._project.file == self._own:
-            self._write_recipe(self._own)
+            self.write_recipe(self._own)
         else:
             self.save_recipe_as()
 
@@ -146,7 +138,7 @@ class Opener(QObject):
         name = str(own or f"{project.name or 'recipe'}{ENDING}")
 
         def write(paths: list[Path]) -> None:
-            self._write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
+            self.write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
 
         kinds = f"{RECIPE};;{MERGEKIT}"
         dialog = ask_target(self._window, "Save recipe", name, kinds, RECIPES_KIND, write)
@@ -186,9 +178,9 @@ class Opener(QObject):
         if self._session.draft.inputs.base is not None:
             self.add(models)
         else:
-            self._open_folders(models)
+            self._open(models)
 
-    def _scan(self, paths: Sequence[Path], base: Path | None) -> None:
+    def scan_folders(self, paths: Sequence[Path], base: Path | None) -> None:
         """Offer the models found in these paths."""
         from ace_gui.gui.dialogs.scan_dialog import ScanDialog
 
@@ -209,11 +201,12 @@ class Opener(QObject):
         last = inputs.experts[-1].path if inputs.experts else inputs.base
         return last.parent if last is not None else None
 
-    def _write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
+    def write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
+        """Write the recipe, in this program's format or in mergekit's; a failure is shown."""
         chosen = path
         path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
         try:
-            text = self._recipe_text(path.parent, mergekit=mergekit)
+            text = self.recipe_text(path.parent, mergekit=mergekit)
             save(path, text.encode("utf-8", "backslashreplace"), chosen)
         except WorkbenchError as error:
             self._session.fail(error)
@@ -226,7 +219,7 @@ class Opener(QObject):
             self._own = path.absolute()
             self._project.saved(path)
 
-    def _recipe_text(self, folder: Path, *, mergekit: bool) -> str:
+    def recipe_text(self, folder: Path, *, mergekit: bool) -> str:
         """The recipe as YAML, in this program's format or in mergekit's."""
         from ace_gui.recipe.mergekit.writing import dump_mergekit
         from ace_gui.recipe.recipe_file import dump_recipe

@@ -7,9 +7,8 @@ from typing import Final
 
 from PySide6.QtCore import QObject
 
-from ace_gui.gui.panels.scores.scores_page import SCORES
+from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.tours.tour import Step, Tour
 from ace_gui.gui.state.activity import State
 
 COMPARED: Final = ("linear", "ace")
@@ -24,7 +23,6 @@ class Demo(QObject):
         self._window = window
         self._merging = False
         self._shown = False
-        self.tour: Tour | None = None
         window.session.activity.changed.connect(self._go_on)
         window.session.layers.learnt.connect(self._go_on)
         window.opener.open_paths([recipe])
@@ -37,7 +35,7 @@ class Demo(QObject):
         elif session.state is State.MERGED and session.layers.is_analysed and not self._shown:
             self._shown = True
             session.select(session.layers.most_heterogeneous)
-            self._window.workspace.show_scores().show_tab(SCORES)
+            self._window.workspace.show_scores().show_tab(ScoresTab)
             self._compare()
 
     def _compare(self) -> None:
@@ -52,32 +50,19 @@ class Demo(QObject):
         if not self._window.comparison.is_running:
             self._window.comparison.changed.disconnect(self._evaluate)
             self._window.scoring.evaluate()
-            self._window.session.activity.changed.connect(self._show_marks)
-            self._show_marks()
+            self._window.session.activity.changed.connect(self._end)
+            self._end()
 
-    def _show_marks(self) -> None:
-        """Point out the scores and the next steps."""
+    def _end(self) -> None:
+        """Say in one line what there is to see."""
         window = self._window
-        if not window.session.activity.is_running(State.SCORING):
-            window.session.activity.changed.disconnect(self._show_marks)
-            self.tour = Tour(window, marks(window))
-
-
-def marks(window: MainWindow) -> list[Step]:
-    """The coach marks at the end of the demo."""
-    return [
-        Step(
-            sentence="The scores of every model on the tasks: the base, the experts at their own "
-            "task, averaging, ACE as published, and the recommended merge.",
-            target=lambda: window.workspace.show_scores().tabs,
-        ),
-        Step(
-            sentence="Layers shows what the merge did to each matrix; Compare compares "
-            "methods; Report writes it down.",
-            target=lambda: window.header.workspaces,
-        ),
-        Step(
-            sentence="Export writes the merged model as a folder that its library loads.",
-            target=lambda: window.header.primary,
-        ),
-    ]
+        if window.session.activity.is_running(State.SCORING):
+            return
+        window.session.activity.changed.disconnect(self._end)
+        if window.session.results.merge is not None:
+            window.notice.offer(
+                "The sample is merged and evaluated. Its layers show what the merge did to each "
+                "matrix; Export writes the model.",
+                {"Show the layers": lambda: window.workspace.show_space(0)},
+            )
+        self.deleteLater()

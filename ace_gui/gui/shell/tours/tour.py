@@ -24,13 +24,15 @@ class Step:
     """A step of a tour.
 
     ``target`` returns its control, ``begin`` makes the control visible, and ``done`` returns
-    whether the step is done. Without ``done`` the user confirms the step.
+    whether the step is done. Without ``done`` the user confirms the step. ``picture``: shown below
+    the sentence.
     """
 
     sentence: str
     target: Callable[[], QWidget | None]
     begin: Callable[[], object] = _nothing
     done: Callable[[], bool] = _never
+    picture: type[QWidget] | None = None
 
 
 class Tour(QObject):
@@ -82,4 +84,5 @@ class Tour(QObject):
         step.begin()
         counted = f"Step {self.step_index + 1} of {len(self._steps)}"
         onward = "Done" if last else "Next" if step.done is _never else "Skip"
-        self.mark.point(step.target(), counted, step.sentence, onward)
+        picture = None if step.picture is None else step.picture()
+        self.mark.point(step.target(), counted, step.sentence, onward, picture)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from ace_gui.gui.shell.tours.tour import Step, Tour
+from ace_gui.gui.widgets.labels.gamma_picture import GAMMA, GammaPicture
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
@@ -42,13 +43,14 @@ def _opening(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence="Open the sample: a small model and five models fine-tuned from it.",
+            sentence="Open the sample, here or in the menu File: a small model and five models "
+            "fine-tuned from it.",
             target=lambda: _sample_button(window),
             done=is_open,
         ),
         Step(
-            sentence="Every matrix of the model is a row. γ measures how unequally the experts "
-            "moved it. Choose a row.",
+            sentence=f"Every matrix of the model is a row; choose one. {GAMMA}",
+            picture=GammaPicture,
             begin=layers,
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
@@ -93,10 +95,10 @@ def _merging(window: ShellWindow) -> list[Step]:
 
 def _judging(window: ShellWindow) -> list[Step]:
     def scores() -> QWidget | None:
-        from ace_gui.gui.panels.scores.scores_page import SCORES
+        from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 
-        index = window.workspace.show_scores().show_tab(SCORES)
-        return next((each for each in index.findChildren(QPushButton) if each.isVisible()), index)
+        tab = window.workspace.show_scores().show_tab(ScoresTab)
+        return next((b for b in (tab.no_scores.button, tab.evaluate) if b.isVisible()), tab)
 
     def evaluated() -> bool:
         merge = window.session.results.merge
@@ -123,8 +125,7 @@ def _judging(window: ShellWindow) -> list[Step]:
 
 
 def _sample_button(window: ShellWindow) -> QWidget | None:
-    """The button on the welcome page, or else the menu button (under Help)."""
+    """The button on the welcome page, or nothing if the page is not shown."""
     buttons = window.welcome.findChildren(QPushButton)
-    named = "Open the sample"
-    found = next((each for each in buttons if each.isVisible() and each.text() == named), None)
-    return found or window.header.menu_bar
+    named = "Merge the sample"
+    return next((each for each in buttons if each.isVisible() and each.text() == named), None)

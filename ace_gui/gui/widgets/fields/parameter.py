@@ -23,7 +23,6 @@ from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
-from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
 from ace_gui.recipe.values import ParameterValue
 
@@ -57,8 +56,6 @@ class ParameterField(QWidget):
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self._reset.setSizePolicy(policy)
-        self.note = muted_label("", self)
-        self.note.hide()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(_GAP)
@@ -75,9 +72,8 @@ class ParameterField(QWidget):
         for line in self._lines():
             line.setModified(False)
         self._reset.setVisible(touched)
-        shown = "" if touched else note
-        self.note.setText(shown)
-        self.note.setVisible(bool(shown))
+        about = "" if touched or not note else f"\nNow: {note}."
+        self.control.setToolTip(tooltip(_help(self.field) + about))
 
     def eventFilter(self, control: QObject, event: QEvent) -> bool:
         """Leave Undo to the window unless the user is typing: a line edit would take the

@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QListView, QTreeView, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QFileDialog,
+    QListView,
+    QTreeView,
+    QWidget,
+)
 
 from ace_gui.gui.state.settings import Settings
 
@@ -30,6 +37,29 @@ def ask_folders(
     for kind in (QListView, QTreeView):
         for view in dialog.findChildren(kind):
             view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+    return _show(dialog, purpose, lambda chosen: use(_without_parents(chosen)), start)
+
+
+class _Paths(QFileDialog):
+    """Opens what is selected, also a folder; a double click looks into it."""
+
+    def accept(self) -> None:
+        chosen = self.selectedFiles()
+        if not any(Path(text).is_dir() for text in chosen):
+            super().accept()
+            return
+        self.filesSelected.emit(chosen)
+        self.done(QDialog.DialogCode.Accepted)
+
+
+def ask_paths(
+    parent: QWidget, title: str, kinds: str, purpose: str, use: Use, *, start: Path | None = None
+) -> QFileDialog:
+    """Ask for files or folders, one or several; ``start``: as for ``ask_folders``."""
+    dialog = _Paths(parent, title, "", kinds)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+    # the system's dialog takes either files or folders
+    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
     return _show(dialog, purpose, lambda chosen: use(_without_parents(chosen)), start)
 
 

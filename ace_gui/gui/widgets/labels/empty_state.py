@@ -18,14 +18,14 @@ class EmptyState(QWidget):
     def __init__(self, sentence: str, button: QPushButton, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.button = button
-        self._said = secondary_label("", self)
-        self._said.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._said.setMaximumWidth(_WIDTH)
+        self.sentence = secondary_label("", self)
+        self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.sentence.setMaximumWidth(_WIDTH)
         column = QVBoxLayout(self)
         column.setContentsMargins(_MARGIN, 0, _MARGIN, 0)
         middle = Qt.AlignmentFlag.AlignHCenter
         column.addStretch(2)
-        column.addLayout(_row(self._said))
+        column.addLayout(_row(self.sentence))
         column.addSpacing(12)
         column.addWidget(button, 0, middle)
         column.addStretch(3)
@@ -33,7 +33,7 @@ class EmptyState(QWidget):
 
     def say(self, sentence: str) -> None:
         """Replace the sentence."""
-        self._said.setText(plain(sentence))
+        self.sentence.setText(plain(sentence))
 
 
 def _row(sentence: QWidget) -> QHBoxLayout:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QLayoutItem,
@@ -237,3 +239,49 @@ class FlowLayout(QLayout):
             x += size.width() + self.spacing()
             line = max(line, size.height())
         return y + line - rect.y()
+
+
+Part = QWidget | QLayout | tuple[QWidget | QLayout, int] | int | None
+"""What ``down`` and ``across`` take: with a stretch factor as a pair; a number of pixels; or None
+for room that grows."""
+
+
+def down(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) -> QVBoxLayout:
+    """The parts below each other, ``gap`` pixels apart."""
+    return _filled(QVBoxLayout(), parts, margins, gap)
+
+
+def across(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) -> QHBoxLayout:
+    """The parts next to each other, ``gap`` pixels apart."""
+    return _filled(QHBoxLayout(), parts, margins, gap)
+
+
+_Box = TypeVar("_Box", bound=QBoxLayout)
+
+
+def _filled(box: _Box, parts: Sequence[Part], margins: Sequence[int], gap: int) -> _Box:
+    box.setContentsMargins(*margins)
+    box.setSpacing(gap)
+    for part in parts:
+        item, stretch = part if isinstance(part, tuple) else (part, 0)
+        if isinstance(item, QWidget):
+            box.addWidget(item, stretch)
+        elif isinstance(item, QLayout):
+            box.addLayout(item, stretch)
+        elif isinstance(item, int):
+            box.addSpacing(item)
+        else:
+            box.addStretch(1)
+    return box
+
+
+def split(*parts: QWidget, sizes: Sequence[int], gap: int) -> QSplitter:
+    """The parts next to each other with a handle of ``gap`` pixels; the last takes spare room."""
+    made = QSplitter(Qt.Orientation.Horizontal)
+    made.setChildrenCollapsible(False)
+    made.setHandleWidth(gap)
+    for part in parts:
+        made.addWidget(part)
+    made.setSizes(list(sizes))
+    made.setStretchFactor(len(parts) - 1, 1)
+    return made

@@ -31,6 +31,10 @@ class Folding(QWidget):
         """Expand the section."""
         self._button.setChecked(True)
 
+    def fold(self) -> None:
+        """Collapse the section."""
+        self._button.setChecked(False)
+
     @property
     def is_open(self) -> bool:
         """Whether the section is expanded."""

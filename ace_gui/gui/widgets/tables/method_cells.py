@@ -21,7 +21,7 @@ MISFIT: Final = Qt.ItemDataRole.UserRole + 2
 """Why it cannot merge what is loaded; empty if it can."""
 MEANS: Final = (
     "The mean accuracy of the five experts of the sample merged with each method at its defaults, "
-    "with the modules that it adds. Bars run from the base to the experts themselves."
+    "with the modules that it adds. Bars run from 0 to 1."
 )
 _Index = QModelIndex | QPersistentModelIndex
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -60,8 +60,8 @@ class MethodCell(QStyledItemDelegate):
         self, painter: QPainter, rect: QRectF, method: MethodInfo, *, chosen: bool
     ) -> float:
         """Paint the bar and the number at the right, and return their width in px."""
-        theme, known = current_theme(), sample_figures()
-        mean = known.methods.get(method.name)
+        theme = current_theme()
+        mean = sample_figures().methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
         text = "–" if mean is None else short_score_text(mean)
         write(painter, rect, text, font, theme.text2, align=_RIGHT)
@@ -69,7 +69,7 @@ class MethodCell(QStyledItemDelegate):
         bar = QRectF(0, 0, *_BAR)
         bar.moveCenter(rect.center())
         bar.moveRight(rect.right() - number - _GAP)
-        share = 0.0 if mean is None else known.way(mean)
+        share = 0.0 if mean is None else mean
         ink, ground = (theme.accent, theme.card) if chosen else (theme.axis, theme.hover)
         paint_share(painter, bar, share, ink, ground)
         return rect.right() - bar.left()

@@ -1,0 +1,166 @@
+"""What the pages of jobs share: when they are updated, the button that runs, the merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from PySide6.QtCore import QTimer, SignalInstance
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QLabel, QPushButton, QStackedLayout, QWidget
+
+from ace_gui.gui.panels.scores.merges import Model, merges_of
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.buttons import ProgressButton
+from ace_gui.gui.widgets.labels.plain_label import plain_label
+
+MARGINS: Final = (8, 6, 8, 8)
+"""Margins in px inside a card of a page."""
+_NO_MERGE: Final[dict[Hashable, tuple[str, str]]] = {
+    "": ("no merge yet", "Merge, and evaluate again")
+}
+
+
+class JobPage(QWidget):
+    """A page that shows a job: what goes in, a button that runs it, and what comes out.
+
+    Subclasses fill it with ``set_pages`` and implement ``refresh``. A page with a ``delay``, in ms,
+    is only updated while it is visible, at most once in that time.
+    """
+
+    delay = 0
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.session = session
+        self._pages = QStackedLayout(self)
+        self._stale = False
+        self._timer = QTimer(self, singleShot=True, interval=self.delay)
+        self._timer.timeout.connect(self._update)
+
+    def set_pages(self, *pages: QWidget) -> None:
+        """Set what the page can show, for example a message while there is nothing, and results."""
+        for page in pages:
+            self._pages.addWidget(page)
+
+    def show_page(self, index: int) -> None:
+        """Show one of the pages."""
+        self._pages.setCurrentIndex(index)
+
+    def follow(self, *signals: SignalInstance) -> None:
+        """Update the page after each of these signals."""
+        for signal in signals:
+            signal.connect(self.plan_refresh)
+
+    def plan_refresh(self) -> None:
+        """Update the page: now, or with a ``delay`` soon, and if hidden when it is shown."""
+        if not self.delay:
+            self.refresh()
+            return
+        self._stale = True
+        if self.isVisible() and not self._timer.isActive():
+            self._timer.start()
+
+    def refresh(self) -> None:
+        """Show the state of the job and its results."""
+        raise NotImplementedError
+
+    def recolour(self) -> None:
+        """Update the experts' colours after a change of the scheme."""
+        self.plan_refresh()
+
+    def _update(self) -> None:
+        self._stale = False
+        self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self._update()
+
+
+class RunButton(ProgressButton):
+    """Starts a job; while it runs it shows the progress, and stops it.
+
+    ``text`` and ``name``: what it says and is called while nothing runs.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        start: Callable[[], object],
+        stop: Callable[[], object],
+        *,
+        name: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._action, self._name, self._running = text, name or text, False
+        self.setProperty("kind", "tinted")
+        self.clicked.connect(lambda _=False: (stop if self._running else start)())
+        self.show_job(False, "")
+
+    def show_job(
+        self, running: bool, obstacle: str, *, tip: str = "", share: float | None = None
+    ) -> None:
+        """Show whether the job runs, and how far it is, or why it cannot be started."""
+        self._running = running
+        if running and share is not None:
+            self.show_progress(share, f"{100 * share:.0f} % · press to stop")
+            self.setToolTip(tooltip(tip))
+        else:
+            self.show_action("Stop" if running else self._action, "")
+            self.setToolTip(tooltip(tip if running else obstacle or tip))
+            self.setAccessibleName(f"Stop: {self._name}" if running else self._name)
+        self.setEnabled(running or not obstacle)
+
+
+class MergeChoice(Choice):
+    """Offers the finished merges, the newest first, and selects one that is new or restored."""
+
+    def __init__(self, session: Session, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(name, _NO_MERGE, parent)
+        self._session, self._latest = session, ""
+
+    def update_merges(self) -> list[Model]:
+        """Update the offered merges, and return them, oldest first."""
+        merges = merges_of(self._session)
+        options: dict[Hashable, tuple[str, str]]
+        options = {each.key: (each.title, each.title) for each in reversed(merges)}
+        self.offer(options or _NO_MERGE)
+        self.setEnabled(len(merges) > 1)
+        run = self._session.results.merge
+        current = str(run.store) if run is not None and run.finished is not None else ""
+        if current != self._latest and any(merge.key == current for merge in merges):
+            self._latest = current
+            self.blockSignals(True)
+            self.choose(current)
+            self.blockSignals(False)
+        return merges
+
+
+def problem_label(parent: QWidget | None = None) -> QLabel:
+    """A label for what went wrong; hidden while there is nothing."""
+    label = plain_label("", parent)
+    label.setProperty("kind", "bad")
+    label.hide()
+    return label
+
+
+def show_problem(label: QLabel, text: str) -> None:
+    """Show a problem, or hide the label."""
+    label.setText(plain(text))
+    label.setVisible(bool(text))
+
+
+def tinted_button(text: str, pressed: Callable[[], object], name: str = "") -> QPushButton:
+    """The button of a page with nothing to show yet."""
+    button = QPushButton(text)
+    button.setFont(face(Face.STRONG))
+    button.setProperty("kind", "tinted")
+    button.setAccessibleName(name or text.removesuffix("…"))
+    button.clicked.connect(lambda _=False: pressed())
+    return button

@@ -1,0 +1,73 @@
+"""After each merge, one message with what is worth seeing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.formatting import counted, number_text
+from ace_gui.gui.state.activity import MergeRun, State
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.shell_window import ShellWindow
+
+
+class MergeNews(QObject):
+    """Watches the merges of a window. A restored merge is no news."""
+
+    def __init__(self, window: ShellWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._last: MergeRun | None = None
+        window.session.results.changed.connect(self._look)
+
+    def _look(self) -> None:
+        session = self._window.session
+        run, merging = session.results.merge, session.activity.is_running(State.MERGING)
+        if run is None or run.finished is None or not merging or run is self._last:
+            return
+        self._last = run
+        offers = {"See it": self._show_top, "Scores": self._show_scores}
+        if any(report.warnings for report in run.reports.values()):
+            offers = {"See them": self._show_health, "Scores": self._show_scores}
+        self._window.notice.offer(what_to_see(run), offers)
+
+    def _show_top(self) -> None:
+        self._window.session.select(self._window.session.layers.most_heterogeneous)
+        workspace = self._window.workspace
+        workspace.bring(workspace.inspector.tabs, 0)
+
+    def _show_health(self) -> None:
+        workspace = self._window.workspace
+        tabs = workspace.heterogeneity.tabs
+        titles = [tabs.tabText(index).partition(" ")[0] for index in range(tabs.count())]
+        workspace.bring(tabs, titles.index("Health"))
+
+    def _show_scores(self) -> None:
+        self._window.workspace.show_scores()
+
+
+def what_to_see(run: MergeRun) -> str:
+    """What stands out: warnings, or else heterogeneous matrices, or else the largest γ."""
+    reports = run.reports.values()
+    warned = sum(bool(report.warnings) for report in reports)
+    if warned:
+        return counted(
+            warned,
+            "Merged. One matrix has a warning.",
+            "Merged. %n matrices have warnings.",
+        )
+    above = sum(report.regime == Regime.HETEROGENEOUS for report in reports)
+    if above:
+        return counted(
+            above,
+            "Merged. One matrix is heterogeneous: see its spectrum.",
+            "Merged. %n matrices are heterogeneous: see the spectrum of the first.",
+        )
+    gammas = [report.gamma for report in reports if report.gamma is not None]
+    if gammas:
+        most = number_text(max(gammas), 3)
+        return f"Merged. The experts differ most in the matrix with γ {most}: see its spectrum."
+    return counted(len(run.reports), "Merged %n tensor.", "Merged %n tensors.")

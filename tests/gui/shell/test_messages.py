@@ -1,0 +1,113 @@
+"""Where messages stand, and what they say after a merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QRect
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.engine.contract.events import JobDone, PlanReady
+from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.jobs import MergeJob, PlanJob
+from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.merge_news import what_to_see
+from ace_gui.gui.state.activity import MergeRun
+from tests.gui.fakes import (
+    COLA,
+    SST2,
+    FakeWorker,
+    finished_merge,
+    finished_tensor,
+    plan,
+    recipe,
+    started,
+)
+
+
+def area_of(widget: QWidget) -> QRect:
+    return QRect(widget.mapTo(widget.window(), QPoint()), widget.size())
+
+
+def merge(window: MainWindow, worker: FakeWorker) -> Path:
+    window.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store: Path = worker.jobs[number].store
+    tensor = finished_tensor("layer.10.q")
+    tensor = replace(tensor, report=replace(tensor.report, gamma=0.9))
+    worker.say(started(), tensor, finished_merge(store), JobDone(), job=number)
+    return store
+
+
+def test_after_each_merge_one_message_says_what_is_worth_seeing(
+    loaded: MainWindow, worker: FakeWorker
+) -> None:
+    merge(loaded, worker)
+    assert "0.9" in loaded.notice.said
+    see = loaded.notice.answers[0]
+    see.click()
+    assert loaded.session.selection == "layer.10.q"
+    loaded.conductor.set_parameter("tau", 0.7)
+    merge(loaded, worker)
+    assert loaded.notice.isVisible()
+    loaded.notice.answers[1].click()
+    assert loaded.header.workspaces.current == 1
+
+
+def test_a_restored_merge_is_no_news(loaded: MainWindow, worker: FakeWorker) -> None:
+    merge(loaded, worker)
+    loaded.conductor.set_parameter("tau", 0.7)
+    merge(loaded, worker)
+    loaded.notice.hide()
+    loaded.runs.restore(loaded.session.results.runs.all[0])
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=worker.newest(PlanJob))
+    assert not loaded.notice.isVisible()
+
+
+def report(name: str, **changes: object) -> LayerReport:
+    return LayerReport(name=name, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reports", "words"),
+    [
+        ([report("a", warnings=("Beware.",)), report("b", gamma=3.0)], "warning"),
+        ([report("a", regime=Regime.HETEROGENEOUS), report("b")], "heterogeneous"),
+        ([report("a", gamma=0.25), report("b", gamma=0.5)], "0.5"),
+        ([report("a"), report("b")], "2 tensors"),
+    ],
+)
+def test_the_worst_comes_first(reports: list[LayerReport], words: str) -> None:
+    run = MergeRun(recipe=recipe(COLA), store=Path("/cache/store"))
+    run.reports |= {each.name: each for each in reports}
+    assert words in what_to_see(run)
+
+
+def test_a_question_stands_below_the_button_that_asked_it(loaded: MainWindow) -> None:
+    loaded.resize(1440, 900)
+    notice, button = loaded.notice, area_of(loaded.header.primary.main)
+    notice.ask(Severity.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
+    asked = area_of(notice)
+    assert asked.top() >= button.bottom()
+    assert asked.top() - button.bottom() < 60
+    assert not asked.intersects(area_of(loaded.workspace.inspector))
+    assert asked.right() > loaded.width() // 2
+    notice.show_message(Severity.INFO, "News.")
+    assert area_of(notice).bottom() > 700
+    assert area_of(notice).left() < 20
+
+
+def test_news_do_not_cover_what_is_being_edited(loaded: MainWindow) -> None:
+    loaded.resize(1440, 900)
+    loaded.activateWindow()
+    notice = loaded.notice
+    fields = [each.control for each in loaded.workspace.method.fields.values()]
+    for control in (*fields, loaded.workspace.runs.list, loaded.workspace.layers.table):
+        control.setFocus()
+        notice.show_message(Severity.INFO, "News. " * 30)
+        if control.hasFocus() and control.height() < 300:
+            assert not area_of(notice).intersects(area_of(control))
+    assert isinstance(notice, Notice)
