@@ -31,7 +31,7 @@ from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.evaluating.loaded_model import loaded_model
+from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache

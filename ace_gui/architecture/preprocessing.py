@@ -25,6 +25,11 @@ def load_tokenizer(folders: Sequence[Path]) -> Any:
     return _load("AutoTokenizer", "tokenizer", folders, _TOKENIZERS)
 
 
+def has_chat_template(folders: Sequence[Path]) -> bool:
+    """Whether the tokenizer of these folders has a chat template. Raises CheckpointError."""
+    return bool(getattr(load_tokenizer(folders), "chat_template", None))
+
+
 def load_image_processor(folders: Sequence[Path]) -> Any:
     """The image processor of the first folder that has one; else as ``load_tokenizer``."""
     return _load("AutoImageProcessor", "image processor", folders, _PROCESSORS)

@@ -16,7 +16,14 @@ from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, line_of, means, remarks
+from ace_gui.engine.contract.scored.scores import (
+    MeanScore,
+    TaskScore,
+    line_of,
+    means,
+    missing,
+    notes,
+)
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.workflow import routes, score
@@ -92,6 +99,7 @@ def evaluate_models(
         wide_console().print(_routes_table([each for each in taken if each.model == model]))
     if run is not None:
         wide_console().print(_harness_table(harness_scores))
+        _print_notes(harness_scores)
 
 
 def _routes_of(
@@ -156,6 +164,8 @@ def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
             match event:
                 case EvaluationProgress():
                     what = printable(f"{event.model} on {event.task}")
+                    if event.tokens_per_second:
+                        what += f", {event.tokens_per_second:.0f} tokens/s"
                     progress.update(bar, total=event.total, completed=event.done, description=what)
                 case Evaluated(scores=scores):
                     return scores
@@ -189,9 +199,15 @@ def mean_cells(mean: MeanScore) -> tuple[str, str]:
 
 
 def print_remarks(scores: Sequence[TaskScore]) -> None:
-    """Print footnotes of a table: why means are missing."""
-    for said in remarks(scores):
+    """Print footnotes of a table: why means are missing, and how models were asked."""
+    for said in missing(scores):
         wide_console().print(shown(f"{MARK} {said}", style="yellow"))
+    _print_notes(scores)
+
+
+def _print_notes(scores: Sequence[TaskScore]) -> None:
+    for said in notes(scores):
+        wide_console().print(shown(said))
 
 
 def _cell(score: TaskScore | None, errors: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -34,6 +35,36 @@ class Metric(StrEnum):
     SPEARMAN = "spearman"
     PERPLEXITY = "perplexity"
     EXACT_MATCH = "exact-match"
+    CONTAINS = "contains"
+    LAST_NUMBER = "last-number"
+    REGEX = "regex"
+    CHOICE = "choice"
+
+
+class Chat(StrEnum):
+    """Whether a language model gets prompts in its chat template; the value is a recipe's.
+
+    ``AUTO``: if the model has a template. ``ON``: always; a model without one cannot be scored.
+    """
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+def _yaml_switch(value: object) -> object:
+    """YAML 1.1 reads a bare ``on`` or ``off`` as true or false."""
+    return {True: Chat.ON.value, False: Chat.OFF.value}[value] if isinstance(value, bool) else value
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ValueError(f"is not a regular expression ({error})") from None
+    if not groups:
+        raise ValueError("needs a group in parentheses, which is the answer")
+    return pattern
 
 
 _FILLED: Final = about(limits={"min_length": 1})
@@ -43,13 +74,18 @@ _FILLED: Final = about(limits={"min_length": 1})
 class Task:
     """Data and what to do with it.
 
-    ``name`` None: the file's. ``expert``: by its name, whose task it is; None: the expert that is
-    called as the task is, if any. ``kind`` and ``columns`` (role → column; several for the choices
-    of a question) are guessed from the model and the data where they are left out. ``labels``:
-    those of the head's labels that can be answers; or, where they are as many as the head has, what
-    the data calls these, in order. ``prompt``: of clip-zero-shot, with {} for a label. ``limit``:
-    so many examples at most, drawn by chance. ``calibration``: inputs without labels, for methods
-    that want them.
+    ``name`` None: the file's. ``expert``: the name of the task's expert; None: the expert with the
+    task's name, if there is one. ``kind`` and ``columns`` (role → column; several for the choices
+    of a question) are guessed from the model and the data if they are left out. ``labels``: those
+    of the head's labels that can be answers; or, if they are as many as the head has, what the data
+    calls these, in order. ``limit``: maximum number of examples, drawn at random. ``calibration``:
+    inputs without labels, for methods that need them.
+
+    ``prompt``: what the model is asked. For clip-zero-shot {} is the label; for language models
+    {text} is the text and {choices} the lettered choices. None: the kind's default. ``system``: the
+    system message. ``chat``: see ``Chat``. ``max_new_tokens``: most tokens of a generated answer;
+    None: 256 in a chat, otherwise 8 more than the longest right answer. ``stop``: texts that end an
+    answer. ``pattern``: the regular expression of the metric regex.
     """
 
     name: str | None = field(default=None, metadata=_FILLED)
@@ -58,8 +94,13 @@ class Task:
     data: Path
     columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, hash=False)
     labels: tuple[str, ...] = ()
-    prompt: str = "a photo of a {}."
+    prompt: str | None = field(default=None, metadata=_FILLED)
+    system: str | None = field(default=None, metadata=_FILLED)
+    chat: Chat = field(default=Chat.AUTO, metadata=about(tidied=_yaml_switch))
+    max_new_tokens: int | None = field(default=None, metadata=about(limits={"ge": 1}))
+    stop: tuple[str, ...] = ()
     metric: Metric | None = None
+    pattern: str | None = field(default=None, metadata=about(checked=_pattern))
     limit: int | None = field(default=None, metadata=about(limits={"ge": 1}))
     calibration: Path | None = None
 

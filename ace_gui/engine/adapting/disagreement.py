@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import answers, batch_indices, has_entropy
+from ace_gui.engine.adapting.objectives import answers, batch_indices
 from ace_gui.engine.evaluating.askers import Asker, Piece
 
 INPUTS: Final = 128
@@ -33,7 +33,7 @@ class Disagreement:
 
     def add_expert(self, expert: Asker) -> None:
         """Store an expert's answers to some inputs of its task, if answers are choices."""
-        if has_entropy(expert.data.kind):
+        if expert.has_entropy:
             examples = expert.data.examples
             chosen = batch_indices(len(examples), INPUTS, 0, self._seed)
             pieces = expert.pieces_of([examples[at] for at in chosen])

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +19,11 @@ from torch.nn import functional
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.answering import stacked
-from ace_gui.engine.evaluating.askers import Asker, Batch, Chooser, Piece
+from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
+from ace_gui.engine.evaluating.kinds.language import MultipleChoice
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.recipe.tasks import TaskKind
-
-_SURE: Final = frozenset(set(TaskKind) - {TaskKind.REGRESSION, TaskKind.TEXT_TO_TEXT})
-_RIGHT: Final = frozenset(set(TaskKind) - {TaskKind.TEXT_TO_TEXT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +38,6 @@ class Found:
     spread: float | None
 
 
-def has_entropy(kind: TaskKind) -> bool:
-    """Whether answers of this kind have probabilities, and so an entropy."""
-    return kind in _SURE
-
-
 class TaskObjective:
     """One task: its model, its examples, and a batch of them for each step.
 
@@ -54,11 +47,10 @@ class TaskObjective:
     def __init__(
         self, asker: Asker, targets: Sequence[Any] | None, *, size: int, seed: tuple[int, ...]
     ) -> None:
-        kind = asker.data.kind
-        if kind not in (_SURE if targets is None else _RIGHT):
+        if not (asker.has_entropy if targets is None else asker.learns):
             raise TaskError(
-                f"The task {asker.data.name} is {kind.value}, from which nothing is learned here; "
-                "choose a method that needs no data.",
+                f"The task {asker.data.name} is {asker.kind.value}, from which nothing is learned "
+                "here; choose a method that needs no data.",
                 key="kind",
             )
         self.asker = asker
@@ -80,9 +72,7 @@ class TaskObjective:
             for own, index, given in zip(outputs, chosen, pieces, strict=True)
         ]
         loss = torch.stack(losses).mean()
-        return Found(
-            loss=loss, spread=_spread(outputs) if has_entropy(self.asker.data.kind) else None
-        )
+        return Found(loss=loss, spread=_spread(outputs) if self.asker.has_entropy else None)
 
     def _loss(self, outputs_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
         if not len(outputs_RC):  # a text of one token, or all words truncated
@@ -184,7 +174,7 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
 def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
     """The model's output for every piece, R × C, or a number for a choice."""
     kind = asker.data.kind
-    if isinstance(asker, Chooser):
+    if isinstance(asker, MultipleChoice):
         return list(asker.scores(batch).unbind())
     logits = asker.logits(batch)
     if logits is not None:

@@ -34,7 +34,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
 )
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.evaluating.askers import Asker
-from ace_gui.engine.evaluating.one_in_memory import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.prepare import Prepared, prepare

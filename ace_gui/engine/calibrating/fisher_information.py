@@ -22,6 +22,7 @@ from ace_gui.engine.calibrating.model_parameters import Pieces, pieces
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Inputs
+from ace_gui.engine.evaluating.kinds.registry import KINDS
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import TaskKind
@@ -32,13 +33,6 @@ FEW: Final = 16
 _LEAST_BYTES: Final = 256_000_000
 _SHARE: Final = 0.5
 """Multiple of the model's bytes that squared gradients may take at a time, if that is more."""
-
-_KINDS: Final = frozenset(
-    {
-        *(TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION, TaskKind.REGRESSION),
-        *(TaskKind.TOKEN_CLASSIFICATION, TaskKind.CAUSAL_LM),
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +80,7 @@ def fisher_groups(
 
 def require_probabilities(kind: TaskKind, name: str) -> None:
     """Raise TaskError for a kind of task whose answers have no probabilities here."""
-    if kind not in _KINDS:
+    if not KINDS[kind].has_gradients:
         raise TaskError(
             f"The task {name} is {kind.value}, for which no gradients of ln p are taken; choose a "
             "method that wants inputs alone, such as regmean.",

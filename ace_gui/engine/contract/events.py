@@ -249,10 +249,14 @@ class Exported:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProgress(JobProgress):
-    """Progress of scoring, in examples over all models and tasks."""
+    """Progress of scoring, in examples over all models and tasks.
+
+    ``tokens_per_second``: of generated text; 0 if none is generated.
+    """
 
     model: str
     task: str
+    tokens_per_second: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ def answered(asker: Asker) -> Iterator[int | list[Any]]:
     Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
     """
     outputs: list[dict[int, Any]] = [{} for _ in asker.data.examples]
-    for batch in _batches(asker):
+    for batch in _padded_batches(asker) if asker.pads else _batches(asker):
         for index, answer in zip(batch, _asked(asker, batch), strict=True):
             outputs[index.example][index.piece] = answer
         yield sum(map(bool, outputs))
@@ -68,6 +68,15 @@ def _batches(asker: Asker) -> Iterator[list[_Slot]]:
     yield from waiting.values()
 
 
+def _padded_batches(asker: Asker) -> Iterator[list[_Slot]]:
+    """Pieces of similar length, the longest first, as they need most memory."""
+    room, left = _Room(asker), sorted(_slots(asker), key=lambda slot: -_size(slot.content))
+    while left:
+        count = room.pieces(left[0].content)
+        batch, left = left[:count], left[count:]
+        yield batch
+
+
 def _slots(asker: Asker) -> Iterator[_Slot]:
     examples = asker.data.examples
     for start in range(0, len(examples), READ_TOGETHER):
@@ -77,11 +86,13 @@ def _slots(asker: Asker) -> Iterator[_Slot]:
                 yield _Slot(example=number, piece=index, content=piece)
 
 
-def _asked(asker: Asker, batch: list[_Slot]) -> list[Any]:
+def _asked(
+    asker: Asker, batch: list[_Slot], ask: Callable[[Batch], list[Any]] | None = None
+) -> list[Any]:
     """The model's output; if memory runs out, the batch is split into halves."""
     try:
         with torch.inference_mode():
-            return asker.ask(stacked(asker, [index.content for index in batch]))
+            return (ask or asker.ask)(stacked(asker, [index.content for index in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -95,11 +106,8 @@ def _asked(asker: Asker, batch: list[_Slot]) -> list[Any]:
 
 
 def stacked(asker: Asker, pieces: Sequence[Piece]) -> Batch:
-    """Pieces of one shape as a batch, on the model's device."""
-    inputs = {
-        name: torch.stack([piece.inputs[name] for piece in pieces]).to(asker.model.device)
-        for name in pieces[0].inputs
-    }
+    """Pieces as a batch, on the model's device."""
+    inputs = {n: t.to(asker.model.device) for n, t in asker.stack(pieces).items()}
     return Batch(inputs=inputs, notes=[piece.note for piece in pieces])
 
 
@@ -116,20 +124,25 @@ class _Room:
 
         Memory grows at most with the square of the size.
         """
-        size = max(tensor.numel() for tensor in piece.inputs.values())
+        size = _size(piece)
         if size > self._largest:
             self._largest = size
             growth = (size / self._measured) ** 2 if self._measured else math.inf
             self._most = self._fitting(max(self._taken, 1) * growth)
             if self._most < MOST:
-                self._measured, self._taken = size, _largest_output(self._asker, piece)
+                largest, kept = _largest_output(self._asker, piece), self._asker.kept_bytes(piece)
+                self._measured, self._taken = size, _TIMES_LARGEST * largest + kept
                 self._most = self._fitting(self._taken)
         return self._most
 
     def _fitting(self, taken: float) -> int:
         device = self._asker.model.device
         free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
-        return max(1, min(MOST, int(_SHARE * free / (_TIMES_LARGEST * taken))))
+        return max(1, min(MOST, int(_SHARE * free / taken)))
+
+
+def _size(piece: Piece) -> int:
+    return max(tensor.numel() for tensor in piece.inputs.values())
 
 
 def _largest_output(asker: Asker, piece: Piece) -> int:
@@ -142,7 +155,7 @@ def _largest_output(asker: Asker, piece: Piece) -> int:
 
     hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
     try:
-        _asked(asker, [_Slot(example=0, piece=0, content=piece)])
+        _asked(asker, [_Slot(example=0, piece=0, content=piece)], asker.probe)
     finally:
         for hook in hooks:
             hook.remove()

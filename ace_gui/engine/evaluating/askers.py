@@ -1,32 +1,37 @@
-"""How each kind of model is run: examples become input pieces, and outputs become answers.
+"""What a kind of task is, and how one model is run on its examples.
 
 A piece is one input without the batch dimension: a text, a window of a long one, one choice of
 several, a picture. Batches contain pieces of one shape, so nothing is padded and no answer depends
-on its neighbours. L tokens, V vocabulary, N pieces, C labels.
+on its neighbours; only where texts are generated, prompts are padded. L tokens, N pieces, C labels.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ace_gui.architecture.preprocessing import load_image_processor, load_tokenizer, longest_input
-from ace_gui.engine.evaluating.examples import Example, TaskData
-from ace_gui.engine.evaluating.kinds import CHOICES, IMAGE, PAIR, TEXT, TOKENS
-from ace_gui.engine.evaluating.labels import labels_of
+from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.labels import Labels, answer_labels, head_labels, labels_of
+from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading
-from ace_gui.engine.evaluating.targets import zero_shot_labels
-from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.engine.evaluating.task_data import (
+    IMAGE,
+    PAIR,
+    TEXT,
+    Example,
+    TaskData,
+    label_cell,
+)
+from ace_gui.formatting import listing, shown
+from ace_gui.recipe.tasks import Metric, TaskKind
 
 Inputs = Mapping[str, Tensor]
-MORE_TOKENS: Final = 8
-"""Additional tokens of a generated answer compared with the longest right answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +50,84 @@ class Batch:
     notes: Sequence[Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """``examples``: those of which a part was cut off; ``words``: labelled words in that part."""
+
+    examples: int = 0
+    words: int = 0
+
+
 class Asker:
-    """Runs one model on the examples of one task; each kind is a subclass."""
+    """A kind of task; an instance runs one model on one task's examples.
+
+    ``classes``: a regular expression for the names of suitable model classes. ``metrics``: the
+    first is the default. ``roles``: required columns; ``optional``: columns it can use besides.
+    ``has_entropy``: answers have probabilities, for methods that learn without labels; ``learns``:
+    there is a loss for methods that learn with labels; ``has_gradients``: there is ln p of an
+    answer for Fisher information. ``writes``: models of the kind generate text. ``pads``: batches
+    may have pieces of different lengths.
+    """
+
+    kind: ClassVar[TaskKind]
+    classes: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    roles: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
+    label_cell: ClassVar[staticmethod[[Table, str, str, Any], Any]] = staticmethod(label_cell)
+    has_entropy: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    has_gradients: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
+    pads: ClassVar[bool] = False
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         self.data, self.loading, self.model = data, loading, model
+        self.chat: bool | None = None  # whether the chat template is used; None: no such model
+
+    # The kind: what its data and answers mean
+
+    @classmethod
+    def does(cls, class_name: str) -> bool:
+        """Whether models of a class do this kind of task."""
+        return re.search(cls.classes, class_name) is not None
+
+    @classmethod
+    def for_model(cls, model: Any) -> type[Asker]:  # noqa: ARG003
+        """The class that asks a model; another one if models of the kind differ."""
+        return cls
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003
+        """The right answer of each example, in the form of the model's answers.
+
+        ``config``: of the model with its head. Raises TaskError for an unknown label.
+        """
+        return [example.label for example in data.examples]
+
+    @classmethod
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+        """The names of possible answers, for ``text``; ``config``: of the model with its head."""
+        return ()
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
+        """An answer, or a right answer, for display."""
+        raise NotImplementedError
+
+    @classmethod
+    def judge(
+        cls, data: TaskData, answers: Sequence[Any], targets: Sequence[Any], names: Sequence[str]
+    ) -> MetricResult:
+        """The score of answers by the task's metric. ``names``: of the labels."""
+        raise NotImplementedError
+
+    @classmethod
+    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: ARG003
+        """How much was cut off, of answers or of inputs whose answers are missing."""
+        return Cut()
+
+    # One model
 
     def pieces(self, example: Example) -> list[Piece]:
         """The inputs of an example."""
@@ -62,6 +140,24 @@ class Asker:
     def ask(self, batch: Batch) -> list[Any]:
         """The model's output for each piece of a batch."""
         raise NotImplementedError
+
+    def probe(self, batch: Batch) -> list[Any]:
+        """Run the model once, to see how much memory it needs."""
+        return self.ask(batch)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """The speed of generated text so far; 0 if none is generated."""
+        return 0.0
+
+    def stack(self, pieces: Sequence[Piece]) -> Inputs:
+        """The inputs of several pieces as one."""
+        first, *_ = pieces
+        return {name: torch.stack([each.inputs[name] for each in pieces]) for name in first.inputs}
+
+    def kept_bytes(self, piece: Piece) -> int:  # noqa: ARG002
+        """Bytes that stay in memory from one forward pass to the next."""
+        return 0
 
     def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
         """N × C, for the labels at ``label_indices``; None if answers are not labels."""
@@ -77,55 +173,78 @@ class Asker:
         return outputs[0]
 
 
-class _Labelled(Asker):
-    """The answer is the label with the highest logit, among those that can be answers."""
+class JudgedByLabels(Asker):
+    """The answer is the index of a label."""
+
+    metrics = (Metric.ACCURACY, Metric.F1, Metric.MATTHEWS)
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+        return label_text(answer, names)
+
+    @classmethod
+    def judge(  # noqa: D102
+        cls, data: TaskData, answers: Sequence[Any], targets: Sequence[Any], names: Sequence[str]
+    ) -> MetricResult:
+        return of_labels(data.metric, answers, targets, len(names))
+
+
+class OfHead(Asker):
+    """Answers are labels of the model's head. ``own``: the indices of those of the task."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
         self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
 
+    @classmethod
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: D102
+        return answer_labels(data.task, config)
+
     @property
-    def label_indices(self) -> list[int]:
+    def label_indices(self) -> list[int]:  # noqa: D102
         found: list[int] = self.own.tolist()
         return found
 
-    def logits(self, batch: Batch) -> Tensor:
+
+class Labelled(JudgedByLabels, OfHead):
+    """The answer is the label with the highest logit, among those of the task."""
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+        labels = labels_of(data.task, config)
+        return [label_index(data, each, each.label, labels, config) for each in data.examples]
+
+    def logits(self, batch: Batch) -> Tensor | None:  # noqa: D102
         found: Tensor = self.model(**batch.inputs).logits[:, self.own]
         return found
 
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[int] = self.own[self.logits(batch).argmax(dim=1)].tolist()
+    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+        logits = self.logits(batch)
+        assert logits is not None
+        found: list[int] = self.own[logits.argmax(dim=1)].tolist()
         return found
 
 
-class _OfText(Asker):
+class OfText(Asker):
+    """Inputs are made by a tokenizer. ``cut_off``: its arguments that cut long texts."""
+
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
         self.tokenizer = load_tokenizer(loading.preprocessing)
         self.longest = longest_input(self.tokenizer, model.config)
-        self.cut: dict[str, Any] = (
+        self.cut_off: dict[str, Any] = (
             {} if self.longest is None else {"truncation": True, "max_length": self.longest}
         )
 
-    def most_new(self, given: int, wanted: int) -> int:
-        """The most new tokens after a prompt of this length, at least one."""
-        if self.longest is None or self.model.config.is_encoder_decoder:
-            return wanted
-        return max(1, min(wanted, self.longest - given))
 
-    def encoded(self, *texts: str) -> dict[str, Tensor]:
-        """Tokens of a text, or of a pair, truncated to the model's maximum length."""
-        found = self.tokenizer(*texts, **self.cut)
-        return {name: torch.tensor(found[name]) for name in self.tokenizer.model_input_names}
-
-
-class _OfWholeText(_OfText):
+class OfWholeText(OfText):
     """One piece per example: its text, or its pair."""
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """All texts together, as each call of a tokenizer has overhead."""
         roles = [role for role in (TEXT, PAIR) if role in examples[0].given]
-        found = self.tokenizer(*([e.given[role] for e in examples] for role in roles), **self.cut)
+        texts = ([each.given[role] for each in examples] for role in roles)
+        found = self.tokenizer(*texts, **self.cut_off)
         names = self.tokenizer.model_input_names
         return [
             [Piece(inputs={name: torch.tensor(found[name][n]) for name in names})]
@@ -133,151 +252,9 @@ class _OfWholeText(_OfText):
         ]
 
 
-class _TextClassifier(_Labelled, _OfWholeText):
-    """The label of a text, or of a pair."""
+class OfPictures(Asker):
+    """Inputs are made by an image processor."""
 
-
-class _Regressor(_OfWholeText):
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
-        return found
-
-
-class _WordClassifier(_OfText):
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        if not self.tokenizer.is_fast:
-            raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
-
-    @property
-    def label_indices(self) -> list[int]:
-        found: list[int] = self.own.tolist()
-        return found
-
-    def pieces(self, example: Example) -> list[Piece]:
-        """A word gets the answer of its first token; a truncated word has none."""
-        words = list(example.given[TOKENS])
-        found = self.tokenizer(words, is_split_into_words=True, **self.cut)
-        owners = found.word_ids()
-        firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
-        names = self.tokenizer.model_input_names
-        return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
-
-    def ask(self, batch: Batch) -> list[Any]:
-        logits_NLC = self.model(**batch.inputs).logits
-        best_NL = self.own[logits_NLC[:, :, self.own].argmax(dim=2)].cpu()
-        return [
-            tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
-            for best_L, firsts in zip(best_NL, batch.notes, strict=True)
-        ]
-
-
-def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
-    """ln p of every token except the first, given those before it: N × (L − 1), float64."""
-    logits_NLV = model(**inputs).logits[:, :-1].float()
-    next_NL1 = inputs["input_ids"][:, 1:, None]
-    chosen_NL = logits_NLV.gather(2, next_NL1).squeeze(2) - logits_NLV.logsumexp(dim=2)
-    found: Tensor = chosen_NL.double()
-    return found
-
-
-class _Predictor(_OfText):
-    """Perplexity.
-
-    A long text is split into windows that share one token, so that each token is predicted.
-    """
-
-    def pieces(self, example: Example) -> list[Piece]:
-        token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
-        longest = self.longest or len(token_L)
-        starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
-        windows = [token_L[start : start + longest] for start in starts]
-        return [
-            Piece(inputs={"input_ids": window, "attention_mask": torch.ones_like(window)})
-            for window in windows
-        ]
-
-    def ask(self, batch: Batch) -> list[Any]:
-        count = batch.inputs["input_ids"].shape[1] - 1
-        if count < 1:  # nothing before, nothing to predict
-            return [(0.0, 0)] * len(batch.notes)
-        return [
-            (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
-        ]
-
-    def answer(self, outputs: list[Any]) -> Any:
-        return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
-
-
-class Chooser(_OfText):
-    """A model with a head for choices: each choice is scored on its own."""
-
-    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
-        text = example.given[TEXT]
-        encoded = [self.encoded(text, choice) for choice in example.given[CHOICES]]
-        return [Piece(inputs={n: t[None] for n, t in each.items()}) for each in encoded]
-
-    def scores(self, batch: Batch) -> Tensor:
-        """The score of each choice of a batch (N)."""
-        found: Tensor = self.model(**batch.inputs).logits[:, 0]
-        return found
-
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
-        found: list[float] = self.scores(batch).tolist()
-        return found
-
-    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
-        return max(range(len(outputs)), key=outputs.__getitem__)
-
-
-class _LanguageChooser(Chooser):
-    """A language model: the choice most likely to follow the text and a space."""
-
-    def pieces(self, example: Example) -> list[Piece]:
-        text, found = example.given[TEXT], []
-        before = self.tokenizer(text)["input_ids"]
-        for choice in example.given[CHOICES]:
-            whole = self.tokenizer(f"{text} {choice}")["input_ids"]
-            pairs = enumerate(zip(before, whole, strict=False))
-            start = next((at for at, (a, b) in pairs if a != b), min(len(before), len(whole) - 1))
-            cut = max(0, len(whole) - self.longest) if self.longest else 0
-            token_L = torch.tensor(whole[cut:])
-            inputs = {"input_ids": token_L, "attention_mask": torch.ones_like(token_L)}
-            found.append(Piece(inputs=inputs, note=max(start - cut, 1)))
-        return found
-
-    def scores(self, batch: Batch) -> Tensor:
-        found_NL = _log_likelihoods(self.model, batch.inputs)
-        pairs = zip(found_NL, batch.notes, strict=True)
-        return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
-
-
-class _Writer(_OfWholeText):
-    """Greedy generation."""
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        known = [each.label for each in data.examples if each.label is not None]
-        lengths = (len(self.tokenizer(label)["input_ids"]) for label in known)
-        self.most = max(lengths, default=0) + MORE_TOKENS
-
-    def ask(self, batch: Batch) -> list[Any]:
-        fill = self.tokenizer.pad_token_id
-        written = self.model.generate(
-            **batch.inputs,
-            max_new_tokens=self.most,
-            do_sample=False,
-            num_beams=1,
-            pad_token_id=self.tokenizer.eos_token_id if fill is None else fill,
-        )
-        if not self.model.config.is_encoder_decoder:
-            written = written[:, batch.inputs["input_ids"].shape[1] :]
-        found: list[str] = self.tokenizer.batch_decode(written, skip_special_tokens=True)
-        return found
-
-
-class _OfPictures(Asker):
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
         self.processor = load_image_processor(loading.preprocessing)
@@ -298,60 +275,21 @@ class _OfPictures(Asker):
         return picture if picture.mode == self.mode else picture.convert(self.mode)
 
 
-class _PictureClassifier(_Labelled, _OfPictures):
-    """The label of a picture."""
-
-
-class _ZeroShot(_OfPictures):
-    """The label whose prompt is most similar to the picture."""
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        tokenizer = load_tokenizer(loading.preprocessing)
-        prompts = [data.task.prompt.replace("{}", label) for label in zero_shot_labels(data)]
-        full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
-        asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
-        with torch.no_grad():  # unlike inference mode, this allows gradients later
-            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
-        self.text_CD = functional.normalize(torch.cat(rows), dim=1)
-
-    @property
-    def label_indices(self) -> list[int]:
-        return list(range(len(self.text_CD)))
-
-    def logits(self, batch: Batch) -> Tensor:
-        """Cosines multiplied by the model's own temperature."""
-        seen_ND = functional.normalize(
-            _pooled(self.model.get_image_features(**batch.inputs)), dim=1
+def label_index(
+    data: TaskData, example: Example, value: Any, labels: Labels, config: Mapping[str, Any]
+) -> int:
+    """The head's index of a label in the data. Raises TaskError if it has none."""
+    index = labels.index_of(value, data.label_names)
+    if index is None:
+        known = listing(data.task.labels or head_labels(config))
+        sentence = (
+            f"The label {shown(value)} is not among the head's, {known}; correct it, or say in the "
+            "task which labels there are."
         )
-        found: Tensor = self.model.logit_scale.exp() * (seen_ND @ self.text_CD.T)
-        return found
-
-    def ask(self, batch: Batch) -> list[Any]:
-        found: list[int] = self.logits(batch).argmax(dim=1).tolist()
-        return found
+        raise refused(data.table.path, sentence, example.row)
+    return index
 
 
-def _pooled(found: Any) -> Tensor:
-    features: Tensor = found if isinstance(found, Tensor) else found.pooler_output
-    return features
-
-
-_ASKERS: Final[Mapping[TaskKind, type[Asker]]] = {
-    TaskKind.IMAGE_CLASSIFICATION: _PictureClassifier,
-    TaskKind.TEXT_CLASSIFICATION: _TextClassifier,
-    TaskKind.REGRESSION: _Regressor,
-    TaskKind.CAUSAL_LM: _Predictor,
-    TaskKind.MULTIPLE_CHOICE: Chooser,
-    TaskKind.TEXT_TO_TEXT: _Writer,
-    TaskKind.TOKEN_CLASSIFICATION: _WordClassifier,
-    TaskKind.CLIP_ZERO_SHOT: _ZeroShot,
-}
-
-
-def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
-    """The asker for a task on a model. Raises CheckpointError and TaskError."""
-    chosen = _ASKERS[data.kind]
-    if chosen is Chooser and not type(model).__name__.endswith("ForMultipleChoice"):
-        chosen = _LanguageChooser
-    return chosen(data, loading, model)
+def label_text(index: int, names: Sequence[str]) -> str:
+    """The name of a label; a dash for a truncated word, which has none."""
+    return names[index] if 0 <= index < len(names) else "–"

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.shown_examples import ComparedExample, ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict, verdicts
 from ace_gui.engine.devices import resolve_device
@@ -21,6 +21,7 @@ from ace_gui.engine.evaluating.evaluate import (
     Trial,
     known_tasks,
     outcomes_of,
+    progress_of,
     trials_of,
 )
 from ace_gui.engine.evaluating.subjects import Subject, models_of
@@ -51,9 +52,8 @@ def compared_examples(
             if isinstance(outcome, Outcome):
                 found[_is_first(trial.subject)] = trial, outcome
             else:
-                done = outcome + len(found) * len(trial.data.examples)
-                names = {"model": trial.subject.name, "task": trial.data.name}
-                yield EvaluationProgress(**names, done=done, total=total)
+                done = len(found) * len(trial.data.examples)
+                yield progress_of(trial, outcome, done, total)
         yield _compared(str(folder), found[True], found[False])
 
 

@@ -10,7 +10,8 @@ from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.displayed import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.evaluate import trials_of
-from ace_gui.engine.evaluating.kinds import KINDS, class_of, columns_of, kind_of, metric_of
+from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of
+from ace_gui.engine.evaluating.kinds.registry import KINDS
 from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError, WorkbenchError
@@ -44,10 +45,7 @@ def _describe(found: dict[str, Any], models: Models, task: Task) -> Steps[None]:
     owner = models.owner(task, name)
     found["expert"] = None if owner is None else models.owner_name(task, name)
     config = models.reference(task, name)
-    class_name = class_of(config)
-    found["kinds"] = tuple(
-        kind for kind, traits in KINDS.items() if traits.classes.search(class_name)
-    )
+    found["kinds"] = tuple(kinds_of(config))
     kind = found["kind"] = kind_of(task, config, table)
     traits = KINDS[kind]
     found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)

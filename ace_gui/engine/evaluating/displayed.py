@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,60 +10,24 @@ from numpy.typing import NDArray
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.engine.evaluating.data.images import Picture
-from ace_gui.engine.evaluating.examples import Example, TaskData
-from ace_gui.engine.evaluating.kinds import CHOICES, TOKENS
-from ace_gui.engine.evaluating.labels import head_labels, labels_of
-from ace_gui.engine.evaluating.targets import zero_shot_labels
-from ace_gui.formatting import number_text
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.task_data import TOKENS, Example, TaskData
 
 PIXELS: Final = 128
 """Largest width and height of a shown picture."""
 
-FONT_SCALES: Final = 2000
+CHARACTERS: Final = 2000
 """Most characters of a shown text."""
 
 
 def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
-    """The name of each possible answer of a task.
-
-    A prefix common to all labels is removed (``digits/7``: 7). ``config``: of the model with its
-    head.
-    """
-    if data.kind is TaskKind.CLIP_ZERO_SHOT:
-        return zero_shot_labels(data)
-    if data.kind is TaskKind.MULTIPLE_CHOICE:
-        return ()
-    names = head_labels(config)
-    if len(data.task.labels) == len(names):
-        names = list(data.task.labels)  # as in the data
-    allowed = labels_of(data.task, config).allowed
-    beginnings = {names[index].rpartition("/")[0] for index in allowed}
-    shared = f"{beginnings.pop()}/" if len(beginnings) == 1 else ""
-    return [name.removeprefix(shared) for name in names]
+    """The name of each possible answer of a task. ``config``: of the model with its head."""
+    return KINDS[data.kind].names(data, config)
 
 
 def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[str]) -> str:
-    """An answer as text.
-
-    It is a label, a choice, the labels of words, a number, or a text; the perplexity if the text
-    itself is predicted.
-    """
-    if answer is None:
-        return ""
-    if data.kind is TaskKind.CAUSAL_LM:
-        loss, tokens = answer
-        return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
-    if data.kind is TaskKind.REGRESSION:
-        return number_text(float(answer), 3)
-    if data.kind is TaskKind.MULTIPLE_CHOICE:
-        return cut(example.given[CHOICES][answer])
-    if data.kind is TaskKind.TOKEN_CLASSIFICATION:
-        pairs = zip(example.given[TOKENS], answer, strict=True)
-        return cut(" ".join(f"{word}/{_label(index, names)}" for word, index in pairs))
-    if data.kind is TaskKind.TEXT_TO_TEXT:
-        return cut(str(answer))
-    return _label(answer, names)
+    """An answer as text; the perplexity if the text itself is predicted."""
+    return cut(KINDS[data.kind].text(example, answer, names))
 
 
 def shown_example(example: Example, label: str) -> ShownExample:
@@ -90,8 +53,4 @@ def small_picture(given: Picture) -> NDArray[np.uint8]:
 
 def cut(text: str) -> str:
     """The beginning of a long text."""
-    return text if len(text) <= FONT_SCALES else f"{text[: FONT_SCALES - 1]}…"
-
-
-def _label(index: int, names: Sequence[str]) -> str:
-    return names[index] if 0 <= index < len(names) else "–"
+    return text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"

@@ -21,20 +21,19 @@ from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
-from ace_gui.engine.evaluating.answers import packed, unpacked
-from ace_gui.engine.evaluating.examples import Half, TaskData, read_task
+from ace_gui.engine.evaluating.examples import read_task
+from ace_gui.engine.evaluating.kinds.registry import KINDS, require_kind
 from ace_gui.engine.evaluating.labels import head_labels
-from ace_gui.engine.evaluating.metrics import MetricResult, measured
-from ace_gui.engine.evaluating.one_in_memory import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
     Loading,
     Models,
     Subject,
     experts_of,
     models_of,
-    require_kind,
 )
-from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.evaluating.task_data import Half, TaskData
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import TaskError
@@ -64,10 +63,22 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The result of a trial. ``answers``: the model's, one per example."""
+    """The result of a trial. ``answers``: the model's, one per example.
+
+    ``chat``: whether it was asked in its chat template; None: it is not asked in words.
+    """
 
     measured: MetricResult
     answers: Sequence[Any]
+    chat: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """A trial in progress. ``done``: number of examples; ``tokens_per_second``: generated."""
+
+    done: int
+    tokens_per_second: float = 0.0
 
 
 def evaluate(
@@ -98,13 +109,12 @@ def evaluate(
     done = 0
     for trial, outcome in outcomes_of(trials, where):
         if isinstance(outcome, Outcome):
-            score = _score(trial, outcome.measured, found)
+            score = _score(trial, outcome, found)
             found[trial.subject, trial.data.name] = score
             done += len(trial.data.examples)
             yield score
         else:
-            names = {"model": trial.subject.name, "task": trial.data.name}
-            yield EvaluationProgress(**names, done=done + outcome, total=total)
+            yield progress_of(trial, outcome, done, total)
     order = models.subjects()
     by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
     yield Evaluated(scores=tuple(score for _, score in by_model))
@@ -123,7 +133,7 @@ def known_scores(
     for trial in trials:
         known = _remembered(cache, _key(trial, where), trial)
         if known is not None:
-            score = _score(trial, known.measured, found)
+            score = _score(trial, known, found)
             found[trial.subject, trial.data.name] = score
             yield score
         yield None
@@ -195,10 +205,20 @@ def _answered_by(
         indices, found = together[result[0]], result[1]
         for index, outcome in zip(indices, found, strict=True):
             trial = trials[index]
-            _remember(cache, _key(trial, device), trial, outcome)
+            _remember(cache, _key(trial, device), outcome)
             done += len(trial.data.examples)
-            names = {"model": trial.subject.name, "task": trial.data.name}
-            yield EvaluationProgress(**names, done=done, total=total)
+            yield progress_of(trial, Answering(done=0), done, total)
+
+
+def progress_of(trial: Trial, step: Answering, before: int, total: int) -> EvaluationProgress:
+    """The progress of a trial. ``before``: examples of earlier trials."""
+    return EvaluationProgress(
+        model=trial.subject.name,
+        task=trial.data.name,
+        done=before + step.done,
+        total=total,
+        tokens_per_second=step.tokens_per_second,
+    )
 
 
 def require_tasks(
@@ -271,7 +291,7 @@ def trials_of(
             continue
         loading = models.loading(subject, task, name)
         require_kind(loading, data, subject)
-        targets = targets_of(data, loading.config)
+        targets = KINDS[data.kind].targets(data, loading.config)
         trials.append(
             Trial(subject=subject, data=data, loading=loading, targets=targets, owner=owner)
         )
@@ -300,8 +320,8 @@ def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
 
 def outcomes_of(
     trials: Sequence[Trial], device: torch.device
-) -> Iterator[tuple[Trial, Outcome | int]]:
-    """Yield each trial with the number of answered examples, and finally with its result.
+) -> Iterator[tuple[Trial, Outcome | Answering]]:
+    """Yield each trial with its progress, and finally with its result.
 
     Cached results for unchanged files are reused.
     """
@@ -313,13 +333,17 @@ def outcomes_of(
             key = _key(trial, device)
             known = _remembered(cache, key, trial)
             if known is None:
-                for step in answered(loaded.asker(trial.data, trial.loading)):
+                one = loaded.asker(trial.data, trial.loading)
+                for step in answered(one):
                     if isinstance(step, int):
-                        yield trial, step
+                        speed = one.tokens_per_second
+                        yield trial, Answering(done=step, tokens_per_second=speed)
                     else:
-                        known = Outcome(measured=_measure(trial, step), answers=step)
+                        result = _measure(trial, step)
+                        known = Outcome(measured=result, answers=step, chat=one.chat)
+                del one
             assert known is not None
-            _remember(cache, key, trial, known)
+            _remember(cache, key, known)
             yield trial, known
     finally:
         gc.unfreeze()
@@ -327,12 +351,13 @@ def outcomes_of(
 
 def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
     names = trial.data.task.labels or head_labels(trial.loading.config)
-    return measured(trial.data.metric, trial.data.kind, answers, trial.targets, names)
+    return KINDS[trial.data.kind].judge(trial.data, answers, trial.targets, names)
 
 
 def _score(
-    trial: Trial, measure: MetricResult, found: Mapping[tuple[Subject, str], TaskScore]
+    trial: Trial, outcome: Outcome, found: Mapping[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
+    measure, cut = outcome.measured, KINDS[trial.data.kind].cut(outcome.answers)
     name, metric = trial.data.name, trial.data.metric.value
     own = trial.owner is not None and trial.subject.expert == trial.owner
     score = TaskScore(
@@ -344,6 +369,9 @@ def _score(
         standard_error=measure.standard_error,
         own=own,
         each_N=measure.each_N,
+        chat=outcome.chat,
+        cut=cut.examples,
+        cut_words=cut.words,
     )
     owners = (each for each in found.values() if each.own and each.task == name)
     best = score if own else next(owners, None)
@@ -382,19 +410,27 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     """The cached answers; None also for an invalid entry."""
     entry, count = cache.get(key), len(trial.data.examples)
-    if entry is None or {"figures", "each"} - entry.keys():
+    if entry is None or {"figures", "each", "answers"} - entry.keys():
         return None
     figures, each_N = entry["figures"], entry["each"]
-    answers = unpacked(entry, trial.data.kind, count)
-    if answers is None or figures.shape != (2,) or each_N.shape != (count,):
+    try:
+        kept = json.loads(entry["answers"].tobytes())
+        answers, chat = kept["answers"], kept["chat"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if len(answers) != count or figures.shape != (2,) or each_N.shape != (count,):
         return None
     score, error = figures.astype(float).tolist()
-    measured = MetricResult(score=score, standard_error=error, each_N=each_N.astype(float))
-    return Outcome(measured=measured, answers=answers)
+    result = MetricResult(score=score, standard_error=error, each_N=each_N.astype(float))
+    answers = [tuple(each) if isinstance(each, list) else each for each in answers]
+    return Outcome(measured=result, answers=answers, chat=chat)
 
 
-def _remember(cache: ArrayCache, key: str, trial: Trial, outcome: Outcome) -> None:
+def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
+    """Cache an outcome; answers as text in JSON, which keeps every digit of a number."""
     found = outcome.measured
     figures = np.array([found.score, found.standard_error])
-    answers = packed(outcome.answers, trial.data.kind)
-    cache.put(key, {"figures": figures, "each": found.each_N, **answers})
+    kept = json.dumps({"answers": outcome.answers, "chat": outcome.chat}).encode()
+    cache.put(
+        key, {"figures": figures, "each": found.each_N, "answers": np.frombuffer(kept, np.uint8)}
+    )

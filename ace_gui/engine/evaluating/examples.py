@@ -1,92 +1,65 @@
-"""The examples of a task: read, sampled if there are many, and checked one by one."""
+"""The examples of a task: its kind and columns guessed, its rows read, sampled and checked."""
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from ace_gui.engine.evaluating.data.images import Picture, picture_of
 from ace_gui.engine.evaluating.data.open_table import open_table
-from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, refused
-from ace_gui.engine.evaluating.kinds import (
+from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, columns_at, refused
+from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.subjects import class_of
+from ace_gui.engine.evaluating.task_data import (
     CHOICES,
     IMAGE,
+    INPUT_CELLS,
     LABEL,
     PAIR,
     TEXT,
     TOKENS,
-    columns_of,
-    kind_of,
-    metric_of,
+    Example,
+    Half,
+    TaskData,
 )
 from ace_gui.errors import TaskError
-from ace_gui.formatting import shown
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 from ace_gui.steps import Steps, result_of
 
 CHECKED_TOGETHER: Final = 32
 """Examples between two pauses, as checking a picture decodes it."""
 
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    TEXT: (
+        *("text", "sentence", "sentence1", "premise", "question1", "question", "query", "content"),
+        *("review", "prompt", "input", "inputs", "source", "document", "context", "ctx", "goal"),
+    ),
+    PAIR: ("text_pair", "pair", "sentence2", "hypothesis", "question2", "sentence", "passage"),
+    LABEL: (
+        *(
+            "label",
+            "labels",
+            "target",
+            "targets",
+            "score",
+            "class",
+            "answer",
+            "answerkey",
+            "output",
+        ),
+        *("outputs", "summary", "translation", "completion", "ner_tags", "pos_tags", "tags", "y"),
+    ),
+    IMAGE: ("image", "images", "img", "picture", "file", "file_name", "path", "pixels", "x"),
+    CHOICES: ("choices", "endings", "options", "answers"),
+    TOKENS: ("tokens", "words"),
+}
+"""Common column names by role; the first that exists is used."""
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """``row``: its row in the data.
-
-    ``given``: the model's inputs by role: texts, tokens, a picture.
-
-    ``label``: the right answer, as in the data.
-    """
-
-    row: str
-    given: Mapping[str, Any]
-    label: Any = None
-
-
-class Half(Enum):
-    """Disjoint halves of a task's examples: one for searching values, one for the final score."""
-
-    SEARCHED = 0
-    REPORTED = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskData:
-    """A task with its examples and inferred settings."""
-
-    task: Task
-    name: str
-    kind: TaskKind
-    metric: Metric
-    columns: Mapping[str, tuple[str, ...]]
-    table: Table
-    examples: tuple[Example, ...]
-
-    @property
-    def label_names(self) -> Sequence[str]:
-        """The names of the numbers in the label column, if known."""
-        return self.table.names.get(self.columns.get(LABEL, ("",))[0], ())
-
-    def content(self) -> str:
-        """SHA-256 of the examples, pictures included.
-
-        A file's modification time may not show a change. Raises TaskError if a picture can no
-        longer be read.
-        """
-        digest = hashlib.sha256(repr(tuple(self.label_names)).encode("utf-8", "surrogatepass"))
-        for example in self.examples:
-            given = {
-                role: value.digest() if isinstance(value, Picture) else value
-                for role, value in example.given.items()
-            }
-            text = repr((example.row, given, example.label))
-            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-        return digest.hexdigest()
+_PROMPTED: Final = (TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
+_UNSET: Final = (None, Chat.AUTO)
+_NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "source_id"))
 
 
 def read_task(
@@ -104,25 +77,15 @@ def read_task(
     ``half``: only one half of these. Raises TaskError, naming file and row.
     """
     table = open_table(task.data)
-    kind = kind_of(task, config, table)
-    columns = columns_of(task, kind, table)
+    data = _without_examples(task, name, table, kind_of(task, config, table))
     limits = [most for most in (limit, task.limit) if most is not None]
-    wanted = [column for names in columns.values() for column in names]
-    rows = drawn(table, table.rows(wanted), min(limits, default=None), seed)
+    rows = drawn(table, table.rows(_wanted(data)), min(limits, default=None), seed)
     if half is not None:
         rows = _half(rows, half, seed)
     if not rows:
         too_few = "There are no examples." if half is None else "There are too few examples."
         raise refused(table.path, too_few)
-    return TaskData(
-        task=task,
-        name=name,
-        kind=kind,
-        metric=metric_of(task, kind),
-        columns=columns,
-        table=table,
-        examples=(yield from _examples(table, kind, columns, rows)),
-    )
+    return replace(data, examples=(yield from _examples(data, rows)))
 
 
 def read_calibration(
@@ -141,21 +104,31 @@ def read_calibration(
     """
     if task.calibration is None:
         raise TaskError(f"The task {name} has no `calibration` data.", key="calibration")
-    kind = kind_of(task, config, open_table(task.data))
-    table = open_table(task.calibration)
-    columns = columns_of(task, kind, table, labelled=labelled)
-    rows = drawn(table, table.rows([c for names in columns.values() for c in names]), limit, seed)
+    kind, table = kind_of(task, config, open_table(task.data)), open_table(task.calibration)
+    data = _without_examples(task, name, table, kind, labelled=labelled)
+    rows = drawn(table, table.rows(_wanted(data)), limit, seed)
     if not rows:
         raise refused(table.path, "There are no inputs.")
+    return replace(data, examples=result_of(_examples(data, rows)))
+
+
+def _without_examples(
+    task: Task, name: str, table: Table, kind: TaskKind, *, labelled: bool = True
+) -> TaskData:
+    _require_settings(task, kind)
     return TaskData(
         task=task,
         name=name,
         kind=kind,
         metric=metric_of(task, kind),
-        columns=columns,
+        columns=columns_of(task, kind, table, labelled=labelled),
         table=table,
-        examples=result_of(_examples(table, kind, columns, rows)),
+        examples=(),
     )
+
+
+def _wanted(data: TaskData) -> list[str]:
+    return [column for names in data.columns.values() for column in names]
 
 
 def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> list[Row]:
@@ -194,94 +167,161 @@ def _bytes_of(values: Any) -> int:
     return 64
 
 
-def _examples(
-    table: Table, kind: TaskKind, columns: Mapping[str, tuple[str, ...]], rows: Sequence[Row]
-) -> Steps[tuple[Example, ...]]:
+def _examples(data: TaskData, rows: Sequence[Row]) -> Steps[tuple[Example, ...]]:
     found = []
     for row in rows:
-        found.append(_example(table, kind, columns, row))
+        found.append(_example(data, row))
         if len(found) % CHECKED_TOGETHER == 0:
             yield
     return tuple(found)
 
 
-def _example(
-    table: Table, kind: TaskKind, columns: Mapping[str, tuple[str, ...]], row: Row
-) -> Example:
+def _example(data: TaskData, row: Row) -> Example:
     """An example whose values have the right types. Raises TaskError."""
     where, values = row
     given: dict[str, Any] = {}
     start = 0
-    for role, names in columns.items():
+    for role, names in data.columns.items():
         cells = values[start : start + len(names)]
         start += len(names)
         value = cells[0] if len(cells) == 1 else list(cells)
-        check = _label_check(kind) if role == LABEL else _CHECKS[role]
-        given[role] = check(table, where, names[0], value)
+        check = KINDS[data.kind].label_cell if role == LABEL else INPUT_CELLS[role]
+        given[role] = check(data.table, where, names[0], value)
     label = given.pop(LABEL, None)
     return Example(row=where, given=given, label=label)
 
 
-_Check = Callable[[Table, str, str, Any], Any]
+def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
+    """The kind given by the task, or else the one that suits the model's class and the data.
+
+    Raises TaskError if the model cannot do it, or the kind is ambiguous.
+    """
+    name = class_of(config)
+    found = kinds_of(config)
+    if task.kind is not None:
+        if task.kind not in found:
+            raise TaskError(
+                f"{task.title}: a model of the class {name or 'unknown'} does no "
+                f"{task.kind.value}; choose another model, or another kind.",
+                key="kind",
+            )
+        return task.kind
+    if TaskKind.REGRESSION in found:
+        one = len(config.get("id2label") or "12") == 1 or config.get("problem_type") == "regression"
+        return TaskKind.REGRESSION if one else TaskKind.TEXT_CLASSIFICATION
+    if TaskKind.MULTIPLE_CHOICE in found and TaskKind.CAUSAL_LM in found:
+        return _kind_of_language_task(task, table)
+    if not found:
+        raise TaskError(
+            f"{task.title}: what a model of the class {name or 'unknown'} does is not known here; "
+            "give the task a kind, and an expert that does it.",
+            key="kind",
+        )
+    return found[0]
 
 
-def _text(table: Table, row: str, column: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a text.", row)
-    return value
+def _kind_of_language_task(task: Task, table: Table) -> TaskKind:
+    if task.max_new_tokens or task.stop or task.metric in KINDS[TaskKind.TEXT_TO_TEXT].metrics:
+        return TaskKind.TEXT_TO_TEXT
+    asked = _first(CHOICES, table.columns) or task.columns.get(CHOICES)
+    answered = _first(LABEL, table.columns) or task.columns.get(LABEL)
+    if asked and answered:
+        return TaskKind.MULTIPLE_CHOICE
+    written = LABEL in task.columns or task.prompt or task.system
+    return TaskKind.TEXT_TO_TEXT if written else TaskKind.CAUSAL_LM
 
 
-def _texts(table: Table, row: str, column: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, dict) and isinstance(value.get("text"), list):
-        value = value["text"]  # choices with letters
-    if not isinstance(value, list | tuple) or not value:
-        sentence = f"The column {column!r} has {shown(value)}, not a list of texts."
-        raise refused(table.path, sentence, row)
-    return tuple(_text(table, row, column, each) for each in value)
+def kinds_of(config: Mapping[str, Any]) -> list[TaskKind]:
+    """The kinds of tasks that a model can do."""
+    return [kind for kind, asker in KINDS.items() if asker.does(class_of(config))]
 
 
-def _picture(table: Table, row: str, _column: str, value: Any) -> Picture:
-    found = picture_of(table.path, row, value)
-    found.opened(small=True)
-    return found
+def _require_settings(task: Task, kind: TaskKind) -> None:
+    """Raise TaskError for a setting that the kind does not use, or that it needs."""
+    name, prompted, written = task.title, kind in _PROMPTED, kind is TaskKind.TEXT_TO_TEXT
+    unused = [
+        *(key for key in ("system", "chat") if not prompted and getattr(task, key) not in _UNSET),
+        *(key for key in ("max_new_tokens", "stop") if not written and getattr(task, key)),
+        *(["pattern"] if task.pattern and task.metric is not Metric.REGEX else []),
+    ]
+    if unused:
+        raise TaskError(
+            f"{name}: {kind.value} has no use for {unused[0]}; remove it.", key=unused[0]
+        )
+    if prompted and task.prompt is not None and "{text}" not in task.prompt:
+        raise TaskError(f"{name}: the prompt needs {{text}}, where the text goes.", key="prompt")
+    if task.metric is Metric.REGEX and task.pattern is None:
+        raise TaskError(f"{name}: the metric regex needs a pattern.", key="pattern")
 
 
-def _number(table: Table, row: str, column: str, value: Any) -> float:
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a number.", row)
-    return found
+def metric_of(task: Task, kind: TaskKind) -> Metric:
+    """The task's metric, or else its kind's default. Raises TaskError for one of another kind."""
+    known = KINDS[kind].metrics
+    if task.metric is not None and task.metric not in known:
+        offered = ", ".join(each.value for each in known)
+        raise TaskError(
+            f"{task.title}: {task.metric.value} does not suit {kind.value}; choose {offered}.",
+            key="metric",
+        )
+    return task.metric or known[0]
 
 
-def _label(table: Table, row: str, column: str, value: Any) -> Any:
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        return value
-    raise refused(table.path, f"The column {column!r} has {shown(value)}, not a label.", row)
+def columns_of(
+    task: Task, kind: TaskKind, table: Table, *, labelled: bool = True
+) -> dict[str, tuple[str, ...]]:
+    """The columns for each role of the kind: given by the task, or else recognised by name.
+
+    ``labelled``: whether the right answers are needed as well. Raises TaskError if a column is
+    missing or ambiguous.
+    """
+    traits, chosen = KINDS[kind], _given_columns(task, kind, table, labelled=labelled)
+    left = [c for c in table.columns if not any(c in names for names in chosen.values())]
+    alone = TEXT in chosen
+    for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not
+        if role == LABEL and not labelled:
+            named = _first(LABEL, left)
+            left = [column for column in left if column != named]
+        elif role not in chosen:
+            found = _first(role, left) or (_only(left) if role == TEXT else None)
+            if found is None:
+                offered = ", ".join(map(repr, table.columns[:20]))
+                raise refused(
+                    table.path,
+                    f"It is not plain which column is the {role} of {kind.value}, of {offered}; "
+                    "say "
+                    f"it in the task, as columns: {{{role}: NAME}}.",
+                )
+            chosen[role] = (found,)
+            left.remove(found)
+    second = None if alone or PAIR not in traits.optional else _first(PAIR, left)
+    return chosen if second is None else {**chosen, PAIR: (second,)}
 
 
-def _tags(table: Table, row: str, column: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        sentence = f"The column {column!r} has {shown(value)}, not a label for each word."
-        raise refused(table.path, sentence, row)
-    return tuple(_label(table, row, column, each) for each in value)
+def _given_columns(
+    task: Task, kind: TaskKind, table: Table, *, labelled: bool
+) -> dict[str, tuple[str, ...]]:
+    """The columns given by the task. Raises TaskError."""
+    known = (*KINDS[kind].roles, *KINDS[kind].optional)
+    chosen = {}
+    for role, given in task.columns.items():
+        if role not in known:
+            raise TaskError(
+                f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows "
+                f"{', '.join(known)}.",
+                key="columns",
+            )
+        if role == LABEL and not labelled:
+            continue
+        chosen[role] = (given,) if isinstance(given, str) else tuple(given)
+        columns_at(table.path, table.columns, chosen[role])
+    return chosen
 
 
-_CHECKS: Final[Mapping[str, _Check]] = {
-    TEXT: _text,
-    PAIR: _text,
-    CHOICES: _texts,
-    TOKENS: _texts,
-    IMAGE: _picture,
-}
+def _first(role: str, columns: Sequence[str]) -> str | None:
+    lower = {column.lower(): column for column in reversed(columns)}
+    return next((lower[name] for name in COLUMNS[role] if name in lower), None)
 
 
-def _label_check(kind: TaskKind) -> _Check:
-    special: Mapping[TaskKind, _Check] = {
-        TaskKind.REGRESSION: _number,
-        TaskKind.TEXT_TO_TEXT: _text,
-        TaskKind.TOKEN_CLASSIFICATION: _tags,
-    }
-    return special.get(kind, _label)
+def _only(columns: Sequence[str]) -> str | None:
+    left = [column for column in columns if column.lower() not in _NO_TEXT]
+    return left[0] if len(left) == 1 else None

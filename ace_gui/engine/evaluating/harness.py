@@ -11,9 +11,11 @@ import importlib
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from ace_gui.architecture.preprocessing import has_chat_template
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import listing, path_text
@@ -54,8 +56,10 @@ class Harness:
     ) -> Iterator[TaskScore]:
         """A score for each task and metric. Raises TaskError if the harness fails.
 
-        No code of the model folder is run. A task of one's own may contain code, which is run.
+        Models with a chat template are asked in it. No code of the model folder is run. A task of
+        one's own may contain code, which is run.
         """
+        chat = has_chat_template((folder,))
         # A task, its data and the model may fail with errors of any type.
         try:
             found = self._library.simple_evaluate(
@@ -65,6 +69,7 @@ class Harness:
                 task_manager=self._manager,
                 device=device,
                 batch_size=_BATCH,
+                apply_chat_template=chat,
                 limit=limit,
                 log_samples=False,
             )
@@ -79,7 +84,8 @@ class Harness:
             ) from error
         for task, figures in found["results"].items():
             count = found["n-samples"].get(task, {}).get("effective", 0)
-            yield from _scores(figures, name, task, count)
+            for score in _scores(figures, name, task, count):
+                yield replace(score, chat=chat)
 
 
 def _scores(figures: Mapping[str, Any], name: str, task: str, count: int) -> Iterator[TaskScore]:

@@ -76,3 +76,16 @@ def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:
         "name some of these, or all of them in the data's words and the head's order.",
         key="labels",
     )
+
+
+def answer_labels(task: Task, config: Mapping[str, Any]) -> list[str]:
+    """What each label of a head is called in answers: in the data's words if the task has them.
+
+    A prefix common to all labels of the task is removed (``digits/7``: 7). Raises TaskError.
+    """
+    names = head_labels(config)
+    if len(task.labels) == len(names):
+        names = list(task.labels)
+    prefixes = {names[index].rpartition("/")[0] for index in labels_of(task, config).allowed}
+    shared = f"{prefixes.pop()}/" if len(prefixes) == 1 else ""
+    return [name.removeprefix(shared) for name in names]

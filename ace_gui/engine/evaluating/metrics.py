@@ -1,6 +1,8 @@
-"""Scores of answers, with their standard errors.
+"""Scores of answers, with their standard errors. An undefined score is NaN.
 
-N examples, K labels, R resamples.
+F1, Matthews' correlation, Pearson's and Spearman's are computed by scikit-learn and SciPy; their
+error is the standard deviation of 200 seeded resamples of the examples, NaN if all are alike.
+N examples, R resamples, W words.
 """
 
 from __future__ import annotations
@@ -8,14 +10,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.recipe.tasks import Metric, TaskKind
+from ace_gui.recipe.tasks import Metric
 
 RESAMPLES: Final = 200
 """Resamples of the bootstrap, for scores without a closed standard error: accurate to 5 %."""
@@ -39,45 +41,23 @@ class MetricResult:
     each_N: NDArray[np.float64]
 
 
-def measured(
-    metric: Metric,
-    kind: TaskKind,
-    answers: Sequence[Any],
-    targets: Sequence[Any],
-    label_names: Sequence[str] = (),
-) -> MetricResult:
-    """Score answers by the right ones. An undefined score is NaN.
+def share(right: Iterable[bool]) -> MetricResult:
+    """The share of examples that are right.
 
-    Accuracy and exact match: the share that is right, with half the width of Wilson's interval of
-    one standard deviation (E. B. Wilson, JASA 22, 1927), which is not 0 where all are right.
-    Perplexity: exp(Σ nll / Σ tokens) of answers (nll, tokens), with the standard error of the ratio
-    by the delta method. F1 (of the label 1 where there are two labels, else the mean over the
-    labels; of words: over all entities, or words in a name), Matthews' correlation, Pearson's and
-    Spearman's: by scikit-learn and SciPy, with the standard deviation of 200 seeded resamples of
-    the examples; NaN where all resamples are alike.
+    The error is half the width of Wilson's interval of one standard deviation (E. B. Wilson, JASA
+    22, 1927), which is not 0 if all are right.
     """
-    if metric is Metric.PERPLEXITY:
-        return _perplexity(answers)
-    if kind is TaskKind.TOKEN_CLASSIFICATION:
-        return _of_words(metric, answers, targets, label_names)
-    if metric in (Metric.PEARSON, Metric.SPEARMAN):
-        return _correlation(metric, np.asarray(answers, float), np.asarray(targets, float))
-    if metric is Metric.EXACT_MATCH:
-        right_N = np.array([a.strip() == t.strip() for a, t in zip(answers, targets, strict=True)])
-        return _share(right_N.astype(float))
-    answer_N, target_N = np.asarray(answers), np.asarray(targets)
-    if metric is Metric.ACCURACY:
-        return _share((answer_N == target_N).astype(float))
-    return _of_labels(metric, answer_N, target_N, len(label_names))
+    each_N = np.array([float(each) for each in right])
+    mean, count = float(each_N.mean()), len(each_N)
+    error = math.sqrt(mean * (1 - mean) / count + 1 / (4 * count**2)) / (1 + 1 / count)
+    return MetricResult(score=mean, standard_error=error, each_N=each_N)
 
 
-def _share(each_N: NDArray[np.float64]) -> MetricResult:
-    share, count = float(each_N.mean()), len(each_N)
-    error = math.sqrt(share * (1 - share) / count + 1 / (4 * count**2)) / (1 + 1 / count)
-    return MetricResult(score=share, standard_error=error, each_N=each_N)
+def perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
+    """exp(Σ nll / Σ tokens) of answers (nll, tokens).
 
-
-def _perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
+    The error is that of the ratio, by the delta method.
+    """
     nll_N = np.array([nll for nll, _ in answers])
     tokens_N = np.array([tokens for _, tokens in answers], dtype=float)
     mean = float(nll_N.sum() / tokens_N.sum()) if tokens_N.sum() else math.nan
@@ -94,10 +74,13 @@ def _perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
     )
 
 
-def _of_words(
+def of_words(
     metric: Metric, answers: Sequence[Any], targets: Sequence[Any], label_names: Sequence[str]
 ) -> MetricResult:
-    """Words of one sentence are not independent, so sentences are resampled."""
+    """Accuracy over all words, or F1 over all entities, or over words in a name.
+
+    Words of one sentence are not independent, so sentences are resampled.
+    """
     pairs = [(np.asarray(a), np.asarray(t)) for a, t in zip(answers, targets, strict=True)]
     each_N = np.array([float((a == t).mean()) if len(t) else 1.0 for a, t in pairs])
     if metric is Metric.ACCURACY:
@@ -159,83 +142,55 @@ def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
     return np.where(whole > 0, part / np.maximum(whole, 1), none)
 
 
-def _of_labels(
-    metric: Metric, answer_N: NDArray[Any], target_N: NDArray[Any], labels: int
+def of_labels(
+    metric: Metric, answers: Sequence[int], targets: Sequence[int], labels: int
 ) -> MetricResult:
-    """F1 and Matthews' correlation, computed from the confusion matrix."""
+    """Accuracy, Matthews' correlation, or F1. ``labels``: how many there are.
+
+    F1 is that of the label 1 if there are two labels, otherwise the mean over the labels.
+    """
     from sklearn import metrics
 
-    known_K, index_2N = np.unique([target_N, answer_N], return_inverse=True)
-    count = len(known_K)
-    pair_N = index_2N.reshape(2, -1)[0] * count + index_2N.reshape(2, -1)[1]
-    confusion_RKK = np.array(
-        [
-            np.bincount(pair_N[at_N], minlength=count**2).reshape(count, count)
-            for at_N in _resamples(len(pair_N))
-        ]
-    )
-    if metric is Metric.MATTHEWS:
-        score = metrics.matthews_corrcoef(target_N, answer_N) if count > 1 else 0.0
-        resampled_R = matthews(confusion_RKK)
-    elif labels == 2 and {*known_K.tolist()} <= {0, 1}:
-        score = metrics.f1_score(target_N, answer_N, zero_division=0)
-        resampled_R = f1(confusion_RKK)[:, known_K == 1].sum(axis=1)
-    else:
-        score = metrics.f1_score(target_N, answer_N, average="macro", zero_division=0)
-        own_RK = f1(confusion_RKK)
-        seen_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2) > 0
-        resampled_R = own_RK.sum(axis=1) / seen_RK.sum(axis=1)
-    each_N = (answer_N == target_N).astype(float)
-    return MetricResult(score=float(score), standard_error=_spread(resampled_R), each_N=each_N)
+    answer_N, target_N = np.asarray(answers), np.asarray(targets)
+    each_N = answer_N == target_N
+    if metric is Metric.ACCURACY:
+        return share(each_N)
+    average = "binary" if labels == 2 and {*answers, *targets} <= {0, 1} else "macro"
+
+    def compute(at_N: NDArray[np.int64]) -> float:
+        answer, target = answer_N[at_N], target_N[at_N]
+        if metric is Metric.F1:
+            return float(metrics.f1_score(target, answer, average=average, zero_division=0))
+        return float(metrics.matthews_corrcoef(target, answer))
+
+    return _resampled(compute, each_N.astype(float))
 
 
-def f1(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
-    """F1 of each label, R × K, from confusion matrices (target × answer).
-
-    0 for a label that never occurs.
-    """
-    right_RK = np.diagonal(confusion_RKK, axis1=1, axis2=2)
-    both_RK = confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2)
-    found_RK: NDArray[np.float64] = 2 * right_RK / np.maximum(both_RK, 1)
-    return found_RK
-
-
-def matthews(confusion_RKK: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Matthews' correlation for K labels, from confusion matrices (target × answer).
-
-    0 for constants. Source: J. Gorodkin, Computational Biology and Chemistry 28, 2004, equation 8.
-    """
-    count_R = confusion_RKK.sum(axis=(1, 2)).astype(float)
-    right_R = np.trace(confusion_RKK, axis1=1, axis2=2)
-    target_RK, answer_RK = confusion_RKK.sum(axis=2), confusion_RKK.sum(axis=1)
-    covariance_R = right_R * count_R - (target_RK * answer_RK).sum(axis=1)
-    spread_R = (count_R**2 - (target_RK**2).sum(axis=1)) * (count_R**2 - (answer_RK**2).sum(axis=1))
-    found_R: NDArray[np.float64] = np.where(
-        spread_R > 0, covariance_R / np.sqrt(np.maximum(spread_R, 1)), 0.0
-    )
-    return found_R
-
-
-def _correlation(
-    metric: Metric, answer_N: NDArray[np.float64], target_N: NDArray[np.float64]
-) -> MetricResult:
+def correlation(metric: Metric, answers: Sequence[float], targets: Sequence[float]) -> MetricResult:
+    """Pearson's or Spearman's correlation; NaN of constants. Each example has its error."""
     from scipy import stats
 
     statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[metric]
+    answer_N, target_N = np.asarray(answers, float), np.asarray(targets, float)
 
-    def compute(target_N: NDArray[np.float64], answer_N: NDArray[np.float64]) -> float:
-        if len(target_N) < 2 or np.ptp(target_N) == 0 or np.ptp(answer_N) == 0:
+    def compute(at_N: NDArray[np.int64]) -> float:
+        answer, target = answer_N[at_N], target_N[at_N]
+        if len(target) < 2 or np.ptp(target) == 0 or np.ptp(answer) == 0:
             return math.nan
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nearly constant answers
-            return float(statistic(target_N, answer_N).statistic)
+        return float(statistic(target, answer).statistic)
 
-    draws = [compute(target_N[at_N], answer_N[at_N]) for at_N in _resamples(len(answer_N))]
-    return MetricResult(
-        score=compute(target_N, answer_N),
-        standard_error=_spread(np.array(draws)),
-        each_N=np.abs(answer_N - target_N),
-    )
+    return _resampled(compute, np.abs(answer_N - target_N))
+
+
+def _resampled(
+    compute: Callable[[NDArray[np.int64]], float], each_N: NDArray[np.float64]
+) -> MetricResult:
+    """A score of examples by their indices, with the spread over resamples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a single label, and of nearly constant answers
+        score = compute(np.arange(len(each_N)))
+        draws = [compute(at_N) for at_N in _resamples(len(each_N))]
+    return MetricResult(score=score, standard_error=_spread(np.array(draws)), each_N=each_N)
 
 
 def _resamples(count: int) -> Iterator[NDArray[np.int64]]:

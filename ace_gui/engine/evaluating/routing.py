@@ -12,12 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
-from ace_gui.engine.evaluating.evaluate import Trial, all_trials
-from ace_gui.engine.evaluating.one_in_memory import Loaded
+from ace_gui.engine.evaluating.evaluate import Answering, Trial, all_trials, progress_of
+from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.router_observers import ObservedRouter, routers_of
@@ -51,8 +51,7 @@ def routed(
             started = time.perf_counter()
             for step in answered(one):
                 if isinstance(step, int):
-                    names = {"model": index[0], "task": index[1]}
-                    yield EvaluationProgress(**names, done=done + step, total=total)
+                    yield progress_of(trial, Answering(done=step), done, total)
             took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
             done += len(trial.data.examples)
             if with_modules:

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from ace_gui.architecture.loading import read_config
 from ace_gui.checkpoints import Checkpoint, is_adapter
-from ace_gui.engine.evaluating.examples import TaskData
-from ace_gui.engine.evaluating.kinds import KINDS, class_of
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
@@ -264,14 +262,10 @@ def experts_of(prepared: Prepared, folders: Sequence[Path]) -> Models:
     return replace(models_of(prepared, folders), with_base=False)
 
 
-def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
-    """Raise TaskError if the class of a model cannot do the task."""
-    if not KINDS[data.kind].classes.search(class_of(loading.config)):
-        raise TaskError(
-            f"{subject.name} is of the class {class_of(loading.config) or 'unknown'}, which does "
-            f"no {data.kind.value}; say in the task {data.name} to which expert it belongs.",
-            path=subject.path,
-        )
+def class_of(config: Mapping[str, Any]) -> str:
+    """The name of the model class in a config.json; empty if it has none."""
+    named = config.get("architectures")
+    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
 
 
 def _folder(path: Path) -> Path:

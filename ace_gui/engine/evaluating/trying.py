@@ -13,31 +13,23 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText, TryInput
-from ace_gui.engine.evaluating.askers import Asker, Batch, asker
+from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.displayed import answer_names, answer_text
 from ace_gui.engine.evaluating.evaluate import SEED
-from ace_gui.engine.evaluating.examples import Example, TaskData, read_task
-from ace_gui.engine.evaluating.kinds import (
-    IMAGE,
-    KINDS,
-    PAIR,
-    TEXT,
-    TOKENS,
-    kind_of,
-    metric_of,
-)
-from ace_gui.engine.evaluating.model_with_head import load
-from ace_gui.engine.evaluating.subjects import Loading, Models, require_kind
+from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
+from ace_gui.engine.evaluating.kinds.prompts import Prompter
+from ace_gui.engine.evaluating.kinds.registry import KINDS, asker, require_kind
+from ace_gui.engine.evaluating.loaded_models import load
+from ace_gui.engine.evaluating.subjects import Loading, Models
+from ace_gui.engine.evaluating.task_data import IMAGE, PAIR, TEXT, TOKENS, Example, TaskData
 from ace_gui.errors import TaskError, WorkbenchError
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.tasks import Task
 from ace_gui.steps import Steps
 
 PATIENCE: Final = 0.02
 """Seconds to wait for a word before other jobs may run."""
-
-WRITING: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 
 
 def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
@@ -67,7 +59,7 @@ def _asked(
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
     one = asker(data, loading, load(loading, device))
-    if data.kind in WRITING:
+    if one.writes:
         yield from _writing(one, model, wanted)
     else:
         yield _answered(one, model, loading)
@@ -163,8 +155,13 @@ class _Words:
 def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     """Write in a thread, so that the engine still notices a cancellation."""
     (example,) = one.data.examples
-    inputs = one.encoded(example.given[TEXT])
-    given = {n: t[None].to(one.model.device) for n, t in inputs.items() if n != "token_type_ids"}
+    prompter = Prompter(one.data.task, one.tokenizer)
+    text = prompter.text(example.given)
+    earlier = tuple(zip(wanted.questions, wanted.answers.get(model, ()), strict=False))
+    plain = not prompter.chat
+    tokens = prompter.tokens(text, earlier, **(one.cut_off if plain else {}))
+    token_1L = torch.tensor([tokens], device=one.model.device)
+    given = {"input_ids": token_1L, "attention_mask": torch.ones_like(token_1L)}
     words, failed = _Words(one.tokenizer), list[BaseException]()
     thread = threading.Thread(
         target=_write, args=(one, given, words, wanted, failed), name="writing"
@@ -185,14 +182,16 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
         thread.join()
     if failed:
         raise failed[0]
-    yield Tried(model=model)
+    yield Tried(model=model, chat=prompter.chat)
 
 
 def _write(
     one: Any, given: dict[str, Tensor], words: _Words, wanted: TryInput, failed: list[BaseException]
 ) -> None:
     fill = one.tokenizer.pad_token_id
-    room = one.most_new(given["input_ids"].shape[1], wanted.most_tokens)
+    room = wanted.most_tokens
+    if one.longest is not None and not one.model.config.is_encoder_decoder:
+        room = max(1, min(room, one.longest - given["input_ids"].shape[1]))
     try:
         torch.manual_seed(wanted.seed)
         with torch.inference_mode():

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.scored.scores import LESS_IS_BETTER, TaskScore, mea
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
-from ace_gui.engine.evaluating.examples import Half
+from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL

@@ -18,14 +18,13 @@ from torch import Tensor
 from ace_gui.engine.adapting.disagreement import Disagreement
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import trained
-from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
+from ace_gui.engine.adapting.objectives import TaskObjective, descended
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.evaluating.askers import asker
-from ace_gui.engine.evaluating.model_with_head import load
-from ace_gui.engine.evaluating.one_in_memory import Loaded
+from ace_gui.engine.evaluating.kinds.registry import KINDS, asker
+from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
@@ -116,7 +115,7 @@ def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[T
     found = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
-            if has_entropy(data.kind):
+            if KINDS[data.kind].has_entropy:
                 loading = models.loading(models.subjects()[-1], data.task, data.name)
                 one = asker(data, loading, load(loading, device))
                 _share(one.model, body)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 import ace_gui
 from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
-from ace_gui.engine.evaluating import one_in_memory
+from ace_gui.engine.evaluating import loaded_models
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import MismatchError, PickleConsentError
 from ace_gui.recipe.recipe_file import load_recipe
@@ -62,13 +62,13 @@ def test_routes_load_each_model_once_for_all_tasks(
 ) -> None:
     folder = merged(gpt2, tmp_path / "smile", "smile")
     apart = [ace_gui.routes(gpt2, [folder], [task], limit=4)[0] for task in load_recipe(gpt2).tasks]
-    loads, load = Counter[bool](), one_in_memory.load
+    loads, load = Counter[bool](), loaded_models.load
 
     def counting(loading: Any, device: Any) -> Any:
         loads[loading.modules is not None] += 1
         return load(loading, device)
 
-    monkeypatch.setattr(one_in_memory, "load", counting)
+    monkeypatch.setattr(loaded_models, "load", counting)
     heard: list[EvaluationProgress] = []
     note = lambda e: heard.append(e) if isinstance(e, EvaluationProgress) else None  # noqa: E731
     together = ace_gui.routes(gpt2, [folder], limit=4, progress=note)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
-from tests.helpers.scored_models import save_gpt2
+from tests.helpers.scored_models import save_chat_model, save_gpt2
 
 RESULTS = {
     "results": {
@@ -80,7 +80,7 @@ def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
     assert [each["task"] for each in found["scores"]] == ["lines"]
     assert found["harness"][0] == {
         "model": str(model), "task": "toy", "metric": "acc", "score": 0.25, "n": 12,
-        "standard_error": 0.125, "normalised": None,
+        "standard_error": 0.125, "normalised": None, "chat": False,
     }  # fmt: skip
     assert found["harness"][1]["standard_error"] is None
     assert library.asked["model_args"] == {"pretrained": str(model), "dtype": "float32"}
@@ -88,7 +88,21 @@ def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
     assert (library.asked["limit"], library.asked["device"]) == (12, "cpu")
 
 
+@pytest.mark.parametrize("template", [None, "{{ messages }}"])
+def test_a_chat_model_is_asked_in_its_template(
+    library: Library, tmp_path: Path, template: str | None
+) -> None:
+    save_chat_model(tmp_path / "model", template=template)
+    out = tmp_path / "scores.json"
+    done = asked(tmp_path / "model", "--harness", "toy", "--json", out)
+    assert done.exit_code == 0, done.output
+    assert library.asked["apply_chat_template"] is bool(template)
+    assert {each["chat"] for each in json.loads(out.read_text())["harness"]} == {bool(template)}
+    assert ("its chat template" if template else "plain prompts") in done.stdout
+
+
 def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path: Path) -> None:
+    save_gpt2(tmp_path)
     done = asked(tmp_path, "--harness", "toy,hellaswag")
     assert done.exit_code == 0, done.output
     assert library.asked["tasks"] == ["toy", "hellaswag"]
@@ -100,8 +114,9 @@ def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path:
     recipe.write_text("base_model: base\nmodels: [{model: a}]\nschema: 1\n")
     assert "--harness runs on folders" in asked(recipe, "--harness", "toy").stderr
     assert "no task `none`" in asked(tmp_path, "--harness", "toy,none").stderr
+    save_gpt2(tmp_path / "model")
     library.error = ConnectionError("Couldn't reach\n'Rowan/hellaswag' on the Hub")
-    done = asked(tmp_path, "--harness", "hellaswag")
+    done = asked(tmp_path / "model", "--harness", "hellaswag")
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert "Couldn't reach 'Rowan/hellaswag'" in line

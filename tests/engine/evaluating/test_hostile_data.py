@@ -18,8 +18,9 @@ from PIL import Image
 
 from ace_gui.engine.evaluating.data import images, parquet
 from ace_gui.engine.evaluating.data.open_table import open_table
-from ace_gui.engine.evaluating.examples import TaskData, read_task
-from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.evaluating.examples import read_task
+from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import Task, TaskKind
 from ace_gui.steps import result_of
@@ -33,7 +34,7 @@ WORDS = {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O",
 
 def read(path: Path, config: dict = TEXTS, limit: int | None = None, **task: object) -> TaskData:
     data = result_of(read_task(Task(data=path, **task), "task", config, limit=limit, seed=0))
-    targets_of(data, config)
+    KINDS[data.kind].targets(data, config)
     return data
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ace_gui
-from ace_gui.engine.evaluating import evaluate, one_in_memory
+from ace_gui.engine.evaluating import evaluate, loaded_models
 from ace_gui.paths import Sample
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.scored_models import save_pictures, save_vit
@@ -27,7 +27,7 @@ def test_one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six models are loaded one after the other, and are gone before the next one comes."""
     monkeypatch.setattr(gc, "freeze", lambda: None)  # the collector lists nothing that is frozen
     before_load, while_asked, sizes = [], [], []
-    load, answered, start = one_in_memory.load, evaluate.answered, live_bytes()
+    load, answered, start = loaded_models.load, evaluate.answered, live_bytes()
 
     def loading(*arguments: Any) -> Any:
         before_load.append(live_bytes() - start)
@@ -39,7 +39,7 @@ def test_one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         while_asked.append(live_bytes() - start)
         yield from answered(*arguments)
 
-    monkeypatch.setattr(one_in_memory, "load", loading)
+    monkeypatch.setattr(loaded_models, "load", loading)
     monkeypatch.setattr(evaluate, "answered", asking)
     found = ace_gui.evaluate(Sample.IMAGES.recipe, limit=5, device="cpu")
     assert len(before_load) == len({each.model for each in found.scores}) == 6

@@ -1,5 +1,8 @@
 """Standard errors of the scores that follow from counts, against scikit-learn on each resample."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,10 +10,34 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from ace_gui.engine.evaluating.metrics import RESAMPLES, entities, measured
-from ace_gui.recipe.tasks import Metric, TaskKind
+from ace_gui.engine.evaluating.data.table import Table
+from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
+from ace_gui.engine.evaluating.task_data import Example, TaskData
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
 
 LABELS = st.integers(2, 5)
+
+
+def measured(
+    metric: Metric,
+    kind: TaskKind,
+    answers: list,
+    targets: list,
+    names: Sequence[str] = (),
+    **task: str,
+) -> MetricResult:
+    path = Path("data.csv")
+    data = TaskData(
+        task=Task(data=path, metric=metric, **task),
+        name="task",
+        kind=kind,
+        metric=metric,
+        columns={},
+        table=Table(path=path, columns=(), rows=lambda _: iter(()), files=()),
+        examples=(Example(row="", given={}),) * len(answers),
+    )
+    return KINDS[kind].judge(data, answers, targets, names)
 
 
 def assert_spread(found: float, draws: list[float]) -> None:
@@ -108,7 +135,7 @@ def test_no_score_of_few_examples_is_certain(
     if kind is TaskKind.TOKEN_CLASSIFICATION:
         targets, answers = ([(each,) * 3 for each in group] for group in (targets, answers))
     elif metric is Metric.EXACT_MATCH:
-        targets, answers = ([str(each) for each in group] for group in (targets, answers))
+        targets, answers = [str(t) for t in targets], [(str(a), False) for a in answers]
     found = measured(metric, kind, answers, targets, ["O", "name"])
     assert found.standard_error != 0
     if kind is not TaskKind.TOKEN_CLASSIFICATION and metric in (

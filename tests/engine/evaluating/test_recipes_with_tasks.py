@@ -11,7 +11,7 @@ import transformers
 
 import ace_gui
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress
-from ace_gui.engine.evaluating import one_in_memory
+from ace_gui.engine.evaluating import loaded_models
 from ace_gui.errors import MismatchError, TaskError
 from tests.helpers.scored_models import save_bert, save_pictures, save_vit, sentence
 
@@ -93,9 +93,9 @@ def test_every_model_is_scored_with_the_head_of_the_task(family: Path) -> None:
 def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
     loads = []
-    load = one_in_memory.load
+    load = loaded_models.load
     monkeypatch.setattr(
-        one_in_memory, "load", lambda *a: loads.append(a[0].folder.name) or load(*a)
+        loaded_models, "load", lambda *a: loads.append(a[0].folder.name) or load(*a)
     )
     again = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
     assert again.scores == first.scores
@@ -118,7 +118,7 @@ def test_one_model_is_in_memory_at_a_time(family: Path, monkeypatch: pytest.Monk
     import weakref
 
     living: list[weakref.ref[Any]] = []
-    load = one_in_memory.load
+    load = loaded_models.load
 
     def counted(*arguments: Any) -> Any:
         assert all(each() is None for each in living)
@@ -126,7 +126,7 @@ def test_one_model_is_in_memory_at_a_time(family: Path, monkeypatch: pytest.Monk
         living.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(one_in_memory, "load", counted)
+    monkeypatch.setattr(loaded_models, "load", counted)
     ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], limit=7, device="cpu")
     assert len(living) == 6
 
@@ -144,7 +144,7 @@ def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
 def test_data_are_checked_before_any_model_is_loaded(
     family: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_in_memory, "load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(loaded_models, "load", lambda *_: pytest.fail("a model was loaded"))
     bad = family / "bad.csv"
     bad.write_text("text,label\ncat,yes\ndog,maybe\n")
     tasks = [{"data": family / "two.csv"}, {"data": bad, "expert": "two"}]

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_gui.engine.evaluating.data.open_table import open_table
-from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds import kind_of
-from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.evaluating.examples import kind_of, read_task
+from ace_gui.engine.evaluating.kinds.registry import KINDS
 from ace_gui.recipe.tasks import Task, TaskKind
 from ace_gui.steps import result_of
 
@@ -91,7 +90,7 @@ def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
     assert data.kind is TaskKind.TEXT_CLASSIFICATION
     assert data.columns == {"label": ("label",), "text": ("sentence",)}
     assert [each.given for each in data.examples] == [{"text": row["sentence"]} for row in ROWS]
-    assert targets_of(data, CONFIG) == [1, 0, 1, 0]
+    assert KINDS[data.kind].targets(data, CONFIG) == [1, 0, 1, 0]
 
 
 def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> None:
@@ -100,16 +99,16 @@ def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> N
         read_task(Task(data=_saved(tmp_path / "a")), "task", CONFIG, limit=None, seed=0)
     )
     turned = {**CONFIG, "id2label": {"0": "YES", "1": "NO"}}
-    assert targets_of(data, turned) == [0, 1, 0, 1]
+    assert KINDS[data.kind].targets(data, turned) == [0, 1, 0, 1]
     unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
-    assert targets_of(data, unnamed) == [1, 0, 1, 0]
+    assert KINDS[data.kind].targets(data, unnamed) == [1, 0, 1, 0]
 
 
 def test_labels_in_the_words_of_the_data(tmp_path: Path) -> None:
     task = Task(data=_csv(tmp_path / "a.csv"), labels=("yes", "no"))
     unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
     data = result_of(read_task(task, "task", unnamed, limit=None, seed=0))
-    assert targets_of(data, unnamed) == [0, 1, 0, 1]
+    assert KINDS[data.kind].targets(data, unnamed) == [0, 1, 0, 1]
 
 
 def test_a_split_is_named_where_there_are_several(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import ace_gui
 from ace_gui.cli.tuning import _tuned_recipe, parameter_range
 from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
-from ace_gui.engine.evaluating.examples import Half, read_task
+from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.inspecting.compare_recipes import compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.planning.prepare import prepare

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from ace_gui.formatting import counted
 
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
@@ -33,7 +35,9 @@ class TaskScore:
 
     ``normalised``: share of the score of the task's own expert; None if it has none, or if that
     score is too small to compare with. ``own``: the model is that expert. ``each_N``: each
-    example's contribution to the score.
+    example's contribution to the score. ``chat``: whether the model was asked in its chat template;
+    None: it is not asked in words. ``cut``: examples of which the answer or the input was cut;
+    ``cut_words``: labelled words among these that have no answer.
     """
 
     model: str
@@ -45,6 +49,9 @@ class TaskScore:
     normalised: float | None = None
     own: bool = False
     each_N: NDArray[np.float64] = field(default_factory=_of_no_example, compare=False, repr=False)
+    chat: bool | None = None
+    cut: int = 0
+    cut_words: int = 0
 
     @property
     def text(self) -> str:
@@ -55,7 +62,11 @@ class TaskScore:
         return f"{self.score:.4g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
 
     def record(self) -> dict[str, object]:
-        """The dict of ``evaluate --json``, in which NaN is null."""
+        """The dict of ``evaluate --json``, in which NaN is null.
+
+        ``chat``, ``cut`` and ``cut_words`` are there if they say something.
+        """
+        more = {"chat": self.chat, "cut": self.cut or None, "cut_words": self.cut_words or None}
         return {
             "model": self.model,
             "task": self.task,
@@ -64,6 +75,7 @@ class TaskScore:
             "n": self.n,
             "standard_error": _finite(self.standard_error),
             "normalised": _finite(self.normalised),
+            **{key: value for key, value in more.items() if value is not None},
         }
 
 
@@ -148,8 +160,38 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
 
 
 def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
+    """What a reader of these scores must know, one sentence each: ``missing`` and ``notes``."""
+    return (*missing(scores), *notes(scores))
+
+
+def missing(scores: Sequence[TaskScore]) -> tuple[str, ...]:
     """Why means of these scores are missing, one sentence each."""
     return tuple(dict.fromkeys(remark for mean in means(scores) for remark in mean.remarks))
+
+
+def notes(scores: Sequence[TaskScore]) -> tuple[str, ...]:
+    """How language models were asked, and how many answers were cut, one sentence each."""
+    return (*_chat_notes(scores), *(_cut_note(each) for each in scores if each.cut))
+
+
+def _chat_notes(scores: Sequence[TaskScore]) -> Iterator[str]:
+    for task in dict.fromkeys(each.task for each in scores):
+        asked = [each for each in scores if each.task == task and each.chat is not None]
+        with_chat = ", ".join(each.model for each in asked if each.chat)
+        without = ", ".join(each.model for each in asked if not each.chat)
+        if with_chat and without:
+            yield f"On {task}, {with_chat} got the chat template, {without} the plain prompt."
+        elif asked:
+            how = "its chat template" if with_chat else "plain prompts, without a chat template"
+            yield f"On {task}, every model got {how}."
+
+
+def _cut_note(score: TaskScore) -> str:
+    of = f"{score.model} on {score.task}: {score.cut} of {score.n}"
+    if score.cut_words:
+        words = counted(score.cut_words, "word counts", "words count")
+        return f"{of} examples are cut at the model's limit; {words} as wrong there."
+    return f"{of} answers or prompts are cut at their limit; raise max_new_tokens if it is low."
 
 
 def line_of(score: TaskScore) -> str:

@@ -88,6 +88,8 @@ class TryInput:
     ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
     one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
     All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
+    ``questions``: the earlier ones of a conversation, ``answers``: by model, its answers to these;
+    only models with a chat template see them.
     """
 
     task: Task
@@ -98,6 +100,8 @@ class TryInput:
     seed: int = 0
     temperature: float = 0.0
     most_tokens: int = 120
+    questions: tuple[str, ...] = ()
+    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +124,11 @@ class Tried:
     """``model`` has answered.
 
     ``shares``: by label, largest first; they add up to 1. ``words``: an answer that is not a label.
-    ``error``: why it could not answer.
+    ``error``: why it could not answer. ``chat``: whether it wrote in its chat template.
     """
 
     model: str
     shares: tuple[tuple[str, float], ...] = ()
     words: str = ""
     error: str = ""
+    chat: bool = False

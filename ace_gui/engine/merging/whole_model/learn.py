@@ -25,7 +25,7 @@ from ace_gui.engine.adapting.learned_folder import (
     trained,
 )
 from ace_gui.engine.adapting.merged_values import MergedValues
-from ace_gui.engine.adapting.objectives import TaskObjective, descended, has_entropy
+from ace_gui.engine.adapting.objectives import TaskObjective, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.training import Loop, Seen, State, collapse
 from ace_gui.engine.calibrating.calibration_data import (
@@ -45,11 +45,10 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.evaluating.askers import asker
-from ace_gui.engine.evaluating.examples import TaskData
-from ace_gui.engine.evaluating.model_with_head import load
+from ace_gui.engine.evaluating.kinds.registry import KINDS, asker
+from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.subjects import Loading
-from ace_gui.engine.evaluating.targets import targets_of
+from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.merging.layout_digest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.whole_model.learned_rows import (
@@ -261,13 +260,13 @@ class _Work:
         for index, (t, data, loading, model) in enumerate(models):
             if t not in experts:
                 continue
-            if not labelled and not has_entropy(data.kind):
+            if not labelled and not KINDS[data.kind].has_entropy:
                 self._warn(
                     f"The answers of the task {plain(data.name)} have no probabilities, so it "
                     "was left out of learning."
                 )
                 continue
-            targets = targets_of(data, loading.config) if labelled else None
+            targets = KINDS[data.kind].targets(data, loading.config) if labelled else None
             seed = (self._prepared.plan.recipe.seed, index)
             asked = asker(data, loading, model)
             found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))

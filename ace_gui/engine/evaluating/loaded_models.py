@@ -1,7 +1,9 @@
-"""A model in memory, with the head of its task, ready to answer."""
+"""Models in memory, with the head of their task, ready to answer."""
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -9,8 +11,14 @@ import torch
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import reader_of
-from ace_gui.engine.evaluating.subjects import Loading, Own
-from ace_gui.errors import MismatchError
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.kinds.registry import asker
+from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
+from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.engine.modules.manifest import has_modules, read_manifest
+from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.machine import free_memory
 
@@ -71,3 +79,40 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
             )
         index.data.copy_(tensor)
     return {answers.get(name, name) for name in names}
+
+
+class Loaded:
+    """Models for scoring, one in memory at a time. A model used twice in a row is loaded once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._loading: Loading | None = None
+        self._model: Any = None
+
+    def asker(self, data: TaskData, loading: Loading) -> Asker:
+        """The asker for a model on a task's examples."""
+        if self._loading != loading:
+            if self._model is not None:
+                self._model = None
+                gc.collect()
+            self._model, self._loading = load(loading, self._device), loading
+        return asker(data, loading, self._model)
+
+
+def loaded_model(folder: Path, task: str | None, device: str) -> Any:
+    """The model with its modules. Raises the errors of ``ace_gui.load_model``."""
+    where = resolve_device(device)
+    if task is not None:
+        known = _tasks(folder)
+        if task not in known:
+            there = f"there are {listing(sorted(known))}" if known else "it has none"
+            raise OutputError(
+                f"{path_text(folder)}: There is no task {plain(task)!r}; {there}.", path=folder
+            )
+    return load(loading_of(folder, task), where)
+
+
+def _tasks(folder: Path) -> set[str]:
+    """Names of the tasks that have heads or modules of their own in a folder."""
+    heads = {path.stem for path in (folder / HEADS).glob("*.safetensors")}
+    return heads | (set(read_manifest(folder).experts) if has_modules(folder) else set())

@@ -1,0 +1,378 @@
+"""Tasks of language models: perplexity, the choice of a continuation, and generated text."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.evaluating.askers import (
+    Asker,
+    Batch,
+    Cut,
+    Inputs,
+    JudgedByLabels,
+    OfText,
+    Piece,
+)
+from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.kinds.generated_text import is_right, last_number
+from ace_gui.engine.evaluating.kinds.prompts import Prompter, letters
+from ace_gui.engine.evaluating.metrics import MetricResult, perplexity, share
+from ace_gui.engine.evaluating.subjects import Loading
+from ace_gui.engine.evaluating.task_data import (
+    CHOICES,
+    LABEL,
+    TEXT,
+    Example,
+    TaskData,
+    text_cell,
+)
+from ace_gui.formatting import number_text, shown
+from ace_gui.recipe.tasks import Metric, TaskKind
+
+MORE_TOKENS: Final = 8
+"""Additional tokens of a generated answer compared with the longest right answer."""
+
+CHAT_TOKENS: Final = 256
+"""Most tokens of an answer in a chat."""
+
+_MODELS: Final = r"ForCausalLM|LMHeadModel|LMHead"
+
+
+def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
+    """ln p of every token except the first, given those before it: N × (L − 1), float64."""
+    logits_NLV = model(**inputs).logits[:, :-1].float()
+    next_NL1 = inputs["input_ids"][:, 1:, None]
+    chosen_NL = logits_NLV.gather(2, next_NL1).squeeze(2) - logits_NLV.logsumexp(dim=2)
+    found: Tensor = chosen_NL.double()
+    return found
+
+
+class CausalLM(OfText):
+    """Perplexity.
+
+    A long text is split into windows that share one token, so that each token is predicted.
+    """
+
+    kind = TaskKind.CAUSAL_LM
+    classes = rf"({_MODELS})$"
+    metrics = (Metric.PERPLEXITY,)
+    roles = (TEXT,)
+    writes = True
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+        if answer is None:
+            return ""
+        loss, tokens = answer
+        return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
+
+    @classmethod
+    def judge(  # noqa: D102
+        cls,
+        data: TaskData,  # noqa: ARG003
+        answers: Sequence[Any],
+        targets: Sequence[Any],  # noqa: ARG003
+        names: Sequence[str],  # noqa: ARG003
+    ) -> MetricResult:
+        return perplexity(answers)
+
+    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+        token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
+        longest = self.longest or len(token_L)
+        starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
+        return [_tokens(token_L[start : start + longest]) for start in starts]
+
+    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+        count = batch.inputs["input_ids"].shape[1] - 1
+        if count < 1:  # nothing before, nothing to predict
+            return [(0.0, 0)] * len(batch.notes)
+        return [
+            (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
+        ]
+
+    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
+        return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
+
+
+class MultipleChoice(JudgedByLabels, OfText):
+    """A choice for a text, by a model with a head for choices: each is scored on its own."""
+
+    kind = TaskKind.MULTIPLE_CHOICE
+    classes = rf"(ForMultipleChoice|{_MODELS})$"
+    roles = (TEXT, CHOICES, LABEL)
+    has_gradients = False
+    writes = True
+
+    @classmethod
+    def for_model(cls, model: Any) -> type[Asker]:  # noqa: D102
+        return cls if type(model).__name__.endswith("ForMultipleChoice") else LanguageChoice
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003, D102
+        return [_choice(data, example) for example in data.examples]
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+        chosen: str = example.given[CHOICES][answer]
+        return chosen
+
+    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+        text, names = example.given[TEXT], self.tokenizer.model_input_names
+        found = (self.tokenizer(text, one, **self.cut_off) for one in example.given[CHOICES])
+        return [Piece(inputs={n: torch.tensor(each[n])[None] for n in names}) for each in found]
+
+    def scores(self, batch: Batch) -> Tensor:
+        """The score of each choice of a batch (N)."""
+        found: Tensor = self.model(**batch.inputs).logits[:, 0]
+        return found
+
+    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+        found: list[float] = self.scores(batch).tolist()
+        return found
+
+    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
+        return max(range(len(outputs)), key=outputs.__getitem__)
+
+
+class LanguageChoice(MultipleChoice):
+    """By a language model: the choice most likely to follow the text and a space.
+
+    In a chat it is the most likely answer.
+    """
+
+    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
+        super().__init__(data, loading, model)
+        self._prompter = Prompter(data.task, self.tokenizer)
+        self.chat = self._prompter.chat
+
+    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+        text, found = self._prompter.text(example.given), []
+        before = self._prompter.tokens(text)
+        for choice in example.given[CHOICES]:
+            if self.chat:
+                whole = before + self.tokenizer(choice, add_special_tokens=False)["input_ids"]
+                start = len(before)
+            else:
+                whole = self._prompter.tokens(f"{text} {choice}")
+                start = _first_difference(before, whole)
+            cut = max(0, len(whole) - self.longest) if self.longest else 0
+            found.append(_tokens(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
+        return found
+
+    def scores(self, batch: Batch) -> Tensor:  # noqa: D102
+        found_NL = _log_likelihoods(self.model, batch.inputs)
+        pairs = zip(found_NL, batch.notes, strict=True)
+        return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
+
+
+def _first_difference(before: Sequence[int], whole: Sequence[int]) -> int:
+    pairs = enumerate(zip(before, whole, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(before), len(whole) - 1))
+
+
+def _tokens(token_L: Tensor, note: Any = None) -> Piece:
+    inputs = {"input_ids": token_L, "attention_mask": torch.ones_like(token_L)}
+    return Piece(inputs=inputs, note=note)
+
+
+def _choice(data: TaskData, example: Example) -> int:
+    """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
+    value, choices = example.label, example.given[CHOICES]
+    text = value.strip() if isinstance(value, str) else ""
+    index = value if isinstance(value, int) else -1
+    if text in choices:
+        index = choices.index(text)
+    elif text.isascii() and text.isdigit() and len(text) < 10:
+        index = int(text)
+    elif len(text) == 1 and "A" <= text.upper() <= "Z":
+        index = ord(text.upper()) - ord("A")
+    if not 0 <= index < len(choices):
+        sentence = f"The label {shown(value)} is none of the {len(choices)} choices, from 0 or A."
+        raise refused(data.table.path, sentence, example.row)
+    return index
+
+
+def _answer_cell(table: Table, row: str, column: str, value: Any) -> str:
+    """A text; a number is one as well."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text_cell(table, row, column, str(value) if is_number else value)
+
+
+class TextToText(OfText):
+    """A generated text. An answer is the text, and whether it was cut."""
+
+    kind = TaskKind.TEXT_TO_TEXT
+    classes = rf"(ForConditionalGeneration|{_MODELS})$"
+    metrics = (
+        *(Metric.EXACT_MATCH, Metric.CONTAINS, Metric.LAST_NUMBER, Metric.REGEX, Metric.CHOICE),
+    )
+    roles = (TEXT, LABEL)
+    optional = (CHOICES,)
+    label_cell = staticmethod(_answer_cell)
+    has_entropy = learns = has_gradients = False
+    writes = pads = True
+
+    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
+        super().__init__(data, loading, model)
+        task = data.task
+        self._prompter = Prompter(task, self.tokenizer)
+        self.chat = self._prompter.chat
+        most = task.max_new_tokens
+        if most is None:
+            lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
+            most = CHAT_TOKENS if self.chat else max(lengths, default=0) + MORE_TOKENS
+        self._decodes = not model.config.is_encoder_decoder
+        if self._decodes and self.longest is not None:
+            most = min(most, max(self.longest // 2, 1))
+        self.most = most
+        self.tokens, self.seconds = 0, 0.0
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003, D102
+        return [_wanted(data, example) for example in data.examples]
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+        if isinstance(answer, str):
+            return answer
+        text, was_cut = answer
+        return f"{text} … (cut)" if was_cut else text
+
+    @classmethod
+    def judge(  # noqa: D102
+        cls,
+        data: TaskData,
+        answers: Sequence[Any],
+        targets: Sequence[Any],
+        names: Sequence[str],  # noqa: ARG003
+    ) -> MetricResult:
+        own = [letters(example.given.get(CHOICES, ())) for example in data.examples]
+        known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
+        pattern = data.task.pattern or ""
+        return share(
+            is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
+            for (answer, _), target, each in zip(answers, targets, own, strict=True)
+        )
+
+    @classmethod
+    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102
+        return Cut(examples=sum(was_cut for _, was_cut in answers))
+
+    def pieces(self, example: Example) -> list[Piece]:
+        """The prompt. If it is too long, its beginning is cut, or its end for an encoder."""
+        default = "{text}\n{choices}" if CHOICES in example.given else "{text}"
+        text = self._prompter.text(example.given, default)
+        tokens = self._prompter.tokens(text)
+        if self._decodes and self.longest is not None:
+            kept = tokens[-(self.longest - self.most) :]
+        else:
+            kept = self._prompter.tokens(text, **self.cut_off)
+        return [_tokens(torch.tensor(kept), note=len(kept) < len(tokens))]
+
+    def stack(self, pieces: Sequence[Piece]) -> Inputs:
+        """Pad prompts of a decoder on the left, and those of an encoder on the right."""
+        longest = max(len(each.inputs["input_ids"]) for each in pieces)
+        fill = {"input_ids": self._padding, "attention_mask": 0}
+        found = {}
+        for name, value in fill.items():
+            rows = []
+            for each in pieces:
+                token_L = each.inputs[name]
+                rest = token_L.new_full((longest - len(token_L),), value)
+                rows.append(torch.cat((rest, token_L) if self._decodes else (token_L, rest)))
+            found[name] = torch.stack(rows)
+        return found
+
+    @property
+    def _padding(self) -> int:
+        fill = self.tokenizer.pad_token_id
+        fill = self.tokenizer.eos_token_id if fill is None else fill
+        return 0 if fill is None else int(fill)
+
+    @property
+    def _ends(self) -> frozenset[int]:
+        """The tokens that end an answer, by the model's generation_config.json."""
+        ends = self.model.generation_config.eos_token_id
+        return frozenset([ends] if isinstance(ends, int) else ends or ())
+
+    def kept_bytes(self, piece: Piece) -> int:
+        """Keys and values of every token."""
+        config = self.model.config.get_text_config(decoder=True)
+        heads = config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // heads
+        kept = getattr(config, "num_key_value_heads", None) or heads
+        length = len(piece.inputs["input_ids"]) + self.most
+        size = self.model.dtype.itemsize
+        return int(2 * config.num_hidden_layers * kept * width * length * size)
+
+    def probe(self, batch: Batch) -> list[Any]:  # noqa: D102
+        return self._generated(batch, 1)
+
+    @property
+    def tokens_per_second(self) -> float:  # noqa: D102
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+        started = time.perf_counter()
+        answers = []
+        for written, prompt_cut in zip(self._generated(batch, self.most), batch.notes, strict=True):
+            end = next((n for n, token in enumerate(written) if token in self._ends), None)
+            self.tokens += len(written) if end is None else end + 1
+            text = self.tokenizer.decode(written[:end], skip_special_tokens=True)
+            stops = [at for stop in self.data.task.stop if (at := text.find(stop)) >= 0]
+            if stops:
+                text = text[: min(stops)]
+            answers.append((text, prompt_cut or (end is None and not stops)))
+        self.seconds += time.perf_counter() - started
+        return answers
+
+    def _generated(self, batch: Batch, most: int) -> list[list[int]]:
+        begin = batch.inputs["input_ids"].shape[1] if self._decodes else 0
+        written = self.model.generate(
+            **batch.inputs,
+            **GREEDY,
+            max_new_tokens=most,
+            pad_token_id=self._padding,
+            stopping_criteria=[partial(self._stopped, begin)] if self.data.task.stop else None,
+        )
+        found: list[list[int]] = written[:, begin:].tolist()
+        return found
+
+    def _stopped(self, begin: int, ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
+        """Whether the end of each row has a stop text. Each token is at least one byte of it."""
+        stops = self.data.task.stop
+        begin = max(begin, ids_NL.shape[1] - max(len(stop.encode()) for stop in stops) - 1)
+        texts = self.tokenizer.batch_decode(ids_NL[:, begin:], skip_special_tokens=True)
+        found = [any(stop in text for stop in stops) for text in texts]
+        return torch.tensor(found, device=ids_NL.device)
+
+
+GREEDY: Final[Mapping[str, Any]] = {
+    **{"do_sample": False, "num_beams": 1},
+    **{"temperature": None, "top_k": None, "top_p": None},
+}
+"""Arguments of ``generate``: the most likely token, whatever the model's configuration says."""
+
+
+def _wanted(data: TaskData, example: Example) -> str:
+    """The right answer; a letter for the metric choice. Raises TaskError if it does not fit."""
+    label: str = example.label
+    if data.metric is Metric.CHOICE:
+        choices = example.given.get(CHOICES)
+        if choices is not None:
+            return letters(choices)[_choice(data, example)]
+        letter = label.strip().upper()
+        if len(letter) != 1 or not "A" <= letter <= "Z":
+            sentence = f"The label {shown(label)} is not a letter; name a column of choices too."
+            raise refused(data.table.path, sentence, example.row)
+        return letter
+    if data.metric is Metric.LAST_NUMBER and last_number(label) is None:
+        raise refused(data.table.path, f"The label {shown(label)} has no number.", example.row)
+    return label

@@ -1,0 +1,49 @@
+"""All kinds of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.kinds.language import CausalLM, MultipleChoice, TextToText
+from ace_gui.engine.evaluating.kinds.pictures import ClipZeroShot, ImageClassification
+from ace_gui.engine.evaluating.kinds.texts import (
+    Regression,
+    TextClassification,
+    TokenClassification,
+)
+from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
+from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.errors import TaskError
+from ace_gui.recipe.tasks import TaskKind
+
+KINDS: Final[Mapping[TaskKind, type[Asker]]] = {
+    each.kind: each
+    for each in (
+        ImageClassification,
+        TextClassification,
+        Regression,
+        MultipleChoice,
+        CausalLM,
+        TextToText,
+        TokenClassification,
+        ClipZeroShot,
+    )
+}
+
+
+def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
+    """The asker for a task on a model. Raises CheckpointError and TaskError."""
+    return KINDS[data.kind].for_model(model)(data, loading, model)
+
+
+def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
+    """Raise TaskError if the class of a model cannot do the task."""
+    own = class_of(loading.config)
+    if not KINDS[data.kind].does(own):
+        raise TaskError(
+            f"{subject.name} is of the class {own or 'unknown'}, which does no {data.kind.value}; "
+            f"say in the task {data.name} to which expert it belongs.",
+            path=subject.path,
+        )
