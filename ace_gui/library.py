@@ -8,6 +8,7 @@ Every function takes a recipe as the path of a recipe file, as a mapping with th
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ from ace_gui.recipe.values import ParameterValue
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]
+GivenModels = Path | str | Mapping[str, Any] | Sequence[Any] | Any
 Progress = Callable[[Event], object]
 
 
@@ -249,7 +251,7 @@ def compare(
 
 def evaluate(
     recipe: GivenRecipe | None,
-    models: Path | str | Sequence[Path | str] = (),
+    models: GivenModels = (),
     tasks: GivenTasks | None = None,
     *,
     limit: int | None = None,
@@ -258,21 +260,26 @@ def evaluate(
     convert: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Score the recipe's base and experts, and models in folders, on tasks.
+    """Score the recipe's base and experts, and more models, on tasks.
 
-    ``recipe`` None: only the folders. ``tasks``: a file, a mapping for each task as in such a file,
-    or ``Task``s; None: the recipe's. ``limit``: maximum number of examples per task, drawn with a
-    fixed seed. ``cluster``: workers for the models, as for ``merge``. Raises TaskError for unusable
-    data or models, before any long work.
+    ``recipe`` None: only ``models``: folders or transformers models in memory, in a mapping by the
+    names that they have in the result. A model in memory is not changed; it stays on its device in
+    its dtype, and its scores are not cached. Its tokenizer is that of the folder it was loaded
+    from, or of the recipe. ``tasks``: a file, a mapping for each task as in such a file, or
+    ``Task``s; None: the recipe's. The ``data`` of a mapping may be a pandas DataFrame or a
+    ``datasets.Dataset``; ``name`` it then. ``limit``: maximum number of examples per task, drawn
+    with a fixed seed. ``cluster``: workers for the models, as for ``merge``. Raises TaskError for
+    unusable data or models, before any long work.
     """
     given = None if recipe is None else recipe_from(recipe)
-    chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
-    folders = [Path(model) for model in _several(models)]
-    names = [str(model) for model in _several(models)]
+    found = _models(models)
     scores: tuple[TaskScore, ...] = ()
-    how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
-    with workers_at(cluster, device) as workers:
-        for event in workflow.score(given, folders, chosen, workers=workers, **how):
+    how: dict[str, Any] = {"names": list(found), "limit": limit, "device": device}
+    with workers_at(cluster, device) as workers, tempfile.TemporaryDirectory() as folder:
+        chosen = () if given is None else given.tasks
+        chosen = chosen if tasks is None else _tasks(tasks, Path(folder))
+        how |= {"convert": convert, "workers": workers}
+        for event in workflow.score(given, list(found.values()), chosen, **how):
             if isinstance(event, Evaluated):
                 scores = event.scores
             if progress is not None:
@@ -353,11 +360,37 @@ def load_model(folder: Path | str, *, task: str | None = None, device: str = "cp
     return loaded_model(Path(folder), task, device)
 
 
-def _tasks(given: GivenTasks) -> tuple[Task, ...]:
+def _tasks(given: GivenTasks, tables: Path | None = None) -> tuple[Task, ...]:
+    """``tables``: a folder for the data of tasks that are tables in memory."""
     if isinstance(given, str | Path):
         return load_tasks(Path(given))
-    made = (each if isinstance(each, Task) else tasks_from({"tasks": [each]})[0] for each in given)
-    return tuple(made)
+    found = []
+    for number, each in enumerate(given):
+        if isinstance(each, Task):
+            found.append(each)
+            continue
+        data: Any = each.get("data")
+        if tables is not None and hasattr(data, "to_parquet"):
+            path = tables / str(number) / "data.parquet"
+            path.parent.mkdir()
+            data.to_parquet(path)
+            each = {**each, "data": path}
+        found += tasks_from({"tasks": [each]})
+    return tuple(found)
+
+
+def _models(given: GivenModels) -> dict[str, Any]:
+    """Folders, and models in memory, by name; the name of a folder is as it was given."""
+    if isinstance(given, Mapping):
+        named = dict(given)
+    else:
+        several = [given] if hasattr(given, "state_dict") else _several(given)
+        named = {}
+        for each in several:
+            name = str(each) if isinstance(each, str | Path) else type(each).__name__
+            number = sum(known.partition(" ")[0] == name for known in named)
+            named[f"{name} {number + 1}" if number else name] = each
+    return {k: Path(each) if isinstance(each, str | Path) else each for k, each in named.items()}
 
 
 def _several(given: str | Path | Sequence[Any]) -> list[Any]:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ace_gui.architecture import transformers_library
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import path_text
+
+GENERATION: Final = "generation_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,9 @@ def load_pretrained(
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
+            if tensors is not None and (folder / GENERATION).is_file():
+                ends = transformers_library.transformers().GenerationConfig
+                model.generation_config = ends.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         name = model_class.__name__
         sentence = f"{path_text(folder)} cannot be loaded as {name}; check the folder's files."

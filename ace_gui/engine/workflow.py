@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
 from ace_gui.engine.cluster.address import Address
@@ -165,7 +166,7 @@ def report_to_file(
 
 def score(
     recipe: Recipe | None,
-    folders: Sequence[Path],
+    folders: Sequence[Any],
     tasks: Sequence[Task],
     *,
     names: Sequence[str] = (),
@@ -174,9 +175,10 @@ def score(
     convert: bool = False,
     workers: Executor | None = None,
 ) -> Iterator[Event]:
-    """Score the recipe's base and experts, and the folders, on tasks.
+    """Score the recipe's base and experts, and the folders or models in memory, on tasks.
 
-    ``names``: of the folders. ``workers``: the processes that run the models, None: this process.
+    ``names``: of the folders or models. ``workers``: the processes that run the models, None: this
+    process.
 
     Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
     """

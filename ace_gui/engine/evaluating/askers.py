@@ -79,7 +79,7 @@ class Asker:
     learns: ClassVar[bool] = True
     has_gradients: ClassVar[bool] = True
     writes: ClassVar[bool] = False
-    pads: ClassVar[bool] = False
+    pads = False
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         self.data, self.loading, self.model = data, loading, model

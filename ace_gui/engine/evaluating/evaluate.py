@@ -6,7 +6,7 @@ import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +24,7 @@ from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.registry import KINDS, require_kind
 from ace_gui.engine.evaluating.labels import head_labels
-from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded, unchanged
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
     Loading,
@@ -102,6 +102,8 @@ def evaluate(
     where = torch.device(workers.device) if workers else resolve_device(device)
     trials = yield from all_trials(models, tasks, limit, half)
     if workers is not None:
+        if any(trial.loading.model is not None for trial in trials):
+            raise TaskError("Models in memory are scored by this process; leave out the cluster.")
         share = Share.of(models, tasks, limit=limit, half=half, device=workers.device)
         yield from _answered_by(workers, share, trials, where)
     total = sum(len(trial.data.examples) for trial in trials)
@@ -327,26 +329,34 @@ def outcomes_of(
     """
     cache = ArrayCache(scores_folder())
     loaded = Loaded(device)
+    in_memory = {
+        id(t.loading.model): t.loading.model for t in trials if t.loading.model is not None
+    }
     gc.freeze()  # collecting a model then skips older objects
     try:
-        for trial in trials:
-            key = _key(trial, device)
-            known = _remembered(cache, key, trial)
-            if known is None:
-                one = loaded.asker(trial.data, trial.loading)
-                for step in answered(one):
-                    if isinstance(step, int):
-                        speed = one.tokens_per_second
-                        yield trial, Answering(done=step, tokens_per_second=speed)
-                    else:
-                        result = _measure(trial, step)
-                        known = Outcome(measured=result, answers=step, chat=one.chat)
-                del one
-            assert known is not None
-            _remember(cache, key, known)
-            yield trial, known
+        with unchanged(list(in_memory.values())):
+            for trial in trials:
+                key = _key(trial, device)
+                known = _remembered(cache, key, trial)
+                if known is None:
+                    known = yield from _computed(trial, loaded)
+                _remember(cache, key, known)
+                yield trial, known
     finally:
         gc.unfreeze()
+
+
+def _computed(
+    trial: Trial, loaded: Loaded
+) -> Generator[tuple[Trial, Outcome | Answering], None, Outcome]:
+    """Run the model of a trial; yields its progress, and returns its result."""
+    one, answers = loaded.asker(trial.data, trial.loading), list[Any]()
+    for step in answered(one):
+        if isinstance(step, int):
+            yield trial, Answering(done=step, tokens_per_second=one.tokens_per_second)
+        else:
+            answers = step
+    return Outcome(measured=_measure(trial, answers), answers=answers, chat=one.chat)
 
 
 def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
@@ -382,8 +392,13 @@ def _score(
 
 
 def _key(trial: Trial, device: torch.device) -> str:
-    """Digest of everything that answers and their score depend on."""
+    """Digest of everything that answers and their score depend on.
+
+    Empty for a model in memory, which may change.
+    """
     data, loading = trial.data, trial.loading
+    if loading.model is not None:
+        return ""
     own = None if loading.own is None else sorted(loading.own.names.items())
     terms = (
         repr(data.task),
@@ -409,6 +424,8 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     """The cached answers; None also for an invalid entry."""
+    if not key:
+        return None
     entry, count = cache.get(key), len(trial.data.examples)
     if entry is None or {"figures", "each", "answers"} - entry.keys():
         return None
@@ -428,6 +445,8 @@ def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
 
 def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
     """Cache an outcome; answers as text in JSON, which keeps every digit of a number."""
+    if not key:
+        return
     found = outcome.measured
     figures = np.array([found.score, found.standard_error])
     kept = json.dumps({"answers": outcome.answers, "chat": outcome.chat}).encode()

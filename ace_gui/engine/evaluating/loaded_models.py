@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +31,12 @@ _SHARE: Final = 0.7
 def load(loading: Loading, device: torch.device) -> Any:
     """The model in evaluation mode: in float32, or in its stored dtype if that is too large.
 
-    Its modules are attached, if it has any. Raises MismatchError if a tensor is missing, which
-    would be initialised at random, and CheckpointError for modules that do not fit.
+    Its modules are attached, if it has any. A model in memory is used as it is. Raises
+    MismatchError if a tensor is missing, which would be initialised at random, and CheckpointError
+    for modules that do not fit.
     """
+    if loading.model is not None:
+        return _with_padding(loading.model).eval()
     tensors = None if loading.modules is None else loading.modules.tensors()
     model, report = load_pretrained(loading.folder, loading.config, tensors)
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -48,9 +53,27 @@ def load(loading: Loading, device: torch.device) -> Any:
         )
     if loading.modules is not None:
         loading.modules.put(model)
+    return _with_padding(model).to(device).eval()
+
+
+def _with_padding(model: Any) -> Any:
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = -1  # no padding token: inputs have one length
-    return model.to(device).eval()
+    return model
+
+
+@contextmanager
+def unchanged(models: Sequence[Any]) -> Iterator[None]:
+    """Restore models of the caller afterwards: their mode and their configuration."""
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    padding = [(model.config, getattr(model.config, "pad_token_id", None)) for model in models]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for config, token in padding:
+            config.pad_token_id = token
 
 
 def _free(device: torch.device) -> int:

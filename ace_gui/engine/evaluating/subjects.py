@@ -25,12 +25,16 @@ RECIPE: Final = "merge_recipe.yaml"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model that is scored. ``expert``: its index among the recipe's experts, None for others."""
+    """A model that is scored. ``expert``: its index among the recipe's experts, None for others.
+
+    ``model``: in memory; then ``path`` is the folder that it was loaded from, if any.
+    """
 
     name: str
     path: Path
     expert: int | None = None
     is_base: bool = False
+    model: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +55,14 @@ class Loading:
 
     ``config``: of the model with its head. ``modules``: modules to attach. ``preprocessing``:
     folders that may have a tokenizer or image processor; the first that has one is used.
+    ``model``: one in memory, which is used as it is.
     """
 
     folder: Path
     config: Mapping[str, Any]
     own: Own | None = None
     modules: ModulesOf | None = None
+    model: Any = None
     preprocessing: tuple[Path, ...] = field(compare=False)
 
     @property
@@ -79,14 +85,14 @@ def _files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The recipe's models, if there is a recipe, and more folders.
+    """The recipe's models, if there is a recipe, and more folders or models in memory.
 
     ``with_base``: whether the base is scored too.
     """
 
     prepared: Prepared | None
     with_base: bool = True
-    folders: tuple[Path, ...] = ()
+    folders: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
 
     def subjects(self) -> list[Subject]:
@@ -102,7 +108,7 @@ class Models:
                 for t, (name, entry) in enumerate(named)
             ]
         pairs = zip(self.names, self.folders, strict=True)
-        return found + [Subject(name=name, path=folder) for name, folder in pairs]
+        return found + [_subject(name, given) for name, given in pairs]
 
     def owner(self, task: Task, name: str) -> int | None:
         """The expert of a task: the one it names, or else the one with the task's name.
@@ -140,6 +146,8 @@ class Models:
     def loading(self, subject: Subject, task: Task, name: str) -> Loading:
         """The source of a model for a task. Raises CheckpointError and TaskError."""
         owner = self.owner(task, name)
+        if subject.model is not None:
+            return _in_memory(subject, self._others(owner))
         if self.prepared is not None and subject.expert is not None:
             return self._expert(self.prepared, subject.expert)
         if self.prepared is not None and subject.is_base and owner is not None:
@@ -249,8 +257,30 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
         ) from None
 
 
+def _subject(name: str, given: Any) -> Subject:
+    if isinstance(given, Path):
+        return Subject(name=name, path=given)
+    return Subject(name=name, path=Path(given.name_or_path or name), model=given)
+
+
+def _in_memory(subject: Subject, others: Sequence[Path]) -> Loading:
+    """A model in memory. Raises TaskError if no folder may have its tokenizer or processor."""
+    folders = [path for path in (subject.path, *others) if path.is_dir()]
+    if not folders:
+        raise TaskError(
+            f"{subject.name}: the folder of its tokenizer or image processor is unknown; load it "
+            "with from_pretrained(FOLDER), or give the folder instead.",
+            key="models",
+        )
+    config = {**subject.model.config.to_dict(), "architectures": [type(subject.model).__name__]}
+    preprocessing = tuple(folders)
+    return Loading(
+        folder=folders[0], config=config, preprocessing=preprocessing, model=subject.model
+    )
+
+
 def models_of(
-    prepared: Prepared | None, folders: Sequence[Path], names: Sequence[str] = ()
+    prepared: Prepared | None, folders: Sequence[Any], names: Sequence[str] = ()
 ) -> Models:
     """The models of a recipe, and folders with these names, or named by their paths."""
     named = tuple(names) or tuple(map(str, folders))

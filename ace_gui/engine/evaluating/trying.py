@@ -157,7 +157,8 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     (example,) = one.data.examples
     prompter = Prompter(one.data.task, one.tokenizer)
     text = prompter.text(example.given)
-    earlier = tuple(zip(wanted.questions, wanted.answers.get(model, ()), strict=False))
+    asked = (prompter.text({TEXT: question}) for question in wanted.questions)
+    earlier = tuple(zip(asked, wanted.answers.get(model, ()), strict=False))
     plain = not prompter.chat
     tokens = prompter.tokens(text, earlier, **(one.cut_off if plain else {}))
     token_1L = torch.tensor([tokens], device=one.model.device)

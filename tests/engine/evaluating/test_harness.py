@@ -72,7 +72,7 @@ def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
         "--limit", "12", "--device", "cpu", "--json", out,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert [line.split()[1:] for line in done.stdout.splitlines()[-2:]] == [
+    assert [line.split()[1:] for line in done.stdout.splitlines()[-3:-1]] == [
         ["toy", "acc", "12", "0.250", "±", "0.125"],
         ["toy", "exact_match,", "strict-match", "12", "1.000"],
     ]

@@ -13,6 +13,7 @@ import torch
 import transformers
 
 import ace_gui
+from ace_gui.architecture.loading import load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.scores import TaskScore, notes
 from ace_gui.engine.contract.scored.shown_examples import Tried, TriedText
@@ -100,6 +101,13 @@ def test_ends_are_a_number_or_a_list(tmp_path: Path, ends: int | list[int]) -> N
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     text = text.split()
     assert text == tokenizer.decode(tokens, skip_special_tokens=True).split()[: len(text)]
+
+
+def test_ends_are_known_where_tensors_come_from_elsewhere(tmp_path: Path) -> None:
+    model = save_chat_model(tmp_path / "model", ends=ENDS)
+    loaded, report = load_pretrained(tmp_path / "model", None, dict(model.state_dict()))
+    assert report.clean
+    assert loaded.generation_config.eos_token_id == ENDS
 
 
 def test_a_long_answer_is_cut_and_counted(chat: Path) -> None:
@@ -211,6 +219,7 @@ def test_settings_that_do_not_fit(chat: Path, setting: dict[str, Any], words: st
         ("exact-match", "the cat sat", "the cat", False),
         ("contains", "So it is the Cat, I think", "the cat", True),
         ("contains", "It is 42.", "4", False),
+        ("contains", "It is 42.", "", False),
         ("contains", "ﬁne", "fine", True),
         ("last-number", "3 and 4 make 7; so 42.0", "42", True),
         ("last-number", "about 1,000 in all.", "1000", True),

@@ -287,3 +287,59 @@ def test_the_engine_process_does_it_as_a_job(family: Path) -> None:
     *_, result = filter(None, runner.run(tuning))
     assert isinstance(result, Tuned)
     assert len(result.points) == 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "datasets"])
+def test_models_and_tables_in_memory_score_as_those_on_disk(family: Path, kind: str) -> None:
+    import datasets
+    import pandas as pd
+
+    frame = pd.read_csv(family / "two.csv")
+    table = frame if kind == "pandas" else datasets.Dataset.from_pandas(frame)
+    model = transformers.BertForSequenceClassification.from_pretrained(family / "two")
+    model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    padding = model.config.pad_token_id
+    (on_disk,) = ace_gui.evaluate(None, [family / "two"], [{"data": family / "two.csv"}]).scores
+    task = {"data": table, "name": "mine"}
+    for given, name in (
+        (model, "BertForSequenceClassification"),
+        ([model], "BertForSequenceClassification"),
+        ({"tuned": model}, "tuned"),
+    ):
+        (score,) = ace_gui.evaluate(None, given, [task], device="cpu").scores
+        assert (score.model, score.task) == (name, "mine")
+        assert score.score == on_disk.score
+        assert score.each_N.tolist() == on_disk.each_N.tolist()
+    assert model.training
+    assert model.config.pad_token_id == padding
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    with torch.no_grad():
+        model.classifier.bias += torch.tensor([100.0, 0.0])
+    (changed,) = ace_gui.evaluate(None, model, [task], device="cpu").scores
+    assert changed.score == (frame["label"] == "no").mean()
+
+
+def test_several_models_in_memory_have_names_of_their_own(family: Path) -> None:
+    kind = transformers.BertForSequenceClassification
+    models = [kind.from_pretrained(family / "two") for _ in range(2)]
+    with torch.no_grad():
+        for index, model in enumerate(models):
+            model.classifier.bias[index] += 100
+    task = {"data": family / "two.csv", "expert": "two"}
+    found = ace_gui.evaluate(family / "recipe.yaml", [*models, family / "merged"], [task])
+    names = [each.model for each in found.scores]
+    first, second = "BertForSequenceClassification", "BertForSequenceClassification 2"
+    assert names == ["base", "two", first, second, str(family / "merged")]
+    scores = {each.model: each.score for each in found.scores}
+    assert scores[first] + scores[second] == pytest.approx(1)
+
+
+def test_a_model_in_memory_needs_a_tokenizer(family: Path) -> None:
+    model = transformers.BertForSequenceClassification.from_pretrained(family / "two")
+    model.name_or_path = ""
+    task = {"data": family / "two.csv", "expert": "two"}
+    with pytest.raises(TaskError, match="from_pretrained"):
+        ace_gui.evaluate(None, model, [task])
+    found = ace_gui.evaluate(family / "recipe.yaml", model, [task])
+    assert found.scores[-1].score == found.scores[1].score

@@ -138,6 +138,36 @@ def test_only_what_the_model_takes_is_asked_for(
     assert offered == set(CLASSES[architecture])
 
 
+def test_a_chat_goes_on_until_a_new_one_is_begun(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
+) -> None:
+    index = try_place(page)
+
+    def ask(text: str, *answers: str, chat: bool = True) -> TryJob:
+        index.text.setPlainText(text)
+        index.button.click()
+        number = worker.newest(TryJob)
+        for model, answer in zip(("base", "cola"), answers, strict=True):
+            begun, piece = TriedBegun(model=model), TriedText(model=model, piece=answer)
+            own = chat and model == "cola"
+            worker.say(begun, piece, Tried(model=model, chat=own), job=number)
+        worker.say(JobDone(), job=number)
+        found: TryJob = worker.jobs[number]
+        return found
+
+    assert not ask("plain", "a", "b", chat=False).questions
+    assert not index.anew.isVisibleTo(index)
+    assert not ask("first", "one", "two").questions
+    assert index.anew.isVisibleTo(index)
+    second = ask("second", "three", "four")
+    assert second.questions == ("first",)
+    assert second.answers == {"base": ("one",), "cola": ("two",)}
+    assert all(word in texts(index)[1] for word in ("first", "two", "four"))
+    index.anew.click()
+    assert texts(index) == ["", "", ""]
+    assert not ask("third", "five", "six").questions
+
+
 def test_the_length_is_handed_on(page: ScoresPage, loaded: MainWindow, worker: FakeWorker) -> None:
     index = try_place(page)
     index.text.setPlainText("the cat")

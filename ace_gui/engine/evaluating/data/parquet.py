@@ -1,4 +1,7 @@
-"""Tables from Parquet. A few kilobytes can unpack to any size, so unpacked bytes are counted."""
+"""Tables from Parquet. A few kilobytes can unpack to any size, so unpacked bytes are counted.
+
+The library ``datasets`` would first unpack the whole file into a cache on the disk.
+"""
 
 from __future__ import annotations
 

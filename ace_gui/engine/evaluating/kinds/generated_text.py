@@ -54,5 +54,6 @@ def is_right(metric: Metric, answer: str, target: str, *, letters: str, pattern:
         return found is not None and normal(found[1] or "") == normal(target)
     own, wanted = normal(answer), normal(target)
     if metric is Metric.CONTAINS:
-        return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", own) is not None
+        found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", own)
+        return bool(wanted) and found is not None
     return own == wanted

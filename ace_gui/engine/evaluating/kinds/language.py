@@ -217,7 +217,7 @@ class TextToText(OfText):
     optional = (CHOICES,)
     label_cell = staticmethod(_answer_cell)
     has_entropy = learns = has_gradients = False
-    writes = pads = True
+    writes = True
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
@@ -228,6 +228,7 @@ class TextToText(OfText):
         if most is None:
             lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
             most = CHAT_TOKENS if self.chat else max(lengths, default=0) + MORE_TOKENS
+        self.pads = loading.modules is None  # routers might see the padding
         self._decodes = not model.config.is_encoder_decoder
         if self._decodes and self.longest is not None:
             most = min(most, max(self.longest // 2, 1))

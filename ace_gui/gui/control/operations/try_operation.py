@@ -19,22 +19,39 @@ from ace_gui.recipe.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """A model's answer so far; ``is_done``: the answer is complete."""
+    """A model's answer so far; ``is_done``: the answer is complete.
+
+    ``chat``: the model wrote in its chat template. ``earlier``: the conversation before.
+    """
 
     text: str = ""
+    earlier: str = ""
+    chat: bool = False
     shares: tuple[tuple[str, float], ...] = ()
     error: str = ""
     is_done: bool = False
 
 
 class TryOperation(OneOperation):
-    """``said`` maps each model to its answer, in the order of the run."""
+    """``said`` maps each model to its answer, in the order of the run.
+
+    If a model writes in its chat template, the next text continues the conversation. ``questions``:
+    those asked so far.
+    """
 
     def __init__(
         self, session: Session, engine: EngineClient, parent: QObject | None = None
     ) -> None:
         super().__init__(session, engine, parent)
         self.said: dict[str, Said] = {}
+        self.questions: tuple[str, ...] = ()
+        self._answers: dict[str, tuple[str, ...]] = {}
+        self._job: TryJob | None = None
+
+    def forget(self) -> None:
+        """Begin a new conversation."""
+        self.said, self.questions, self._answers, self._job = {}, (), {}, None
+        self.changed.emit()
 
     def start(
         self,
@@ -49,9 +66,12 @@ class TryOperation(OneOperation):
         temperature: float = 0.0,
         most_tokens: int = 120,
     ) -> None:
-        """Run base, the task's expert and these merges. The previous question is dropped."""
+        """Run base, the task's expert and these merges. Another task is another conversation."""
         if self._session.draft.plan is None:
             return
+        before = self._job
+        if row or picture or before is None or (before.task, before.stores) != (task, (*stores,)):
+            self.questions, self._answers = (), {}
         self.said = {}
         job = TryJob(
             recipe=self._session.draft.inputs.recipe(),
@@ -64,15 +84,20 @@ class TryOperation(OneOperation):
             seed=seed,
             temperature=temperature,
             most_tokens=most_tokens,
+            questions=self.questions,
+            answers=self._answers,
             device=self._session.device,
         )
+        self._job = job
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
         """Take more of a model's answer."""
         match event:
             case TriedBegun(model=model):
-                self.said[model] = Said()
+                turns = zip(self.questions, self._answers.get(model, ()), strict=False)
+                earlier = "".join(f"▸ {asked}\n{answer}\n\n" for asked, answer in turns)
+                self.said[model] = Said(earlier=earlier)
             case TriedText(model=model, piece=piece):
                 known = self.said[model]
                 self.said[model] = replace(known, text=known.text + piece)
@@ -83,9 +108,18 @@ class TryOperation(OneOperation):
                     text=known.text or event.words,
                     shares=event.shares,
                     error=event.error,
+                    chat=event.chat,
                     is_done=True,
                 )
 
     def end(self) -> None:
-        """No more answers will follow."""
+        """No more answers will follow; complete ones are part of the conversation."""
+        job, answers = self._job, self.said.values()
+        whole = all(said.is_done for said in answers) and any(said.chat for said in answers)
+        if job is not None and whole and not job.row:
+            self.questions = (*self.questions, job.text)
+            self._answers = {
+                model: (*self._answers.get(model, ()), said.text)
+                for model, said in self.said.items()
+            }
         self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}

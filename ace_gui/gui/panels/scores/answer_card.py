@@ -46,7 +46,7 @@ class AnswerCard(QWidget):
         self.title.set_full_text(name)
         self.swatch.show_colour(colour)
         shares = () if said is None else said.shares
-        text = "" if said is None else said.text
+        text = "" if said is None else said.earlier + said.text
         self.bars.setVisible(bool(shares))
         self.bars.show_bars(_likeliest(shares), colour)
         self.text.setVisible(bool(text))
@@ -54,7 +54,7 @@ class AnswerCard(QWidget):
         self.error.setText("" if said is None else plain(said.error))
         self.error.setVisible(bool(said is not None and said.error))
         waits = said is not None and not said.is_done
-        self.state.setText("writing …" if text else "loading the model …")
+        self.state.setText("writing …" if said is not None and said.text else "loading the model …")
         self.state.setVisible(waits)
 
     def _write(self, text: str) -> None:

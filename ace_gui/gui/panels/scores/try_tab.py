@@ -95,6 +95,9 @@ class TryTab(ScoresPart):
         self.choose.setAccessibleName("Choose a picture")
         self.seed, self.temperature, self.length = QSpinBox(), QDoubleSpinBox(), QSpinBox()
         self.button = RunButton("Try", self._start, self._trying.stop, name="Try it on the models")
+        self.anew = QPushButton("New chat")
+        self.anew.setProperty("kind", "link")
+        self.anew.setToolTip("Forget this conversation; the next text begins another")
         self.problem = problem_label()
         self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
         self._lay_out()
@@ -110,14 +113,15 @@ class TryTab(ScoresPart):
         self.length.setRange(1, 4096)
         self.length.setValue(LENGTH)
         self.length.setAccessibleName("Maximum length of the answer, in tokens")
-        settings = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
+        titled = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
         self._settings: list[QWidget] = []
-        for title, box in settings.items():
+        for title, box in titled.items():
             label = QLabel(title)
             label.setBuddy(box)
             self._settings += [label, box]
         task = muted_label("As", self)
-        head = across(task, self.task, self.merge, None, *self._settings, self.button)
+        settings = self._settings
+        head = across(task, self.task, self.merge, None, *settings, self.anew, self.button)
         pictures = down(self.hint, across(self.choose, None), None)
         texts = down((self.text, 1), self.pair)
         given = across(self.picture, pictures, (texts, 1), gap=12)
@@ -139,6 +143,7 @@ class TryTab(ScoresPart):
         self.merge.chosen.connect(self.show_answers)
         self.text.textChanged.connect(self._forget_given)
         self.choose.clicked.connect(lambda _=False: self._ask_picture())
+        self.anew.clicked.connect(lambda _=False: self._trying.forget())
 
     # Input
 
@@ -282,6 +287,7 @@ class TryTab(ScoresPart):
             each.show_said(said, name, hue)
         show_problem(self.problem, trying.error)
         running = trying.is_running
+        self.anew.setVisible(bool(trying.questions) and not running)
         self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")
 
     # Drag and drop
