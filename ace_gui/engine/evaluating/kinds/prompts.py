@@ -16,16 +16,8 @@ class Prompter:
     """Makes tokens of a task's prompts. ``chat``: whether the chat template is used."""
 
     def __init__(self, task: Task, tokenizer: Any) -> None:
-        """Raise TaskError if the task needs a template, and the tokenizer has none."""
         self._task, self._tokenizer = task, tokenizer
-        has_template = bool(getattr(tokenizer, "chat_template", None))
-        if task.chat is Chat.ON and not has_template:
-            raise TaskError(
-                f"{task.title}: a model has no chat template; choose chat: auto, or copy "
-                "chat_template.jinja into its folder.",
-                key="chat",
-            )
-        self.chat = has_template and task.chat is not Chat.OFF
+        self.chat = task.chat is not Chat.OFF and bool(getattr(tokenizer, "chat_template", None))
 
     def text(self, given: Mapping[str, Any], default: str = "{text}") -> str:
         """The task's prompt for an example. ``default``: if the task has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ace_gui.architecture.preprocessing import has_chat_template
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.kinds.language import CausalLM, MultipleChoice, TextToText
 from ace_gui.engine.evaluating.kinds.pictures import ClipZeroShot, ImageClassification
@@ -16,7 +17,7 @@ from ace_gui.engine.evaluating.kinds.texts import (
 from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.recipe.tasks import Chat, TaskKind
 
 KINDS: Final[Mapping[TaskKind, type[Asker]]] = {
     each.kind: each
@@ -39,11 +40,18 @@ def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
 
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
-    """Raise TaskError if the class of a model cannot do the task."""
+    """Raise TaskError if a model cannot do the task by its class, or lacks a chat template."""
     own = class_of(loading.config)
     if not KINDS[data.kind].does(own):
         raise TaskError(
             f"{subject.name} is of the class {own or 'unknown'}, which does no {data.kind.value}; "
             f"say in the task {data.name} to which expert it belongs.",
             path=subject.path,
+        )
+    if data.task.chat is Chat.ON and not has_chat_template(loading.preprocessing):
+        raise TaskError(
+            f"{subject.name} has no chat template; choose chat: auto in the task {data.name}, or "
+            "copy chat_template.jinja into the model's folder.",
+            path=subject.path,
+            key="chat",
         )
