@@ -152,6 +152,7 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(
             own = chat and model == "cola"
             worker.say(begun, piece, Tried(model=model, chat=own), job=number)
         worker.say(JobDone(), job=number)
+        index.show_answers()
         found: TryJob = worker.jobs[number]
         return found
 
