@@ -40,6 +40,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import ParameterValue
@@ -189,10 +190,48 @@ def merge(
         evaluate=evaluate,
         cluster=cluster,
     )
+    return _result(workflow.merge_to_folder(recipe_from(recipe), Path(out), options), progress)
+
+
+def extract(
+    base: Path | str,
+    model: Path | str,
+    out: Path | str,
+    *,
+    rank: int | None = None,
+    energy: float | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    device: str = "auto",
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> MergeResult:
+    """Write the change from ``base`` to ``model`` as an adapter in PEFT's format, into ``out``.
+
+    ``rank``: of its factors (default 32); or ``energy``: the share of the squared norm of each
+    change that they keep. ``include``, ``exclude``: patterns of tensors' names, with ``*``.
+
+        ace_gui.extract("base", "fine-tune", "adapter", rank=16)
+    """
+    given = recipe_for(str(base), [str(model)], "task_arithmetic")
+    events = workflow.extract_adapter(
+        given.base_model,
+        given.models[0].model,
+        Path(out),
+        workflow.Options(device=device, resume=resume),
+        rank=rank,
+        energy=energy,
+        include=include,
+        exclude=exclude,
+    )
+    return _result(events, progress)
+
+
+def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds, exported = 0.0, None
-    for event in workflow.merge_to_folder(recipe_from(recipe), Path(out), options):
+    for event in events:
         match event:
             case PlanReady(plan=planned):
                 warnings = tuple(check.line for check in planned.checks if check.is_worry)

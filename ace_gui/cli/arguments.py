@@ -149,6 +149,20 @@ Threads = Annotated[
         help="Number of compute threads (default: one per processor).",
     ),
 ]
+Rank = Annotated[
+    int | None,
+    typer.Option("--rank", min=1, metavar="N", help="The adapter's rank."),
+]
+Energy = Annotated[
+    float | None,
+    typer.Option(
+        "--energy",
+        min=1e-6,
+        max=1.0,
+        metavar="SHARE",
+        help="Instead: the ranks that keep this share of each change's squared norm.",
+    ),
+]
 Convert = Annotated[
     bool,
     typer.Option(

@@ -20,11 +20,13 @@ from ace_gui.cli.arguments import (
     Cluster,
     Convert,
     Device,
+    Energy,
     JsonFile,
     Limit,
     MethodId,
     NewFolder,
     Overwrite,
+    Rank,
     RecipeFile,
     Settings,
     Threads,
@@ -192,6 +194,12 @@ def merge(
     ] = False,
     convert: Convert = False,
     cluster: Cluster = "",
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="model|adapter", help="What to write (default: a model)."),
+    ] = None,
+    rank: Rank = None,
+    energy: Energy = None,
     verbose: Verbose = False,
 ) -> None:
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
@@ -204,6 +212,7 @@ def merge(
                 "--method and --set go with a base and experts; change the recipe instead."
             )
         with starting(), heavy_imports():
+            from ace_gui.cli.adapters import as_adapter
             from ace_gui.cli.console import merge_to_folder
             from ace_gui.cli.from_models import recipe_of
             from ace_gui.engine.workflow import Options
@@ -218,7 +227,52 @@ def merge(
             evaluate=evaluate,
             cluster=cluster,
         )
-        merge_to_folder(recipe_of(models, method, settings or ()), out, options)
+        recipe = as_adapter(recipe_of(models, method, settings or ()), kind, rank, energy)
+        merge_to_folder(recipe, out, options)
+
+
+@app.command("extract")
+def extract(
+    base: Annotated[str, typer.Argument(parser=model_given, metavar="BASE")],
+    model: Annotated[str, typer.Argument(parser=model_given, metavar="MODEL")],
+    out: NewFolder,
+    rank: Rank = None,
+    energy: Energy = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", metavar="PATTERN", help="Only tensors with such names (*); repeatable."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", help="None with such names; repeatable."),
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted extraction.")
+    ] = False,
+    convert: Convert = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the change from a base to a model as an adapter in PEFT's format."""
+    with _reported(verbose):
+        with starting(), heavy_imports():
+            from ace_gui.cli.adapters import extract_to_folder
+            from ace_gui.engine.workflow import Options
+
+        options = Options(device=device, threads=threads, resume=resume, convert=convert)
+        extract_to_folder(
+            base,
+            model,
+            out,
+            options,
+            rank=rank,
+            energy=energy,
+            include=include or (),
+            exclude=exclude or (),
+        )
 
 
 @app.command("task")

@@ -89,8 +89,13 @@ class Outputs:
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> None:
     """``ace-gui merge``: print the plan's warnings, merge with a progress bar, write the folder."""
-    console = Console(stderr=True)
-    events = merging(recipe, out, options)
+    merged_with_progress(merging(recipe, out, options), out, options, Console(stderr=True))
+
+
+def merged_with_progress(
+    events: Iterator[Event], out: Path, options: Options, console: Console
+) -> None:
+    """Run a merge into the folder ``out``, whose first event is its plan; print how it goes."""
     with said_to_convert(options.convert):
         plan = _planned(next(events))
     print_warnings(plan.warnings, console)

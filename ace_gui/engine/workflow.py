@@ -34,16 +34,19 @@ from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
+from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
-from ace_gui.errors import PickleConsentError, TaskError
+from ace_gui.errors import PickleConsentError, RecipeError, TaskError
 from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Output
 from ace_gui.steps import result_of
 
 
@@ -92,6 +95,9 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     """
     if options.cluster:
         Address.of(options.cluster)
+    if recipe.output == Output.ADAPTER:
+        yield from _adapter_to_folder(recipe, out, options)
+        return
     use_threads(options.threads)
     device = resolve_device("cpu" if options.cluster else options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
@@ -125,6 +131,50 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
         yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
+
+
+def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
+    """As ``merge_to_folder``, for an adapter."""
+    for name, asked in {
+        "--cluster": options.cluster,
+        "--evaluate": options.evaluate,
+        "--complete-heads": options.complete_heads,
+    }.items():
+        if asked:
+            raise RecipeError(f"{name} goes with a whole model, not with an adapter.", key="output")
+    yield from write_adapter(
+        prepared_with_consent(recipe, convert=options.convert),
+        out,
+        device=options.device,
+        threads=options.threads,
+        resume=options.resume,
+    )
+
+
+def extract_adapter(
+    base: Path,
+    model: Path,
+    out: Path,
+    options: Options,
+    *,
+    rank: int | None = None,
+    energy: float | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> Iterator[Event]:
+    """Write the change from ``base`` to ``model`` as an adapter; the events of ``write_adapter``.
+
+    Raises its errors and those of preparing.
+    """
+    recipe = recipe_for_extraction(base, model, rank, energy)
+    yield from write_adapter(
+        prepared_with_consent(recipe, convert=options.convert),
+        out,
+        device=options.device,
+        threads=options.threads,
+        resume=options.resume,
+        options=AdapterOptions(include=tuple(include), exclude=tuple(exclude), balanced=True),
+    )
 
 
 def report_to_file(

@@ -69,4 +69,5 @@ LINEAR = MergeMethod(
     merge=linear,
     kind=Kind.ENTRY,
     working_memory=per_entry(1),
+    sums=True,
 )

@@ -419,8 +419,8 @@ class MergeMethod(Generic[Parameters]):
     ``survey``: from the parameters and the number of experts to the survey of the whole model, None
     if it is not needed. ``tensor_surveys``: for entry or row methods, surveys of each tensor before
     its first part, one after the other; without their findings, the method treats the tensor as
-    whole. ``votes``: its parts decide something together; until all were merged once, a sum of 0 is
-    assumed.
+    whole. ``sums``: its change is Σ c·ΔW, with c of weights and parameters alone. ``votes``: its
+    parts decide something together; until all were merged once, a sum of 0 is assumed.
 
     ``modules``: what it stores for each expert besides the merged weights. ``merge_batch``: the
     method for several tensors at once, if available; such a method draws no random numbers and
@@ -453,6 +453,7 @@ class MergeMethod(Generic[Parameters]):
     survey: Callable[[Parameters, int], Survey | None] | None = None
     tensor_surveys: tuple[TensorSurvey, ...] = ()
     votes: bool = False
+    sums: bool = False
     modules: Modules[Parameters] | None = None
     working_memory: WorkingMemory | None = None
     needs: Callable[[Parameters], Need | None] | None = None

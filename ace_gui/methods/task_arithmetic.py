@@ -56,4 +56,5 @@ TASK_ARITHMETIC = MergeMethod(
     merge=task_arithmetic,
     kind=Kind.ENTRY,
     working_memory=per_entry(1.5),
+    sums=True,
 )

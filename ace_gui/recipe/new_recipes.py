@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.errors import RecipeError
@@ -10,7 +11,10 @@ from ace_gui.formatting import shown
 from ace_gui.recipe import recommended
 from ace_gui.recipe.file_schema import SCHEMA, in_file, known_keys
 from ace_gui.recipe.recipe_file import parsed_value, recipe_from
-from ace_gui.recipe.values import Recipe
+from ace_gui.recipe.values import Heads, ModelEntry, Output, Recipe
+
+_EXTRACTED: Final = 32
+"""Rank of an extracted adapter, as in mergekit."""
 
 _OF_MODELS: Final = frozenset(("base_model", "models", "merge_method", "schema"))
 
@@ -72,3 +76,19 @@ def _set(keys: dict[str, Any], setting: str) -> None:
             raise RecipeError(f"{shown(name)} cannot be set: {each} has a value.", key="set")
         keys = inner
     keys[last] = parsed_value(name, text)
+
+
+def recipe_for_extraction(
+    base: Path, model: Path, rank: int | None = None, energy: float | None = None
+) -> Recipe:
+    """The change from ``base`` to ``model`` as an adapter; of rank 32 if nothing else is given."""
+    return Recipe(
+        base_model=base,
+        models=(ModelEntry(model=model),),
+        merge_method="task_arithmetic",
+        parameters={"scaling": 1.0},
+        heads=Heads.MERGE,
+        output=Output.ADAPTER,
+        rank=_EXTRACTED if rank is None and energy is None else rank,
+        energy=energy,
+    )

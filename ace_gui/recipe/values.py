@@ -95,6 +95,13 @@ class Poolers(StrEnum):
     KEEP = "keep"
 
 
+class Output(StrEnum):
+    """What a merge is written as. The value is written in recipes."""
+
+    MODEL = "model"
+    ADAPTER = "adapter"
+
+
 OutputDtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 _FILLED: Final = about(limits={"min_length": 1})
@@ -120,8 +127,10 @@ class Choices:
     how embeddings and vocabulary heads are combined. ``heads``: whether task heads are merged.
     ``poolers``: whether modules that feed only heads are kept with them. ``seed``: for methods that
     draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
-    to the merged change of each matrix. ``overrides``: other settings for some tensors; later ones
-    take precedence. ``tasks``: for scores; they do not affect the merge.
+    to the merged change of each matrix. ``output``: a whole model, or an adapter of this ``rank``,
+    or of the ranks that keep this share of the ``energy`` of each change. ``overrides``: other
+    settings for some tensors; later ones take precedence. ``tasks``: for scores; they do not affect
+    the merge.
     """
 
     scope: str = field(default="default", metadata=about(task_vectors=False))
@@ -133,6 +142,11 @@ class Choices:
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
     non_finite: NonFinite = NonFinite.STOP
     after: After = field(default=After(), metadata=about(task_vectors=False))
+    output: Output = field(default=Output.MODEL, metadata=about(task_vectors=False))
+    rank: int | None = field(default=None, metadata=about(limits={"ge": 1}, task_vectors=False))
+    energy: float | None = field(
+        default=None, metadata=about(limits={"gt": 0, "le": 1}, task_vectors=False)
+    )
     overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
     tasks: tuple[Task, ...] = field(default=(), compare=False, metadata=about(task_vectors=False))
 

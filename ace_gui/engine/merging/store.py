@@ -222,7 +222,7 @@ class MergeStore:
         ResumeError if the store belongs to other inputs, another recipe, version or device, or if
         it has a link in it.
         """
-        _refuse_links(folder)
+        refuse_links(folder)
         if not (folder / MANIFEST).exists():
             return cls.create(folder, manifest, checksums)
         begun = _read_manifest(folder)
@@ -344,7 +344,7 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
-def _refuse_links(folder: Path) -> None:
+def refuse_links(folder: Path) -> None:
     """Raise ResumeError if a store has a link in it.
 
     Stores never have links, and writing through one would change files elsewhere.

@@ -34,7 +34,8 @@ FrontMatter = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """``models``: the hub names of the base and the experts, as far as they are certain.
+    """``models``: the hub names of the base and the experts, as far as they are certain; ``base``:
+    that of the base, else empty.
 
     ``licences``: by model, base first, from its card; empty if the card has none.
     """
@@ -44,6 +45,7 @@ class Lineage:
     licence_details: Mapping[str, str]
     languages: tuple[str, ...]
     task: str
+    base: str = ""
 
     @property
     def licence(self) -> str:
@@ -68,6 +70,7 @@ def lineage_of(recipe: Recipe) -> Lineage:
         licence_details=_common_details(cards),
         languages=tuple(dict.fromkeys(word for card in cards for word in _languages(card))),
         task=_word(cards[0].get("pipeline_tag")),
+        base=public[0] if _is_name(public[0]) else "",
     )
 
 

@@ -43,33 +43,43 @@ def model_card(
     """
     library, lineage = library_of(folder), lineage_of(manifest.recipe)
     sections = (
-        _front_lines(manifest.recipe.merge_method, library, lineage),
-        _about_lines(title, manifest, dtype),
-        _method_lines(manifest),
+        front_lines(manifest.recipe.merge_method, library, lineage),
+        about_lines(title, manifest, dtype),
+        method_lines(manifest),
         _score_lines(scores),
         ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
-        _warning_lines(manifest),
+        warning_lines(manifest.warnings),
         _head_lines(heads, manifest, complete_heads),
         _use_lines(library),
         _task_lines(manifest),
-        _licence_lines(lineage),
-        _file_lines(hashes),
-        _recipe_lines(manifest),
+        licence_lines(lineage),
+        file_lines(hashes),
+        recipe_lines(manifest),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _front_lines(method: str, library: Library, lineage: Lineage) -> list[str]:
-    """The front matter; unknown values are left out."""
+def front_lines(
+    method: str, library: Library, lineage: Lineage, *, relation: str = "merge"
+) -> list[str]:
+    """The front matter; unknown values are left out.
+
+    ``relation``: to the models in it, in the hub's words; of an "adapter" that is the base alone.
+    """
+    models = list(lineage.models)
+    if relation == "adapter":
+        models = [lineage.base] if lineage.base else []
     front = {
         "library_name": library.name,
         "pipeline_tag": lineage.task or library.task,
         "license": lineage.licence,
         **(lineage.licence_details if lineage.licence else {}),
         "language": list(lineage.languages),
-        "base_model": list(lineage.models),
-        "base_model_relation": "merge" if lineage.models else "",
-        "tags": list(dict.fromkeys(["merge", method])),
+        "base_model": models,
+        "base_model_relation": relation if models else "",
+        "tags": list(
+            dict.fromkeys(["merge", method, *(["lora"] if relation == "adapter" else [])])
+        ),
     }
     known = {key: value for key, value in front.items() if value}
     text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True)
@@ -80,10 +90,12 @@ def _use_lines(library: Library) -> list[str]:
     return ["## Use", "", "```python", *library.lines("MERGED_FOLDER"), "```"]
 
 
-def _licence_lines(lineage: Lineage) -> list[str]:
+def licence_lines(lineage: Lineage) -> list[str]:
     """The licences of the models' cards, if they do not share a single one."""
     named = [
-        f"{_plain(model)}: {_plain(licence)}" for model, licence in lineage.licences if licence
+        f"{plain_text(model)}: {plain_text(licence)}"
+        for model, licence in lineage.licences
+        if licence
     ]
     if lineage.licence or not named:
         return []
@@ -98,22 +110,26 @@ def _licence_lines(lineage: Lineage) -> list[str]:
     ]
 
 
-def _about_lines(title: str, manifest: Manifest, dtype: str | None) -> list[str]:
+def about_lines(
+    title: str, manifest: Manifest, dtype: str | None, *, what: str = "one model"
+) -> list[str]:
+    """What was merged, from what; ``what``: that it became."""
     recipe = manifest.recipe
     method = get_method(recipe.merge_method)
     return [
-        f"# {_plain(title)}",
+        f"# {plain_text(title)}",
         "",
-        f"{len(recipe.models)} experts merged into one model with **{method.title}** by ACE "
+        f"{len(recipe.models)} experts merged into {what} with **{method.title}** by ACE "
         f"workbench {manifest.program}.",
         "",
-        f"- Base model: {_plain(model_name(recipe.base_model))}",
-        *(f"- Expert: {_plain(name)}" for name in recipe.expert_names),
+        f"- Base model: {plain_text(model_name(recipe.base_model))}",
+        *(f"- Expert: {plain_text(name)}" for name in recipe.expert_names),
         f"- Number format: {dtype or 'as the base'}",
     ]
 
 
-def _method_lines(manifest: Manifest) -> list[str]:
+def method_lines(manifest: Manifest) -> list[str]:
+    """The method, its citation and its parameters."""
     method = get_method(manifest.recipe.merge_method)
     lines = ["## Method", "", method.summary, "", method.citation, ""]
     return lines + _parameter_lines(manifest)
@@ -131,25 +147,26 @@ def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
         "",
         "On the tasks of the recipe, with standard errors; each expert on its own task.",
         "",
-        f"| task | metric | examples | {' | '.join(map(_plain, lines))} |",
+        f"| task | metric | examples | {' | '.join(map(plain_text, lines))} |",
         f"|---|---|{'---|' * (len(lines) + 1)}",
         *(
-            f"| {_plain(task)} | {metric} | {n} | "
+            f"| {plain_text(task)} | {metric} | {n} | "
             + " | ".join(cells.get((line, task), "") for line in lines)
             + " |"
             for task, metric, n in tasks
         ),
         "",
         *(
-            f"- {_plain(mean.model)}: {mean.normalised:.1%} of the experts' scores on average"
+            f"- {plain_text(mean.model)}: {mean.normalised:.1%} of the experts' scores on average"
             for mean in means(scores)
             if mean.normalised is not None
         ),
-        *(f"- {_plain(remark)}" for remark in remarks(scores)),
+        *(f"- {plain_text(remark)}" for remark in remarks(scores)),
     ]
 
 
-def _file_lines(hashes: Mapping[str, str]) -> list[str]:
+def file_lines(hashes: Mapping[str, str]) -> list[str]:
+    """The files and their digests."""
     return [
         "## Files",
         "",
@@ -162,7 +179,8 @@ def _file_lines(hashes: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _recipe_lines(manifest: Manifest) -> list[str]:
+def recipe_lines(manifest: Manifest) -> list[str]:
+    """The recipe."""
     return [
         "## Recipe",
         "",
@@ -245,11 +263,11 @@ def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     return [f"- {len(shortened)} of {len(factors)} capped changes were shortened by the cap{least}"]
 
 
-def _warning_lines(manifest: Manifest) -> list[str]:
+def warning_lines(warnings: Sequence[str]) -> list[str]:
     """The warnings from before the merge."""
-    if not manifest.warnings:
+    if not warnings:
         return []
-    return ["## Warnings", "", *(f"- {_plain(line)}" for line in manifest.warnings)]
+    return ["## Warnings", "", *(f"- {plain_text(line)}" for line in warnings)]
 
 
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
@@ -262,7 +280,7 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
     return [
         f"- {len(found)} with NaN or Inf in an expert, where {what}:",
         *(
-            f"  - {_plain(report.name)}: {', '.join(map(_plain, report.non_finite))}"
+            f"  - {plain_text(report.name)}: {', '.join(map(plain_text, report.non_finite))}"
             for report in found
         ),
     ]
@@ -284,7 +302,7 @@ def _head_lines(
         "names:",
         "",
         *(
-            f"- `heads/{_plain(name)}.safetensors`: {', '.join(map(_plain, names[:4]))}"
+            f"- `heads/{plain_text(name)}.safetensors`: {', '.join(map(plain_text, names[:4]))}"
             + (f" and {len(names) - 4} more" if len(names) > 4 else "")
             for name, names in heads.items()
         ),
@@ -348,7 +366,7 @@ def _loading_lines(first: str, model_class: str) -> list[str]:
     ]
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text from a file, safe for Markdown: no control or direction characters, no markup."""
     kept = "".join(
         character for character in text if unicodedata.category(character) not in {"Cc", "Cf"}

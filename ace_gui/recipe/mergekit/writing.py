@@ -19,7 +19,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.overrides import After, Override
-from ace_gui.recipe.values import Choices, Heads, ParameterValue, Recipe, Vocabulary
+from ace_gui.recipe.values import Choices, Heads, Output, ParameterValue, Recipe, Vocabulary
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 
@@ -107,6 +107,9 @@ def _refuse_others(recipe: Recipe) -> None:
         raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
     if recipe.after != After():
         raise RecipeError(_NOT_AFTER, key="after")
+    if recipe.output != Output.MODEL or recipe.rank is not None or recipe.energy is not None:
+        sentence = "mergekit's files give whole models; remove `output`, `rank` and `energy`."
+        raise RecipeError(sentence, key="output")
     if recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.BASE):
         raise RecipeError(
             f"mergekit cannot express vocabulary: {recipe.vocabulary.value}; choose base_tokens or "

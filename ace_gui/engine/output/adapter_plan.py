@@ -1,0 +1,337 @@
+"""What an adapter holds of a merge: which tensors as two factors, and which whole."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+import torch
+
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import ExpandedCheckpoint, LowRank, OutputTensor, listing
+from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.planning.models import OpenedModel, answering_name
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.formatting import plain
+from ace_gui.methods.linear import LinearParameters, linear
+from ace_gui.recipe import Recipe
+
+PREFIX: Final = "base_model.model."
+
+_JOINED_ON_LOADING: Final = re.compile(r"\.experts\.\d+\.")
+_LEFT_WHOLE: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.HEAD, Role.VOCABULARY_HEAD})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factored:
+    """A tensor whose change is written as B·A. ``module``: PEFT's name for its module.
+
+    ``turned``: stored inputs × outputs, or an embedding.
+    """
+
+    tensor: str
+    module: str
+    shape: tuple[int, ...]
+    turned: bool
+    embedding: bool
+    rank: int
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Outputs and inputs of the change; the positions of a kernel are inputs."""
+        rows, columns = self.shape[0], math.prod(self.shape[1:])
+        return (columns, rows) if self.turned else (rows, columns)
+
+    def outputs(self, dtype: str) -> tuple[OutputTensor, OutputTensor]:
+        """A and B in the adapter's file."""
+        outputs, inputs = self.sides
+        kernel = self.shape[2:]
+        a = (self.rank, *self.shape[1:]) if kernel else (self.rank, inputs)
+        b = (outputs, self.rank, *(1 for _ in kernel))
+        names = ("lora_embedding_A", "lora_embedding_B")
+        if not self.embedding:
+            names = ("lora_A.weight", "lora_B.weight")
+        start = f"{PREFIX}{self.module}."
+        return (
+            OutputTensor(name=start + names[0], dtype=dtype, shape=a),
+            OutputTensor(name=start + names[1], dtype=dtype, shape=b),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A tensor that is written whole. ``parameter``: PEFT's name for it.
+
+    ``copies``: the names of tensors that are tied to it, which PEFT saves, too.
+    """
+
+    tensor: str
+    parameter: str
+    shape: tuple[int, ...]
+    dtype: str
+    copies: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module that has it."""
+        return self.parameter.rpartition(".")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterPlan:
+    """The tensors of an adapter, in plan order.
+
+    ``rows``: of the merge, by tensor. ``notes``: what of the merge it does not hold.
+    """
+
+    factored: tuple[Factored, ...]
+    whole: tuple[Whole, ...]
+    rows: dict[str, tuple[PlanRow, ...]]
+    notes: tuple[str, ...] = ()
+
+    def with_ranks(self, ranks: dict[str, int], changed: Collection[str]) -> AdapterPlan:
+        """The plan with these ranks, without tensors that do not change."""
+        return replace(
+            self,
+            factored=tuple(
+                replace(each, rank=ranks[each.tensor])
+                for each in self.factored
+                if ranks[each.tensor]
+            ),
+            whole=tuple(each for each in self.whole if each.tensor in changed),
+        )
+
+    @property
+    def rank(self) -> int:
+        """The largest rank."""
+        return max((each.rank for each in self.factored), default=1)
+
+    @property
+    def whole_modules(self) -> tuple[str, ...]:
+        """The modules that PEFT saves whole: not those that are in others."""
+        factored = {each.module for each in self.factored}
+        owners = dict.fromkeys(each.module for each in self.whole if each.module not in factored)
+        copies = (name for each in self.whole for name in each.copies)
+        owners |= dict.fromkeys(name.rpartition(".")[0] for name in copies)
+        return tuple(name for name in owners if not any(_inside(name, o) for o in owners))
+
+    def names_of(self, whole: Whole) -> tuple[str, ...]:
+        """The names of a whole tensor in the adapter's file."""
+        if whole.module in {each.module for each in self.factored}:
+            leaf = whole.parameter.rpartition(".")[2]
+            return (f"{PREFIX}{whole.module}.base_layer.{leaf}",)
+        return tuple(PREFIX + name for name in (whole.parameter, *whole.copies))
+
+
+def adapter_plan(
+    prepared: Prepared, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> AdapterPlan:
+    """What the adapter of a merge holds.
+
+    ``include``, ``exclude``: patterns of tensors' names, with ``*``. Without a rank in the recipe,
+    the rank is the sum of the experts' ranks. Raises RecipeError if it is not known, MismatchError
+    for a tensor that PEFT could not address.
+    """
+    rows: dict[str, tuple[PlanRow, ...]] = {}
+    for row in prepared.plan.rows:
+        if row.in_base and row.disposition in COMBINED and row.experts and 0 not in row.shape:
+            rows[row.tensor] = (*rows.get(row.tensor, ()), row)
+    wanted = [name for name in rows if _chosen(name, include, exclude)]
+    changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
+    refuse_unaddressed(prepared, changed)
+    factored: list[Factored] = []
+    whole: list[Whole] = []
+    for name in changed:
+        found = _factored(prepared, rows[name][0])
+        if found is None:
+            parameter = _module_name(prepared.base, name)
+            dtype = rows[name][0].output_dtype(prepared.plan.recipe.out_dtype)
+            shape = rows[name][0].tensor_shape
+            tied = tuple(n for n, at in prepared.base.architecture.absent.items() if at == name)
+            whole.append(
+                Whole(tensor=name, parameter=parameter, shape=shape, dtype=dtype, copies=tied)
+            )
+        else:
+            factored.append(found)
+    plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
+    return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
+
+
+def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
+    """The plan with everything whole that lies in a module that is saved whole."""
+    inside = [f for f in plan.factored if any(_inside(f.module, o) for o in plan.whole_modules)]
+    more = tuple(
+        Whole(
+            tensor=each.tensor,
+            parameter=f"{each.module}.weight",
+            shape=each.shape,
+            dtype=plan.rows[each.tensor][0].output_dtype(prepared.plan.recipe.out_dtype),
+        )
+        for each in inside
+    )
+    factored = tuple(each for each in plan.factored if each not in inside)
+    return replace(plan, factored=factored, whole=plan.whole + more)
+
+
+def _with_notes(
+    plan: AdapterPlan, prepared: Prepared, include: Sequence[str], exclude: Sequence[str]
+) -> AdapterPlan:
+    rootless = [each for each in plan.whole if not each.module]
+    notes = []
+    if rootless:
+        names = listing([each.tensor for each in rootless])
+        notes.append(f"{names}: in no module, so not in the adapter; the base's stays.")
+    own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
+    if own:
+        notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")
+    left = [name for name in plan.rows if not _chosen(name, include, exclude)]
+    if left:
+        notes.append(f"{listing(left)}: left out, as asked for.")
+    whole = tuple(each for each in plan.whole if each.module)
+    return replace(plan, whole=whole, notes=tuple(notes))
+
+
+def _chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    inside = not include or any(fnmatchcase(name, pattern) for pattern in include)
+    return inside and not any(fnmatchcase(name, pattern) for pattern in exclude)
+
+
+def _changes(prepared: Prepared, row: PlanRow) -> bool:
+    """Whether any expert may change a tensor, as far as its headers tell."""
+    for t in row.experts:
+        expert = prepared.experts[t]
+        checkpoint, own = expert.checkpoint, answering_name(row, expert)
+        if not isinstance(checkpoint, ExpandedCheckpoint):
+            return True
+        replaced = checkpoint.tensors[own].file != _file_of_base(checkpoint, own)
+        if own in checkpoint.deltas or replaced:
+            return True
+    return False
+
+
+def _file_of_base(checkpoint: ExpandedCheckpoint, name: str) -> object:
+    info = checkpoint.base.tensors.get(name)
+    return None if info is None else info.file
+
+
+def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank]] | None:
+    """Each expert's change of a tensor where all are plain LoRA; None where one is not.
+
+    Experts without a change of it are left out.
+    """
+    found = []
+    for t in row.experts:
+        expert = prepared.experts[t]
+        checkpoint, own = expert.checkpoint, answering_name(row, expert)
+        if not isinstance(checkpoint, ExpandedCheckpoint) or row.tensor in expert.token_rows:
+            return None
+        placed = checkpoint.deltas.get(own, ())
+        if not placed and checkpoint.tensors[own].file == _file_of_base(checkpoint, own):
+            continue
+        if len(placed) != 1 or own in checkpoint.beneath:
+            return None
+        (only,) = placed
+        change = only.change
+        whole = (only.at, only.start, only.rows) == (0, 0, row.tensor_shape[0])
+        if not whole or not isinstance(change, LowRank) or change.uses_base or change.middle:
+            return None
+        if not change.fits(row.tensor_shape):
+            return None
+        found.append((t, change))
+    return found
+
+
+def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
+    """The factors c of a merge Σ c·ΔW; None if it is another function of the task vectors.
+
+    They are what the method makes of unit vectors.
+    """
+    weights, count = prepared.weights_of(row), len(row.experts)
+    method, averaged = prepared.method_of(row), row.disposition is Disposition.AVERAGED
+    plain = row.after == NOTHING_AFTER and prepared.own_of(row) is None
+    if not averaged and (not (method.sums and plain)):
+        return None
+    probes = list(torch.eye(count))
+    if averaged:
+        return [float(c) for c in linear(probes, weights, LinearParameters()).delta]
+    found = [
+        method.merge(probes, weights, prepared.parameters_of(row), base=base).delta
+        for base in (torch.zeros(count), torch.ones(count))
+    ]
+    return [float(c) for c in found[0]] if torch.equal(*found) else None
+
+
+def _factored(prepared: Prepared, row: PlanRow) -> Factored | None:
+    """How a tensor is written as factors; None if it is written whole."""
+    base, shape = prepared.base, row.tensor_shape
+    traits = base.architecture.traits[row.tensor]
+    changes = low_rank_changes(prepared, row)
+    embedding = bool(changes) and all(change.embedding for _, change in changes or ())
+    matrix = traits.matrix and len(shape) == 2 and not traits.stack
+    convolution = len(shape) > 2 and bool(changes)
+    if changes is None and (not matrix or traits.role in _LEFT_WHOLE):
+        return None
+    if not (matrix or embedding or convolution) or not row.tensor.endswith(".weight"):
+        return None
+    ranks = None if changes is None else sum(change.a.shape[0] for _, change in changes)
+    exact = row.part is None and shares_of(prepared, row) is not None
+    turned = embedding or (traits.transposed and len(shape) == 2)
+    module = _module_name(base, row.tensor).removesuffix(".weight")
+    limit = min(shape[0], math.prod(shape[1:]))
+    return Factored(
+        tensor=row.tensor,
+        module=module,
+        shape=shape,
+        turned=turned,
+        embedding=embedding,
+        rank=_rank(prepared.plan.recipe, row.tensor, ranks, limit, exact=exact),
+    )
+
+
+def _rank(recipe: Recipe, tensor: str, ranks: int | None, limit: int, *, exact: bool) -> int:
+    """The largest rank of a tensor's factors; ``exact``: the sum of the experts' ``ranks`` is."""
+    most = min(ranks, limit) if exact and ranks is not None else limit
+    if recipe.energy is not None:
+        return most
+    if recipe.rank is not None:
+        return min(recipe.rank, most)
+    if ranks is None:
+        raise RecipeError(
+            f"The rank of the change of {plain(tensor)} is not known, because not all experts are "
+            "plain LoRA: give `rank` or `energy`.",
+            key="rank",
+        )
+    return min(ranks, limit)
+
+
+def _module_name(base: OpenedModel, tensor: str) -> str:
+    """The name of a stored tensor in the model that is loaded from the files."""
+    rows = base.architecture.modules.get(tensor)
+    return rows[0].module if rows else tensor
+
+
+def refuse_unaddressed(prepared: Prepared, tensors: Iterable[str]) -> None:
+    """Raise MismatchError for tensors that loading joins with others, or divides."""
+    base, found = prepared.base, []
+    pieces = [row.module for rows in base.architecture.modules.values() for row in rows]
+    for tensor in tensors:
+        rows = base.architecture.modules.get(tensor, ())
+        divided = len(rows) > 1 or any(pieces.count(row.module) > 1 for row in rows)
+        if divided or (_JOINED_ON_LOADING.search(tensor) and base.architecture.model_class):
+            found.append(tensor)
+    if found:
+        raise MismatchError(
+            f"{listing(found)}: the library joins or divides them when it loads the model, so that "
+            "an adapter cannot address them. Leave them out (`--exclude`), or write a whole model.",
+            path=base.checkpoint.path,
+            tensor=found[0],
+        )
+
+
+def _inside(name: str, other: str) -> bool:
+    return name.startswith(f"{other}.")

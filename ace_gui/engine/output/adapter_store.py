@@ -1,0 +1,192 @@
+"""An unfinished adapter on disk, with a journal, so that it can be resumed.
+
+::
+
+    STORE/
+      manifest.json     what the adapter depends on, as of a merge, and how it is cut
+      journal.jsonl     one line a tensor: its rank, or the checksums of what is written of it
+      model/            the adapter
+      .made-by-…        marks a folder that may be removed
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    OutputTensor,
+    Shard,
+    ShardedWriter,
+    TensorReader,
+    discard,
+    plan_shards,
+    read_header,
+)
+from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.staging import mark
+from ace_gui.engine.kept_files import keep_json, open_json
+from ace_gui.engine.merging.store import Manifest, refuse_links
+from ace_gui.engine.streaming import checksum
+from ace_gui.errors import CheckpointError, ResumeError
+
+MODEL: Final = "model"
+_MANIFEST: Final = "manifest.json"
+_JOURNAL: Final = "journal.jsonl"
+_ONE_FILE: Final = 2**62
+
+
+class AdapterStore:
+    """An open store. ``lines``: by tensor what the journal says of it. Close it."""
+
+    def __init__(self, folder: Path, lines: dict[str, dict[str, Any]], journal: IO[str]) -> None:
+        self.folder = folder
+        self.lines = lines
+        self._journal = journal
+        self._writer: ShardedWriter | None = None
+        self._shards: tuple[Shard, ...] = ()
+
+    @classmethod
+    def opened(
+        cls, folder: Path, manifest: Manifest, settings: Mapping[str, object], *, resume: bool
+    ) -> Self:
+        """A new store, or the unfinished one of the same inputs and settings.
+
+        Raises ResumeError if it is of others, OutputError or ResourceError if it cannot be written.
+        """
+        described = {
+            "inputs": [[each.path, each.size, each.mtime_ns] for each in manifest.inputs],
+            "recipe": repr(manifest.recipe.absolute()),
+            "headers": manifest.headers,
+            "code": manifest.code,
+            "libraries": dict(manifest.libraries),
+            "device": manifest.device,
+            "threads": manifest.threads,
+            "methods": dict(manifest.added_methods),
+            "settings": dict(settings),
+        }
+        refuse_links(folder)
+        if resume and (folder / _MANIFEST).is_file():
+            lines = _resumed(folder, json.loads(json.dumps(described)))
+        else:
+            discard(folder)
+            (folder / MODEL).mkdir(parents=True)
+            mark(folder)
+            keep_json(folder / _MANIFEST, json.loads(json.dumps(described)))
+            lines = {}
+        with writing(folder):
+            journal = (folder / _JOURNAL).open("w", encoding="utf-8")
+            store = cls(folder, lines, journal)
+            for tensor, line in lines.items():
+                store._write_line(tensor, line)
+        return store
+
+    @property
+    def model(self) -> Path:
+        """The folder of the adapter."""
+        return self.folder / MODEL
+
+    def note(self, tensor: str, **line: object) -> None:
+        """Write something about a tensor into the journal."""
+        self.lines[tensor] = {**self.lines.get(tensor, {}), **line}
+        self._write_line(tensor, self.lines[tensor])
+
+    def begin(self, outputs: Sequence[OutputTensor]) -> None:
+        """Create the file, or continue it with what the journal says is written and is sound."""
+        self._shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
+        (shard,) = self._shards
+        if (self.model / shard.file_name).exists():
+            ShardedWriter.reopen(self.model, self._shards, ()).close()  # checks the file
+            sound = set(self._sound())
+            self._writer = ShardedWriter.reopen(self.model, self._shards, sound)
+        else:
+            self._forget(self.lines)
+            self._writer = ShardedWriter(self.model, self._shards)
+
+    def is_written(self, tensor: str) -> bool:
+        """Whether everything of this tensor is written."""
+        return "written" in self.lines.get(tensor, {})
+
+    def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
+        """Write what the adapter holds of a tensor, by the names in its file."""
+        assert self._writer is not None
+        for name, piece in pieces.items():
+            self._writer.write(name, piece)
+        self.note(tensor, written={n: checksum(piece) for n, piece in pieces.items()}, **line)
+
+    def finish(self) -> dict[str, int]:
+        """Finish the file; the checksum of each of its tensors."""
+        assert self._writer is not None
+        self._writer.finish()
+        found: dict[str, int] = {}
+        for line in self.lines.values():
+            found |= line.get("written", {})
+        return found
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The adapter's file."""
+        return self._shards
+
+    def close(self) -> None:
+        """Close the files; the store can be resumed."""
+        if self._writer is not None:
+            self._writer.close()
+        self._journal.close()
+
+    def remove(self) -> None:
+        """Remove what is left of the store."""
+        discard(self.folder)
+
+    def _write_line(self, tensor: str, line: Mapping[str, object]) -> None:
+        self._journal.write(json.dumps({"tensor": tensor, **line}) + "\n")
+        self._journal.flush()
+
+    def _sound(self) -> Iterator[str]:
+        """The names of the file's tensors that are as they were written."""
+        header = read_header(self.model / self._shards[0].file_name)
+        tensors = {info.name: info for info in header.tensors}
+        reader = TensorReader(
+            Checkpoint(path=self.model, folder=None, tensors=tensors, files=(header.stamp,))
+        )
+        for tensor, line in list(self.lines.items()):
+            crcs = line.get("written", {})
+            if all(n in tensors and checksum(reader.read(n)) == crc for n, crc in crcs.items()):
+                yield from crcs
+            else:
+                self._forget([tensor])
+
+    def _forget(self, tensors: Sequence[str] | Mapping[str, object]) -> None:
+        for tensor in tensors:
+            self.lines[tensor].pop("written", None)
+
+
+def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """The journal of an unfinished store, which must be of these inputs and settings."""
+    try:
+        begun = open_json(folder / _MANIFEST)
+        text = (folder / _JOURNAL).read_text(encoding="utf-8")
+    except (CheckpointError, OSError, ValueError) as error:
+        raise ResumeError(
+            f"{folder} cannot be read; begin again without resuming.", path=folder
+        ) from error
+    changed = [name for name, value in described.items() if begun.get(name) != value]
+    if changed:
+        raise ResumeError(
+            f"The unfinished adapter in {folder} cannot be continued: {', '.join(changed)} differ. "
+            "Begin again without resuming.",
+            path=folder,
+        )
+    lines: dict[str, dict[str, Any]] = {}
+    for each in text.splitlines():
+        try:
+            line = json.loads(each)
+            lines[line.pop("tensor")] = line
+        except (ValueError, KeyError, AttributeError):  # the last line, if it was cut
+            break
+    return lines

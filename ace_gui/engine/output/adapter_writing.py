@@ -1,0 +1,351 @@
+"""Writes a merge, or a model's change, as one adapter in PEFT's format.
+
+Tensor by tensor: the merged change is cut to two factors and written, and forgotten. Where a method
+is linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
+made.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.checkpoints import (
+    AdapterReader,
+    ExpandedCheckpoint,
+    OutputTensor,
+    claimed_output,
+    promote,
+    staging_folder,
+    torch_dtype,
+)
+from ace_gui.checkpoints.durable_writes import writing
+from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.contract.events import (
+    Event,
+    MergeFinished,
+    MergeStarted,
+    PlanReady,
+    TensorFinished,
+)
+from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.devices import peak_on, resolve_device, use_threads
+from ace_gui.engine.merging.merge import make_manifest
+from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room, rooms_of
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
+from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.store import Manifest
+from ace_gui.engine.merging.whole_model.learn import learned
+from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.output.adapter_card import adapter_card
+from ace_gui.engine.output.adapter_plan import (
+    AdapterPlan,
+    Factored,
+    Whole,
+    adapter_plan,
+    low_rank_changes,
+    shares_of,
+)
+from ace_gui.engine.output.adapter_store import AdapterStore
+from ace_gui.engine.output.exporting import CARD, RECIPE, exported
+from ace_gui.engine.output.lineage import lineage_of
+from ace_gui.engine.planning.matrix_parts import Assembly
+from ace_gui.engine.planning.prepare import Prepared, require_experts
+from ace_gui.engine.streaming import single_threads
+from ace_gui.errors import RecipeError
+from ace_gui.linalg.low_rank import (
+    Factors,
+    core_values,
+    cut,
+    cut_product,
+    joined,
+    rank_for,
+    squared_values,
+)
+from ace_gui.machine import peak_memory
+from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.stored_formats import RECIPE_TAGS
+
+CONFIG: Final = "adapter_config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterOptions:
+    """``include``, ``exclude``: patterns of tensors' names. ``balanced``: √S in both factors."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    balanced: bool = False
+
+
+def write_adapter(
+    prepared: Prepared,
+    out: Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    options: AdapterOptions = AdapterOptions(),
+) -> Iterator[Event]:
+    """Merge into an adapter; the folder ``out`` appears only when it is complete.
+
+    The rank, or the share of energy to keep, is the recipe's. Yields PlanReady, then the events of
+    a merge, then Exported. Closing the generator leaves a store that can be resumed. Raises
+    RecipeError, MismatchError, and the errors of merging and writing.
+    """
+    require_experts(prepared)
+    if None not in (prepared.plan.recipe.rank, prepared.plan.recipe.energy):
+        raise RecipeError("Give either `rank` or `energy`, not both.", key="energy")
+    use_threads(threads)
+    where, started = resolve_device(device), time.monotonic()
+    plan = adapter_plan(prepared, options.include, options.exclude)
+    _require_factors(plan)
+    with claimed_output(out, prepared.plan.input_folders) as target:
+        yield PlanReady(plan=prepared.plan)
+        for event in (*calibrated(prepared, where, None), *learned(prepared, where)):
+            if event is not None:
+                yield event
+        manifest = make_manifest(prepared, where, None, as_output=False)
+        settings = {"include": options.include, "exclude": options.exclude}
+        folder = staging_folder(target)
+        with writing(folder):
+            store = AdapterStore.opened(folder, manifest, settings, resume=resume)
+            try:
+                readers = Readers(prepared)
+                for found in surveyed(prepared, readers, store=store.folder, workers=None):
+                    if found is not None:
+                        yield found
+                work = _Writing(prepared, plan, readers, where, store, options)
+                yield from work.events()
+                hashes = verify_shards(store.model, store.shards, store.finish())
+                readers.check_unchanged()
+                _write_beside(store, work.plan, prepared, manifest, target, hashes)
+            finally:
+                store.close()
+            promote(store.model, target)
+            store.remove()
+    yield MergeFinished(
+        store=target,
+        seconds=time.monotonic() - started,
+        peak_bytes=peak_memory(),
+        gpu_peak=peak_on(where),
+        warnings=prepared.plan.warnings + plan.notes,
+    )
+    yield exported(target)
+
+
+def _require_factors(plan: AdapterPlan) -> None:
+    """PEFT loads no adapter without factors."""
+    if not plan.factored:
+        raise RecipeError(
+            "No matrix of a linear layer changes, or all are left out: there is nothing that an "
+            "adapter could hold as factors. Write a whole model instead.",
+            key="output",
+        )
+
+
+class _Writing:
+    """One adapter being written. ``plan``: with the ranks that are written, once they are known."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        plan: AdapterPlan,
+        readers: Readers,
+        device: torch.device,
+        store: AdapterStore,
+        options: AdapterOptions,
+    ) -> None:
+        self.plan = plan
+        self._prepared = prepared
+        self._readers = readers
+        self._device = device
+        self._store = store
+        self._balanced = options.balanced
+
+    def events(self) -> Iterator[Event]:
+        """Find the ranks, if they follow from an energy, then write every tensor."""
+        rooms = rooms_of(self._device)
+        with single_threads() as pool:
+            energy = self._prepared.plan.recipe.energy
+            if energy is not None:
+                self._find_ranks(energy, pool, rooms)
+            self._store.begin(self._outputs())
+            tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
+            done = sum(self._store.is_written(each.tensor) for each in tensors)
+            total = len(tensors)
+            yield MergeStarted(
+                total=total,
+                done=done,
+                bytes_total=sum(each.nbytes for each in self._outputs()),
+                peak_bytes=self._prepared.plan.peak_bytes,
+            )
+            for each in tensors:
+                if not self._store.is_written(each.tensor):
+                    begun = time.monotonic()
+                    self._write(each, pool, rooms)
+                    done += 1
+                    yield TensorFinished(
+                        report=LayerReport(name=each.tensor),
+                        done=done,
+                        total=total,
+                        bytes_done=0,
+                        seconds=time.monotonic() - begun,
+                    )
+
+    def _outputs(self) -> list[OutputTensor]:
+        dtype = _factor_dtype(self._prepared)
+        factors = [output for each in self.plan.factored for output in each.outputs(dtype)]
+        whole = [
+            OutputTensor(name=name, dtype=each.dtype, shape=each.shape)
+            for each in self.plan.whole
+            for name in self.plan.names_of(each)
+        ]
+        return [*factors, *whole]
+
+    def _find_ranks(self, energy: float, pool: ThreadPoolExecutor, rooms: Rooms) -> None:
+        lines = self._store.lines
+        for each in self.plan.factored:
+            if "rank" not in lines.get(each.tensor, {}):
+                factors = self._joined(each)
+                squares = (
+                    squared_values(self._change(each, pool, rooms))
+                    if factors is None
+                    else core_values(factors)
+                )
+                rank = min(rank_for(squares, energy), each.rank)
+                self._store.note(each.tensor, rank=rank)
+        for whole in self.plan.whole:
+            if "rank" not in lines.get(whole.tensor, {}):
+                merged, base = self._merged(whole.tensor, pool, rooms)
+                self._store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
+        ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
+        self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
+        _require_factors(self.plan)
+
+    def _write(self, each: Factored | Whole, pool: ThreadPoolExecutor, rooms: Rooms) -> None:
+        if isinstance(each, Whole):
+            merged, _ = self._merged(each.tensor, pool, rooms)
+            whole = rounded(merged, torch_dtype(each.dtype), each.tensor).reshape(each.shape)
+            self._store.write(each.tensor, dict.fromkeys(self.plan.names_of(each), whole))
+            return
+        factors = self._factors(each, pool, rooms)
+        outputs = each.outputs(_factor_dtype(self._prepared))
+        values = {
+            output.name: rounded(factor, torch_dtype(output.dtype), each.tensor)
+            .reshape(output.shape)
+            .contiguous()
+            for output, factor in zip(outputs, (factors.a_RI, factors.b_OR), strict=True)
+        }
+        self._store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
+
+    def _factors(self, each: Factored, pool: ThreadPoolExecutor, rooms: Rooms) -> Factors:
+        """What is written of a tensor: exact where its rank allows it, else the nearest."""
+        found = self._joined(each)
+        if found is None:
+            return cut(self._change(each, pool, rooms), each.rank, balanced=self._balanced)
+        if found.a_RI.shape[0] == each.rank:
+            return found
+        return cut_product(found, each.rank, balanced=self._balanced)
+
+    def _joined(self, each: Factored) -> Factors | None:
+        """The merged change as the experts' factors; None if it is no sum of them."""
+        (row, *others) = self.plan.rows[each.tensor]
+        shares = None if others else shares_of(self._prepared, row)
+        changes = low_rank_changes(self._prepared, row)
+        if shares is None or changes is None:
+            return None
+        terms = []
+        for t, change in changes:
+            checkpoint = self._prepared.experts[t].checkpoint
+            assert isinstance(checkpoint, ExpandedCheckpoint)
+            reader = AdapterReader(checkpoint.adapter, self._readers.checksums)
+            b_OR, a_RI = change.factors(reader.part)
+            terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
+        return joined(terms) if terms else None
+
+    def _change(self, each: Factored, pool: ThreadPoolExecutor, rooms: Rooms) -> Tensor:
+        """The merged change as outputs × inputs, float64."""
+        merged, base = self._merged(each.tensor, pool, rooms)
+        change = (merged.double() - base.double()).reshape(each.shape[0], -1)
+        return change.T.contiguous() if each.turned else change
+
+    def _merged(self, tensor: str, pool: ThreadPoolExecutor, rooms: Rooms) -> tuple[Tensor, Tensor]:
+        """The merged tensor, not rounded, and the base's, both flat."""
+        rows = self.plan.rows[tensor]
+        base = self._readers.base.read(tensor).reshape(-1)
+        values = torch.empty(base.numel(), dtype=torch.promote_types(base.dtype, torch.float32))
+        assembly = Assembly()
+        for row in rows:
+            work = TensorMerge(row, self._prepared, self._readers, self._device)
+            (pieces,) = merged_with_room([work], pool, rooms)
+            for piece in pieces:
+                start, stretch = piece.start, piece.values
+                if row.part is not None:
+                    complete = assembly.add(row.part, stretch)
+                    if complete is None:
+                        continue
+                    start, stretch = row.part.start, complete
+                values[start : start + stretch.numel()] = stretch
+        return values, base.to(values.dtype)
+
+
+def _factor_dtype(prepared: Prepared) -> str:
+    return RECIPE_TAGS[prepared.plan.recipe.out_dtype or "float32"]
+
+
+def _write_beside(
+    store: AdapterStore,
+    plan: AdapterPlan,
+    prepared: Prepared,
+    manifest: Manifest,
+    target: Path,
+    hashes: Mapping[str, str],
+) -> None:
+    """The config, the card and the recipe."""
+    config = adapter_config(plan, prepared)
+    (store.model / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    kept = {t: line["kept"] for t, line in store.lines.items() if "kept" in line}
+    card = adapter_card(target.name, manifest, plan, kept, hashes)
+    (store.model / CARD).write_text(card, encoding="utf-8")
+    text = dump_recipe(manifest.resolved_recipe, target)
+    (store.model / RECIPE).write_text(text, encoding="utf-8")
+
+
+def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
+    """``adapter_config.json``: every scale is 1, so alphas are ranks, and rsLoRA is off."""
+    base, recipe = prepared.base, prepared.plan.recipe
+    ranks = {each.module: each.rank for each in plan.factored if each.rank != plan.rank}
+    biases = {each.module for each in plan.factored} & {each.module for each in plan.whole}
+    whole = list(plan.whole_modules)
+    tied = {base.architecture.absent.get(name) for name in base.architecture.absent}
+    turned = [each for each in plan.factored if each.turned and not each.embedding]
+    public = lineage_of(recipe).base
+    return {
+        "peft_type": "LORA",
+        "task_type": None,
+        "base_model_name_or_path": public or str(recipe.base_model.absolute()),
+        "r": plan.rank,
+        "lora_alpha": plan.rank,
+        "lora_dropout": 0.0,
+        "bias": "lora_only" if biases else "none",
+        "target_modules": [each.module for each in plan.factored],
+        "rank_pattern": ranks,
+        "alpha_pattern": ranks,
+        "modules_to_save": whole or None,
+        "fan_in_fan_out": bool(turned),
+        "use_rslora": False,
+        "use_dora": False,
+        "init_lora_weights": True,
+        "inference_mode": True,
+        "ensure_weight_tying": any(each.tensor in tied for each in plan.whole),
+    }

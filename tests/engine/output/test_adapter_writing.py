@@ -1,0 +1,240 @@
+"""Merges and models as one adapter: exact or nearest, whole or not at all, and resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import ace_gui
+from ace_gui.checkpoints import staging_folder
+from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import MismatchError, RecipeError, ResumeError
+from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
+from tests.helpers.adapters import factors, save_adapter
+from tests.helpers.command import ace_gui as command
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 40,
+}
+Q, V = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj"
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).save_pretrained(
+        tmp_path / "base"
+    )
+    return tmp_path / "base"
+
+
+@pytest.fixture
+def experts(tmp_path: Path) -> list[Path]:
+    norm = {"base_model.model.model.norm.weight": torch.full((16,), 3.0)}
+    one = {**factors(Q, 16, 16, rank=2), **factors(V, 16, 16, rank=2, seed=1), **norm}
+    two = factors(Q, 16, 16, rank=2, seed=2)
+    return [save_adapter(tmp_path / "one", one), save_adapter(tmp_path / "two", two)]
+
+
+def written(recipe: Any, out: Path, **options: Any) -> dict[str, Tensor]:
+    for _ in merge_to_folder(recipe, out, Options(device="cpu", **options)):
+        pass
+    return load_file(out / WEIGHTS)
+
+
+def read_back(base: Path, adapter: Path, store: Path) -> dict[str, Tensor]:
+    """What base and adapter are together."""
+    recipe = recipe_over(base, [adapter], merge_method="linear")
+    return dict(merged_tensors(prepare(recipe), store, device="cpu", as_output=True))
+
+
+def fine_tune(base: Path, folder: Path) -> Path:
+    model = transformers.LlamaForCausalLM.from_pretrained(base)
+    for value in model.parameters():
+        value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("shape", [(7, 12), (12, 7), (5, 5)])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool) -> None:
+    torch.manual_seed(1)
+    matrix = torch.randn(shape, dtype=torch.float64)
+    u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
+    for rank in (1, 3, 5):
+        found = cut(matrix, rank, balanced=balanced)
+        torch.testing.assert_close(found.b_OR @ found.a_RI, u[:, :rank] * s[:rank] @ vh[:rank])
+        assert found.kept == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
+        sides = found.b_OR.norm(dim=0), found.a_RI.norm(dim=1)
+        equal = sides if balanced else (sides[1], torch.ones(rank, dtype=torch.float64))
+        torch.testing.assert_close(*equal)
+    torch.testing.assert_close(squared_values(matrix), s**2)
+    assert rank_for(s**2, float((s[:2] ** 2).sum() / (s**2).sum()) - 1e-9) == 2
+    assert rank_for(s * 0, 0.5) == 0
+    assert cut(matrix * 0, 2).b_OR.count_nonzero() == 0
+
+
+def test_a_product_is_cut_without_the_matrix() -> None:
+    torch.manual_seed(1)
+    terms = [
+        (0.5, torch.randn(9, 3), torch.randn(3, 8)),
+        (-2.0, torch.randn(9, 2), torch.randn(2, 8)),
+    ]
+    whole = sum(c * b.double() @ a.double() for c, b, a in terms)
+    product = joined(terms)
+    torch.testing.assert_close(product.b_OR @ product.a_RI, whole)
+    for rank in (1, 4):
+        found, nearest = cut_product(product, rank), cut(whole, rank)
+        torch.testing.assert_close(found.b_OR @ found.a_RI, nearest.b_OR @ nearest.a_RI)
+        assert found.kept == pytest.approx(nearest.kept)
+
+
+@pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
+def test_without_a_rank_a_linear_merge_is_exact(
+    method: str, base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    whole = recipe_over(base, experts, merge_method=method)
+    expected = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    recipe = recipe_over(base, experts, merge_method=method, output="adapter")
+    found = written(recipe, tmp_path / "x")
+    assert found[f"base_model.model.{Q}.lora_A.weight"].shape == (4, 16)
+    assert found[f"base_model.model.{V}.lora_A.weight"].shape == (2, 16)
+    assert set(found) == {
+        *(f"base_model.model.{n}.lora_{x}.weight" for n in (Q, V) for x in "AB"),
+        "base_model.model.model.norm.weight",
+    }
+    for name, tensor in read_back(base, tmp_path / "x", tmp_path / "store").items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+    settings = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
+    assert (settings["r"], settings["lora_alpha"]) == (4, 4)
+    assert settings["rank_pattern"] == settings["alpha_pattern"] == {V: 2}
+    assert settings["modules_to_save"] == ["model.norm"]
+    assert "100.0000%" in (tmp_path / "x" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("method", ["task_arithmetic", "ties"])
+def test_a_rank_cuts_the_merged_change(
+    method: str, base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    whole = recipe_over(base, experts, merge_method=method)
+    merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    recipe = recipe_over(base, experts, merge_method=method, output="adapter", rank=1)
+    written(recipe, tmp_path / "x")
+    before = load_file(base / "model.safetensors")
+    found = read_back(base, tmp_path / "x", tmp_path / "store")
+    change = (merged[f"{Q}.weight"] - before[f"{Q}.weight"]).double()
+    u, s, vh = torch.linalg.svd(change)
+    exact = before[f"{Q}.weight"] + u[:, :1] * s[:1] @ vh[:1]
+    assert (found[f"{Q}.weight"] - exact).norm() <= 1e-5 * change.norm()
+
+
+def test_a_stopped_merge_resumes_to_the_same_bytes(
+    base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    recipe = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.7)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    written(recipe, whole)
+    events = merge_to_folder(recipe, out, Options(device="cpu"))
+    next(event for event in events if isinstance(event, TensorFinished))
+    events.close()
+    assert not out.exists()
+    partial = staging_folder(out)
+    begun = (partial / "journal.jsonl").read_text().splitlines()
+    assert sum("written" in line for line in begun) == 1
+    other = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.6)
+    with pytest.raises(ResumeError, match="recipe"):
+        written(other, out, resume=True)
+    file = partial / "model" / WEIGHTS
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1  # bits that rot in what is written are written again
+    file.write_bytes(content)
+    resumed = list(merge_to_folder(recipe, out, Options(device="cpu", resume=True)))
+    assert any(isinstance(event, TensorFinished) for event in resumed)
+    assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    assert not partial.exists()
+
+
+def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(
+    base: Path, tmp_path: Path
+) -> None:
+    model = fine_tune(base, tmp_path / "model")
+    result = ace_gui.extract(base, model, tmp_path / "x", energy=0.8, device="cpu")
+    assert result.folder == tmp_path / "x"
+    before, after = (load_file(p / "model.safetensors") for p in (base, model))
+    found = load_file(tmp_path / "x" / WEIGHTS)
+    back = read_back(base, tmp_path / "x", tmp_path / "store")
+    for name, tensor in after.items():
+        factor = found.get(f"base_model.model.{name}".replace(".weight", ".lora_A.weight"))
+        change = (tensor - before[name]).double()
+        exact = change
+        if factor is not None:
+            u, s, vh = torch.linalg.svd(change, full_matrices=False)
+            shares = (s**2).cumsum(0) / (s**2).sum()
+            rank = len(factor)
+            assert shares[rank - 1] >= 0.8
+            assert rank == 1 or shares[rank - 2] < 0.8
+            exact = u[:, :rank] * s[:rank] @ vh[:rank]
+        error = back[name] - (before[name].double() + exact)
+        assert error.norm() <= 1e-6 * tensor.norm(), name
+
+
+def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_path: Path) -> None:
+    model = fine_tune(base, tmp_path / "model")
+    out = tmp_path / "x"
+    found = command("extract", base, model, "--out", out, "--rank", 2, "--include", "*_proj*",
+                    "--exclude", "*.1.*")  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    names = load_file(out / WEIGHTS)
+    assert len(names) == 14
+    assert all("lora_" in name and ".layers.0." in name for name in names)
+    both = command("extract", base, model, "--out", tmp_path / "y", "--rank", 2, "--energy", 0.5)
+    assert both.returncode == 1
+    assert "not both" in both.stderr
+    wrong = command("merge", base, model, "--out", tmp_path / "y", "--rank", 2)
+    assert "--as adapter" in wrong.stderr
+    assert not (tmp_path / "y").exists()
+
+
+def test_what_cannot_be_an_adapter_is_refused_before_anything_is_written(
+    base: Path, tmp_path: Path
+) -> None:
+    model = fine_tune(base, tmp_path / "model")
+    with pytest.raises(RecipeError, match=r"`rank` or `energy`"):
+        written(recipe_over(base, [model], merge_method="linear", output="adapter"), tmp_path / "x")
+    with pytest.raises(RecipeError, match="linear layer"):
+        ace_gui.extract(base, model, tmp_path / "x", rank=2, include=["*norm*"], device="cpu")
+    assert not (tmp_path / "x").exists()
+
+
+def test_experts_in_files_of_their_own_are_named(tmp_path: Path) -> None:
+    config = transformers.MixtralConfig(**SIZES, num_local_experts=2)
+    transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "base")
+    tensors = load_file(tmp_path / "base" / "model.safetensors")
+    (tmp_path / "model").mkdir()
+    changed = {name: tensor + 0.1 for name, tensor in tensors.items()}
+    save_file(changed, tmp_path / "model" / "model.safetensors", {"format": "pt"})
+    (tmp_path / "model" / "config.json").write_text((tmp_path / "base" / "config.json").read_text())
+    with pytest.raises(MismatchError, match=r"experts\.0\.w1"):
+        ace_gui.extract(tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2)
+    ace_gui.extract(
+        tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2, exclude=["*.experts.*"]
+    )
+    assert (tmp_path / "x" / WEIGHTS).is_file()
