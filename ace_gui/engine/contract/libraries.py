@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +57,28 @@ class Library:
     def lines(self, folder: str) -> tuple[str, str]:
         """The code that loads the model; ``folder`` is a Python expression."""
         return self.imports, self.load.replace("{folder}", folder)
+
+
+def commands_of(folder: Path) -> tuple[str, ...]:
+    """The shell commands that publish a model's folder, convert it to GGUF and serve it.
+
+    The last two are for language models of transformers alone.
+    """
+    quote = shlex.quote if os.name == "posix" else _quoted
+    place = quote(str(folder))
+    name = "YOUR-NAME/" + re.sub(r"[^\w.-]+", "-", folder.name)
+    library = library_of(folder)
+    found = [f"hf upload {name} {place}"]
+    if library.name == "transformers" and library.task == "text-generation":
+        gguf = quote(f"{folder}.gguf")
+        found.append(f"python convert_hf_to_gguf.py {place} --outfile {gguf}")
+        found.append(f"transformers serve {place}")
+    return tuple(found)
+
+
+def _quoted(text: str) -> str:
+    """A word as Windows' programs split it."""
+    return subprocess.list2cmdline([text])
 
 
 def library_of(folder: Path) -> Library:

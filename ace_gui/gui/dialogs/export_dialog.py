@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import Exported
-from ace_gui.engine.contract.libraries import library_of
+from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
@@ -171,12 +171,8 @@ class ExportDialog(QDialog):
         page = QWidget(self)
         self.outcome = plain_label("", page)
         self.files = muted_label("", page)
-        self.snippet = QPlainTextEdit(page)
-        self.snippet.setReadOnly(True)
-        self.snippet.setAccessibleName("How to load the model in Python")
-        self.snippet.setFont(face(Face.MONO))
-        self.snippet.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self.snippet.setFixedHeight(self.snippet.fontMetrics().lineSpacing() * 2 + 18)
+        self.snippet = _code("How to load the model in Python", page)
+        self.commands = _code("How to publish, convert and run the model", page)
         open_folder = QPushButton("Open folder", page)
         open_folder.clicked.connect(lambda _=False: show(self._exported_to))
         beside = QPushButton("Show in folder", page)
@@ -186,8 +182,8 @@ class ExportDialog(QDialog):
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
         buttons = across(open_folder, beside, copy, None)
-        parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons, None)
-        page.setLayout(down(*parts))
+        parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons)
+        page.setLayout(down(*parts, self.commands, None))
         return page
 
     def _make_buttons(self) -> QDialogButtonBox:
@@ -292,12 +288,28 @@ class ExportDialog(QDialog):
         Settings().remember_folder(EXPORTS, exported.folder.parent)
         self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
-        self.snippet.setPlainText(load_snippet(exported.folder))
+        _show_code(self.snippet, load_snippet(exported.folder))
+        _show_code(self.commands, "\n".join(commands_of(exported.folder)))
         if exported.notes:
             self.notice.show_message(Severity.INFO, " ".join(exported.notes))
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
         self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText("Close")
+
+
+def _code(name: str, page: QWidget) -> QPlainTextEdit:
+    """A box for lines to copy."""
+    box = QPlainTextEdit(page)
+    box.setReadOnly(True)
+    box.setAccessibleName(name)
+    box.setFont(face(Face.MONO))
+    box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    return box
+
+
+def _show_code(box: QPlainTextEdit, text: str) -> None:
+    box.setPlainText(text)
+    box.setFixedHeight(box.fontMetrics().lineSpacing() * len(text.splitlines()) + 18)
 
 
 def free_folder(parent: Path, name: str) -> Path:

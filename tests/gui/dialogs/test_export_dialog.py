@@ -1,4 +1,6 @@
+import json
 import os
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import ExportJob
+from ace_gui.engine.contract.libraries import commands_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
@@ -84,6 +87,22 @@ def test_the_snippet_loads_the_folder_whatever_its_name() -> None:
     load_line = load_snippet(folder).splitlines()[1]
     exec(load_line, {"AutoModel": AutoModel}, names)
     assert names["model"] == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "count"), [("LlamaForCausalLM", 3), ("BertForSequenceClassification", 1)]
+)
+def test_the_commands_name_the_folder_and_suit_the_model(
+    architecture: str, count: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my merge"
+    folder.mkdir()
+    config = {"architectures": [architecture], "model_type": "llama"}
+    (folder / "config.json").write_text(json.dumps(config))
+    found = [shlex.split(command) for command in commands_of(folder)]
+    assert len(found) == count
+    assert found[0] == ["hf", "upload", "YOUR-NAME/my-merge", str(folder)]
+    assert all(str(folder) in words for words in found)
 
 
 @pytest.fixture
