@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.gui.control.engine.background import Background
-from ace_gui.gui.control.engine.engine_thread import EngineWorker
+from ace_gui.gui.control.engine.engine_thread import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
@@ -82,7 +82,7 @@ class Workbench:
         set_scheme(settings.scheme)
         for _piece in set_font_scale(app, settings.font_scale):
             pass  # nothing is visible yet
-        self.worker = EngineWorker(app)
+        self.worker = EngineThread(app)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._preload = Preload(app)
         self._crashes = Background()

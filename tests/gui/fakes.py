@@ -46,7 +46,7 @@ TWO = Inputs(base=BASE).with_experts([COLA, SST2])
 class FakeWorker(QObject):
     """Notes jobs and cancellations; the test says what the engine would."""
 
-    said = Signal(int, object)
+    reported = Signal(int, object)
     engine_lost = Signal(object)
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class FakeWorker(QObject):
     def say(self, *events: Event, job: int | None = None) -> None:
         """Events of one job, the newest unless told."""
         for event in events:
-            self.said.emit(len(self.jobs) if job is None else job, event)
+            self.reported.emit(len(self.jobs) if job is None else job, event)
 
     def newest(self, kind: type) -> int:
         """Number of the newest job of a kind."""

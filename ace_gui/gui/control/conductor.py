@@ -11,12 +11,10 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import (
-    CachedModelsFound,
     Event,
     JobDone,
     JobFailed,
     LayerAnalysed,
-    ModelsFound,
     PlanReady,
 )
 from ace_gui.engine.contract.jobs import (
@@ -34,7 +32,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost
+from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.operations.scoring import SCORING
 from ace_gui.gui.state.activity import State
@@ -132,11 +130,11 @@ class Conductor(QObject):
 
     def list_cached_models(self) -> None:
         """List the models in the local Hugging Face cache."""
-        self._engine.run(CachedModelsJob(), self._learn)
+        self._engine.run(CachedModelsJob(), self.cached_models.emit)
 
     def scan(self, paths: Iterable[Path], base: Path | None) -> None:
         """Search these paths for models. ``base`` is one that is open."""
-        self._engine.run(ScanJob(paths=tuple(paths), base=base), self._learn)
+        self._engine.run(ScanJob(paths=tuple(paths), base=base), self.models_found.emit)
 
     def convert(self, path: Path) -> None:
         """Convert a pickle with the user's consent, then repeat what it prevented."""
@@ -168,7 +166,7 @@ class Conductor(QObject):
         job = AnalyseJob(recipe=plan.recipe)
         if all(known.job != job for known in self._engine.running(AnalyseJob)):
             self._drop(AnalyseJob)
-            self._engine.run(job, self._learn, self._end_analysis)
+            self._engine.run(job, self._record, self._end_analysis)
 
     # Planning
 
@@ -223,7 +221,7 @@ class Conductor(QObject):
         return replace(inputs, parameters=now.parameters, tasks=tasks)
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
-        if isinstance(job, PlanJob) and isinstance(end, JobFailed | EngineLost):
+        if isinstance(job, PlanJob) and isinstance(end, JobFailed):
             self._session.draft.reject()
         if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
             return
@@ -238,17 +236,11 @@ class Conductor(QObject):
             (_, again), self._refused = self._refused, None
             again()
 
-    # Other events
+    # Analysis
 
-    def _learn(self, event: Event) -> None:
-        session = self._session
-        match event:
-            case LayerAnalysed(statistics=statistics):
-                session.layers.record_statistics(statistics)
-            case CachedModelsFound():
-                self.cached_models.emit(event)
-            case ModelsFound():
-                self.models_found.emit(event)
+    def _record(self, event: Event) -> None:
+        if isinstance(event, LayerAnalysed):
+            self._session.layers.record_statistics(event.statistics)
 
     def _end_analysis(self, end: End) -> None:
         if isinstance(end, JobDone):

@@ -44,11 +44,11 @@ def problem_text(session: Session, crash: str = "") -> str:
 
     Paths and names of the open models are replaced.
     """
-    said = "\n".join(entry.line for entry in session.log.entries[-LOG_END:])
+    log = "\n".join(entry.line for entry in session.log.entries[-LOG_END:])
     parts = [
         "What I did, and what happened:\n\n",
         f"Diagnostics\n-----------\n{diagnostics(session)}",
-        f"End of the log\n--------------\n{without_names(said, session)}",
+        f"End of the log\n--------------\n{without_names(log, session)}",
     ]
     if crash:
         parts.append(f"Crash\n-----\n{without_names(crash.strip(), session)}")
@@ -63,8 +63,8 @@ def without_names(text: str, session: Session) -> str:
     models = [(f"<expert {n}>", each.path, name) for n, (each, name) in enumerate(experts, start=1)]
     if inputs.base is not None:
         models.append(("<the base>", inputs.base, inputs.base.name))
-    for said, path, name in models:
-        called |= {str(path): said, path.name: said, name: said}
+    for alias, path, name in models:
+        called |= {str(path): alias, path.name: alias, name: alias}
     longest_first = sorted(filter(None, called), key=len, reverse=True)
     names = "|".join(map(re.escape, longest_first))
     if names:

@@ -173,10 +173,10 @@ def _is_ours(store: Path, name: re.Pattern[str]) -> bool:
             return False
         if not stat.S_ISREG(mark.lstat().st_mode) or mark.stat().st_size > len(MARK_TEXT):
             return False
-        said = mark.read_bytes()
+        content = mark.read_bytes()
     except OSError:
         return False
-    return said == MARK_TEXT or (not said and _is_record(record_of(store)))
+    return content == MARK_TEXT or (not content and _is_record(record_of(store)))
 
 
 def _is_record(file: Path) -> bool:

@@ -46,7 +46,7 @@ class Preferences(QObject):
         self._stores, self._runs = stores, runs
         session.choose_device(settings.device)
         session.limit_memory(settings.memory_bytes)
-        session.engine_changed.connect(self._tell_new_engine)
+        session.engine_changed.connect(self._configure_new_engine)
 
     @property
     def most_memory(self) -> int:
@@ -118,7 +118,7 @@ class Preferences(QObject):
         self.settings.notifies = on
         self.changed.emit()
 
-    def _tell_new_engine(self) -> None:
+    def _configure_new_engine(self) -> None:
         """Send only what differs from its defaults, so that its answer is final."""
         engine, settings = self._session.engine, self.settings
         wanted = settings.threads or (engine.threads if engine is not None else 0)

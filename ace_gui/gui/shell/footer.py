@@ -24,14 +24,6 @@ from ace_gui.gui.widgets.labels.plain_label import PartsLabel
 REFRESH: Final = 60  # ms between progress updates: each one repaints the whole window
 COUNTING: Final = 200  # ms between two counts of the model's tensors
 _BAR: Final = 120  # px
-_WORDS: Final = {
-    State.PLANNING: "Reading headers",
-    State.ANALYSING: "Comparing the experts",
-    State.REPORTING: "Writing the report",
-    State.SCORING: "Scoring",
-    State.COMPARING: "Comparing covariances",
-    State.TUNING: "Tuning",
-}
 
 
 class Footer(QStatusBar):
@@ -106,6 +98,12 @@ class Footer(QStatusBar):
             link.setVisible(self._session.draft.inputs.base is None)
         self._show_bar()
 
+    @property
+    def _work(self) -> State | None:
+        """The foremost work, unless the header shows it."""
+        state = self._session.activity.foremost
+        return None if state in {State.MERGING, State.EXPORTING} else state
+
     def _count(self) -> None:
         self.tensors.set_parts(self._counts())
 
@@ -125,10 +123,10 @@ class Footer(QStatusBar):
         parts = []
         if session.draft.plan is not None and session.draft.plan.experts:
             parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
-        state = session.state
-        if state in _WORDS:
+        state = self._work
+        if state is not None:
             known = progress is not None and progress.state is state and progress.total > 0
-            word = (progress.title if known and progress else "") or _WORDS[state]
+            word = (progress.title if known and progress else "") or state.value
             if known and progress:
                 share = f"{progress.done} of {progress.total}"
                 parts.append(f"{sentence_case(word)}, {share}")
@@ -155,10 +153,10 @@ class Footer(QStatusBar):
     def _show_bar(self) -> None:
         """Show the progress bar with updates disabled: a bar repaints itself and the window at
         once."""
-        progress, state = self._session.activity.progress, self._session.state
+        progress, state = self._session.activity.progress, self._work
         self.bar.setUpdatesEnabled(False)
         for widget in (self.bar, self.stop):
-            widget.setVisible(state in _WORDS)
+            widget.setVisible(state is not None)
         if progress is None or progress.state is not state or progress.total <= 0:
             self.bar.setRange(0, 0)
         else:

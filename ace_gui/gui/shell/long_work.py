@@ -79,9 +79,9 @@ class LongWork(QObject):
             return
         QApplication.alert(self._window)
         if self._settings.notifies:
-            said = self._problem or sentence
-            self.notified.emit(said)
-            self._show(said)
+            text = self._problem or sentence
+            self.notified.emit(text)
+            self._show(text)
 
     def _show(self, sentence: str) -> None:
         if not (QSystemTrayIcon.isSystemTrayAvailable() and QSystemTrayIcon.supportsMessages()):

@@ -13,7 +13,8 @@ from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayou
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient, Worker
+from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.gui.control.engine.engine_thread import EngineThread
 from ace_gui.gui.control.layers.forecasting import Forecasting
 from ace_gui.gui.control.layers.layer_queries import LayerQueries
 from ace_gui.gui.control.layers.what_if import WhatIf
@@ -72,7 +73,11 @@ class MainWindow(ShellWindow):
     closed = Signal()
 
     def __init__(
-        self, worker: Worker, settings: Settings, stores: MergeStores, parent: QWidget | None = None
+        self,
+        worker: EngineThread,
+        settings: Settings,
+        stores: MergeStores,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.settings = settings

@@ -123,7 +123,7 @@ class PrimaryArea(QWidget):
         self._say(sentence_case(title))
         self.again.hide()
         self._next = None
-        self._dress("progress", QIcon())
+        self._set_style("progress", QIcon())
         self._allow(True)
         if progress is None or progress.state is not state or progress.total <= 0:
             self.main.show_progress(0.0, _WORDS[state])
@@ -156,7 +156,7 @@ class PrimaryArea(QWidget):
         if kind == "again":
             text = "Merge again"
         token = "on_accent" if action.isEnabled() else "text3"
-        self._dress(kind, icon(picture, token) if picture else QIcon())
+        self._set_style(kind, icon(picture, token) if picture else QIcon())
         self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
         self._allow(action.isEnabled())
 
@@ -171,7 +171,7 @@ class PrimaryArea(QWidget):
                 self.main.setFocus()
             self._lent = None
 
-    def _dress(self, kind: str, picture: QIcon) -> None:
+    def _set_style(self, kind: str, picture: QIcon) -> None:
         change_kind(self.main, kind)
         self.main.setIcon(picture)
 

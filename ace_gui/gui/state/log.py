@@ -52,8 +52,8 @@ class Entry:
     def line(self) -> str:
         """``18:20:05 Error Window: The file is gone.``, with the details below it."""
         clock = time.strftime("%H:%M:%S", time.localtime(self.when))
-        said = f"{clock} {self.level.title} {self.source}: {self.text}"
-        return f"{said}\n{self.details}" if self.details else said
+        line = f"{clock} {self.level.title} {self.source}: {self.text}"
+        return f"{line}\n{self.details}" if self.details else line
 
 
 class Log(QObject):

@@ -53,8 +53,8 @@ class Session(QObject):
         self.activity = Activity(self)
         self.results = Results(self)
         self.log = Log(self)
-        self.written.connect(lambda said, _: self.log.add(Level.INFO, Source.WINDOW, said))
-        self.advice.connect(lambda said: self.log.add(Level.INFO, Source.WINDOW, said))
+        self.written.connect(lambda text, _: self.log.add(Level.INFO, Source.WINDOW, text))
+        self.advice.connect(lambda text: self.log.add(Level.INFO, Source.WINDOW, text))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # Queries

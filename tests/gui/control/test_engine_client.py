@@ -20,7 +20,7 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import EngineError, MismatchError
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import COLA, ENGINE, FakeWorker, finished_tensor, recipe
@@ -48,7 +48,7 @@ class Asked:
     def __init__(self, engine: EngineClient, job: Job = MERGE) -> None:
         self.events: list[object] = []
         self.ends: list[End] = []
-        self.operation: Operation = engine.run(job, self.events.append, self.ends.append)
+        self.operation: RunningJob = engine.run(job, self.events.append, self.ends.append)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_lost_engine_ends_every_operation_and_is_told_once(
     several = [Asked(engine, job) for job, _ in STATES]
     error = EngineError("The engine is gone.")
     worker.engine_lost.emit(error)
-    assert [asked.ends for asked in several] == [[EngineLost(error)]] * len(STATES)
+    assert [asked.ends for asked in several] == [[JobFailed(error=error)]] * len(STATES)
     assert [str(each) for each in told] == [
         f"{error} Merge again to resume from the last finished tensor."
     ]

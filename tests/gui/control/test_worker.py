@@ -13,7 +13,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
 from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.engine.engine_thread import BATCH, EngineWorker
+from ace_gui.gui.control.engine.engine_thread import BATCH, EngineThread
 from tests.gui.fakes import COLA, ENGINE, recipe
 
 PLAN = PlanJob(recipe=recipe(COLA))
@@ -66,33 +66,33 @@ class ScriptedEngine:
 class Heard:
     """What a worker said."""
 
-    def __init__(self, worker: EngineWorker) -> None:
+    def __init__(self, worker: EngineThread) -> None:
         self.events: list[tuple[int, Event]] = []
         self.lost: list[EngineError] = []
-        worker.said.connect(lambda number, event: self.events.append((number, event)))
+        worker.reported.connect(lambda number, event: self.events.append((number, event)))
         worker.engine_lost.connect(self.lost.append)
 
     def of(self, number: int) -> list[Event]:
         return [event for its, event in self.events if its == number]
 
 
-Start = Callable[..., tuple[EngineWorker, list[ScriptedEngine], Heard]]
+Start = Callable[..., tuple[EngineThread, list[ScriptedEngine], Heard]]
 
 
 @pytest.fixture
 def start(qtbot: QtBot) -> Iterator[Start]:
-    workers: list[EngineWorker] = []
+    workers: list[EngineThread] = []
 
     def make(
         script: dict[type, list[Event]], *, deaf: bool = False, running: bool = True
-    ) -> tuple[EngineWorker, list[ScriptedEngine], Heard]:
+    ) -> tuple[EngineThread, list[ScriptedEngine], Heard]:
         engines: list[ScriptedEngine] = []
 
         def engine() -> ScriptedEngine:
             engines.append(ScriptedEngine(script, deaf=deaf))
             return engines[-1]
 
-        worker = EngineWorker(start_engine=engine, patience=0.05)
+        worker = EngineThread(start_engine=engine, patience=0.05)
         workers.append(worker)
         heard = Heard(worker)
         if running:
@@ -179,7 +179,7 @@ def test_an_engine_that_cannot_start_is_told(qtbot: QtBot) -> None:
     def refuse() -> ScriptedEngine:
         raise OSError("no more processes")
 
-    worker = EngineWorker(start_engine=refuse)
+    worker = EngineThread(start_engine=refuse)
     with qtbot.waitSignal(worker.engine_lost) as told:
         worker.start()
     assert "cannot be started" in told.args[0].sentence

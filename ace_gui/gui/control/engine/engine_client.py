@@ -6,9 +6,9 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.events import (
     EngineReady,
@@ -22,6 +22,7 @@ from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
+from ace_gui.gui.control.engine.engine_thread import EngineThread
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
@@ -34,33 +35,7 @@ _GOES_ON: Final = {
 """Advice to the user after the engine was lost, by whether it was merging."""
 
 
-class Worker(Protocol):
-    """The interface of a worker that the client needs."""
-
-    said: SignalInstance
-    engine_lost: SignalInstance
-
-    def submit(self, job: Job) -> int:
-        """Queue a job. Its events carry the returned number."""
-        ...
-
-    def cancel(self, number: int) -> None:
-        """Ask a job to stop, and enforce it."""
-        ...
-
-    def withdraw(self, number: int) -> None:
-        """Ask a job to stop when it can."""
-        ...
-
-
-@dataclass(frozen=True)
-class EngineLost:
-    """The engine and the running job are gone. The client reports this once through the session."""
-
-    error: EngineError
-
-
-End = JobDone | JobFailed | JobCancelled | EngineLost
+End = JobDone | JobFailed | JobCancelled
 
 
 def _ignore(_: Event | End) -> None:
@@ -68,7 +43,7 @@ def _ignore(_: Event | End) -> None:
 
 
 @dataclass(frozen=True)
-class Operation:
+class RunningJob:
     """A running job. ``on_event`` receives its events, ``on_end`` its result."""
 
     _client: EngineClient
@@ -108,23 +83,25 @@ def job_title(kind: type[Job]) -> str:
 
 
 class EngineClient(QObject):
-    """Runs jobs and keeps the session's states in step with them, in the GUI thread.
+    """Runs jobs and keeps the session's activity in step with them, in the GUI thread.
 
-    ``ended`` carries a job that is done or cancelled. ``idle`` follows when no job is running and
-    no delayed action is due.
+    A lost engine ends every job with JobFailed and is reported once. ``ended`` carries a job that
+    is done or cancelled. ``idle`` follows when no job is running and no delayed action is due.
     """
 
     ended = Signal(object)
     idle = Signal()
 
-    def __init__(self, session: Session, worker: Worker, parent: QObject | None = None) -> None:
+    def __init__(
+        self, session: Session, worker: EngineThread, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._session = session
         self._worker = worker
-        self._operations: dict[int, Operation] = {}
+        self._running: dict[int, RunningJob] = {}
         self._timers: list[QTimer] = []
-        worker.said.connect(self._hear)
-        worker.engine_lost.connect(self._lose)
+        worker.reported.connect(self._receive)
+        worker.engine_lost.connect(self._fail_all)
 
     def run(
         self,
@@ -133,18 +110,18 @@ class EngineClient(QObject):
         on_end: Callable[[End], object] = _ignore,
         *,
         quiet: bool = False,
-    ) -> Operation:
+    ) -> RunningJob:
         """Run a job. The session reports an error unless ``quiet``."""
         number = self._worker.submit(job)
-        self._operations[number] = operation = Operation(self, number, job, on_event, on_end, quiet)
-        self._session.log.add(Level.DETAIL, Source.ENGINE, f"{operation.title}: begun.")
-        if operation.state is not None:
-            self._session.activity.begin(operation.state)
-        return operation
+        self._running[number] = entry = RunningJob(self, number, job, on_event, on_end, quiet)
+        self._session.log.add(Level.DETAIL, Source.ENGINE, f"{entry.title}: begun.")
+        if entry.state is not None:
+            self._session.activity.begin(entry.state)
+        return entry
 
-    def running(self, *kinds: type) -> list[Operation]:
-        """The running operations whose jobs are of these kinds."""
-        return [known for known in self._operations.values() if isinstance(known.job, kinds)]
+    def running(self, *kinds: type) -> list[RunningJob]:
+        """The running jobs that are of these kinds."""
+        return [known for known in self._running.values() if isinstance(known.job, kinds)]
 
     def delayed(self, milliseconds: int, action: Callable[[], object]) -> QTimer:
         """A timer that acts after this many ms without a restart."""
@@ -157,70 +134,67 @@ class EngineClient(QObject):
     @property
     def is_busy(self) -> bool:
         """Whether a job is running or about to run."""
-        return bool(self._operations) or any(timer.isActive() for timer in self._timers)
+        return bool(self._running) or any(timer.isActive() for timer in self._timers)
 
     def cancel(self, number: int) -> None:
-        """Stop an operation."""
-        if number in self._operations:
+        """Stop a job."""
+        if number in self._running:
             self._worker.cancel(number)
 
     def drop(self, number: int, *, enforced: bool = False) -> None:
-        """Forget an operation."""
-        if number in self._operations:
+        """Stop a job when it can, and ignore it from now on."""
+        if number in self._running:
             (self._worker.cancel if enforced else self._worker.withdraw)(number)
             self._forget(number)
 
-    def _forget(self, number: int) -> Operation:
-        operation = self._operations.pop(number)
-        others = {other.state for other in self._operations.values()}
-        if operation.state is not None and operation.state not in others:
-            self._session.activity.end(operation.state)
-        return operation
+    def _forget(self, number: int) -> RunningJob:
+        entry = self._running.pop(number)
+        others = {other.state for other in self._running.values()}
+        if entry.state is not None and entry.state not in others:
+            self._session.activity.end(entry.state)
+        return entry
 
-    def _hear(self, number: int, event: Event) -> None:
+    def _receive(self, number: int, event: Event) -> None:
         if isinstance(event, EngineReady):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
             text = f"The engine is ready: {devices}, {threads}."
             self._session.log.add(Level.INFO, Source.ENGINE, text)
             self._session.set_engine(event)
-        elif number not in self._operations:
+        elif number not in self._running:
             pass  # dropped
         elif isinstance(event, JobDone | JobFailed | JobCancelled):
-            operation = self._forget(number)
-            self._log(operation, event)
-            operation.on_end(event)
+            entry = self._forget(number)
+            self._log(entry, event)
+            entry.on_end(event)
             if not isinstance(event, JobFailed):
-                self.ended.emit(operation.job)
-            elif not operation.quiet:
+                self.ended.emit(entry.job)
+            elif not entry.quiet:
                 self._session.fail(event.error)
             self._check_idle()
         else:
-            operation = self._operations[number]
-            if isinstance(event, JobProgress) and operation.state is not None:
-                self._session.activity.advance(operation.state, event)
-            operation.on_event(event)
+            entry = self._running[number]
+            if isinstance(event, JobProgress) and entry.state is not None:
+                self._session.activity.advance(entry.state, event)
+            entry.on_event(event)
 
-    def _log(self, operation: Operation, end: JobDone | JobFailed | JobCancelled) -> None:
+    def _log(self, entry: RunningJob, end: End) -> None:
         """Log how a job ended and how long it took, with all details of an error."""
-        took = duration(time.monotonic() - operation.began)
+        took = duration(time.monotonic() - entry.began)
         if isinstance(end, JobFailed):
-            level = Level.WARNING if operation.quiet else Level.ERROR
+            level = Level.WARNING if entry.quiet else Level.ERROR
             self._session.log.add(
                 level, Source.ENGINE, end.error.sentence, error_details(end.error)
             )
             return
-        level = Level.INFO if operation.state is not None else Level.DETAIL
-        words = "{job}: done after {time}."
-        if isinstance(end, JobCancelled):
-            words = "{job}: cancelled after {time}."
-        text = words.format(job=operation.title, time=took)
-        self._session.log.add(level, Source.ENGINE, text)
+        level = Level.INFO if entry.state is not None else Level.DETAIL
+        ended = "cancelled" if isinstance(end, JobCancelled) else "done"
+        self._session.log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
 
-    def _lose(self, error: EngineError) -> None:
+    def _fail_all(self, error: EngineError) -> None:
         merging = bool(self.running(MergeJob))
-        for number in tuple(self._operations):
-            self._forget(number).on_end(EngineLost(error))
+        for number in tuple(self._running):
+            self._forget(number).on_end(JobFailed(error=error))
         self._session.fail(
             EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
         )

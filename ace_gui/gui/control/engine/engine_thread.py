@@ -30,15 +30,15 @@ _WITHDRAW: Final = "withdraw"
 _ENDS = (JobDone, JobFailed, JobCancelled)
 
 
-class EngineWorker(QThread):
+class EngineThread(QThread):
     """Owns one engine process at a time and forwards its events as signals.
 
-    ``said`` carries a job's number (0 for the engine itself) and its event. ``engine_lost`` carries
-    an EngineError; the running jobs are gone, and a new engine is started. Every submitted job ends
-    with JobDone, JobFailed, JobCancelled or ``engine_lost``.
+    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_lost``
+    carries an EngineError; the running jobs are gone, and a new engine is started. Every submitted
+    job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``.
     """
 
-    said = Signal(int, object)
+    reported = Signal(int, object)
     engine_lost = Signal(object)
 
     def __init__(
@@ -51,9 +51,9 @@ class EngineWorker(QThread):
         super().__init__(parent)
         self._start_engine = start_engine
         self._patience = patience
-        self._wishes: SimpleQueue[tuple[int, Job | str]] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[int, Job | str]] = SimpleQueue()
         self._wake, self._waker = Pipe(duplex=False)
-        self._waking = threading.Lock()
+        self._waker_lock = threading.Lock()
         self._awake = False
         self._next = 1
         self._stopping = False
@@ -69,24 +69,24 @@ class EngineWorker(QThread):
         """Queue a job, possibly before the engine runs. Its events carry the returned number."""
         number = self._next
         self._next += 1
-        self._wishes.put((number, job))
-        self._rouse()
+        self._requests.put((number, job))
+        self._notify()
         return number
 
     def cancel(self, number: int) -> None:
         """Ask a job to stop, and end the process if the job does not stop in time."""
-        self._wishes.put((number, _CANCEL))
-        self._rouse()
+        self._requests.put((number, _CANCEL))
+        self._notify()
 
     def withdraw(self, number: int) -> None:
         """Ask a job to stop when it can; no one waits for it."""
-        self._wishes.put((number, _WITHDRAW))
-        self._rouse()
+        self._requests.put((number, _WITHDRAW))
+        self._notify()
 
     def stop(self) -> None:
         """Stop the thread and its process. Returns at once; ``finished`` follows."""
         self._stopping = True
-        self._rouse()
+        self._notify()
 
     @property
     def engine_pid(self) -> int | None:
@@ -109,12 +109,12 @@ class EngineWorker(QThread):
 
     def _step(self) -> None:
         self._wait()
-        self._pass_wishes()
+        self._pass_requests()
         self._pass_events()
         self._enforce()
 
-    def _rouse(self) -> None:
-        with self._waking:
+    def _notify(self) -> None:
+        with self._waker_lock:
             if not self._awake:
                 self._awake = True
                 self._waker.send_bytes(b"!")
@@ -125,14 +125,14 @@ class EngineWorker(QThread):
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         sources = [self._wake] if self._engine is None else [self._wake, self._engine.pipe]
         if self._wake in wait(sources, timeout):
-            with self._waking:
+            with self._waker_lock:
                 self._wake.recv_bytes()
                 self._awake = False
 
-    def _pass_wishes(self) -> None:
+    def _pass_requests(self) -> None:
         while True:
             try:
-                number, job = self._wishes.get_nowait()
+                number, job = self._requests.get_nowait()
             except Empty:
                 return
             if isinstance(job, str):
@@ -168,7 +168,7 @@ class EngineWorker(QThread):
         if isinstance(event, _ENDS):
             self._jobs.pop(number, None)
             self._deadlines.pop(number, None)
-        self.said.emit(number, event)
+        self.reported.emit(number, event)
 
     def _enforce(self) -> None:
         """End the engine if a cancelled job does not stop."""
@@ -218,7 +218,7 @@ class EngineWorker(QThread):
             if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
                 self._pass_job(number, job)
             else:
-                self.said.emit(number, JobCancelled())
+                self.reported.emit(number, JobCancelled())
 
     def _close(self) -> None:
         if self._engine is not None:

@@ -12,7 +12,7 @@ from ace_gui.engine.contract.events import Event, JobFailed
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, Operation
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import RecipeKey, State
 from ace_gui.gui.state.found.layer_results import Finding
 from ace_gui.gui.state.session import Session
@@ -52,7 +52,7 @@ class LatestQuestion(QObject):
         self._find = find
         self._fail = fail
         self._question: Question | None = None
-        self._operation: Operation | None = None
+        self._operation: RunningJob | None = None
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
         session.activity.changed.connect(self._ask_after_planning)

@@ -12,7 +12,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.jobs import SampleMergesJob
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, Operation
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.session import Session
 
@@ -41,7 +41,7 @@ class Forecasting(QObject):
         self._reports: dict[str, LayerReport] = {}
         self._shown: tuple[Plan | None, Reports | None] = (None, None)
         self.current: Forecast | None = None
-        self._operation: Operation | None = None
+        self._operation: RunningJob | None = None
         self._looked_at = False
         self._timer = QTimer(self, singleShot=True, interval=DELAY)
         self._timer.timeout.connect(self._ask)

@@ -25,7 +25,7 @@ from ace_gui.engine.contract.jobs import (
     SubspacesJob,
 )
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, Operation
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.engine.latest_question import LatestQuestion, Question
 from ace_gui.gui.state.session import Session
 
@@ -54,7 +54,7 @@ class LayerQueries(QObject):
         self._session = session
         self._engine = engine
         self._kinds: set[Kind] = set()
-        self._whole: Operation | None = None
+        self._whole: RunningJob | None = None
         self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
         runs = session.results.runs
         for signal in (session.selection_changed, session.draft.changed, runs.changed):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject
-
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
 from ace_gui.engine.contract.jobs import CovariancesJob
-from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import RecipeKey
-from ace_gui.gui.state.session import Session
 
 
 class CovarianceOperation(OneOperation):
@@ -19,12 +15,8 @@ class CovarianceOperation(OneOperation):
     ``finished`` is the key of the models and inputs whose matrices are all compared.
     """
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(session, engine, parent)
-        self._key: RecipeKey = ()
-        self.finished: RecipeKey | None = None
+    finished: RecipeKey | None = None
+    _key: RecipeKey = ()
 
     def start(self) -> None:
         """Measure every expert's inputs and compare, beginning with the selected matrix."""

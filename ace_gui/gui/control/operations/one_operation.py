@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, JobFailed
 from ace_gui.engine.contract.messages import Job
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, EngineLost, Operation
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.session import Session
 
 
@@ -23,7 +23,7 @@ class OneOperation(QObject):
     ) -> None:
         super().__init__(parent)
         self._session, self._engine = session, engine
-        self._operation: Operation | None = None
+        self._operation: RunningJob | None = None
         self.error = ""
 
     @property
@@ -57,7 +57,7 @@ class OneOperation(QObject):
 
     def _end(self, end: End) -> None:
         self._operation = None
-        if isinstance(end, JobFailed | EngineLost):
+        if isinstance(end, JobFailed):
             self.error = end.error.sentence
         self.end()
         self.changed.emit()

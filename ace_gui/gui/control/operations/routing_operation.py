@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject
-
 from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
-from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.session import Session
 
 
 class RoutingOperation(OneOperation):
     """``routes`` belong to the store queried last; None before."""
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(session, engine, parent)
-        self.store: Path | None = None
-        self.routes: tuple[TaskRoutes, ...] | None = None
+    store: Path | None = None
+    routes: tuple[TaskRoutes, ...] | None = None
 
     @property
     def obstacle(self) -> str:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject
-
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TuneJob
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
-from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.activity import Progress, State
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import Recipe
 
 REPORTED = 2
@@ -22,14 +18,10 @@ REPORTED = 2
 class TuneOperation(OneOperation):
     """``points`` are the merges tried so far; ``tuned`` is the final result."""
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(session, engine, parent)
-        self.recipe: Recipe | None = None
-        self.ranges: tuple[ParameterRange, ...] = ()
-        self.points: tuple[TunePoint, ...] = ()
-        self.tuned: Tuned | None = None
+    recipe: Recipe | None = None
+    ranges: tuple[ParameterRange, ...] = ()
+    points: tuple[TunePoint, ...] = ()
+    tuned: Tuned | None = None
 
     @property
     def obstacle(self) -> str:
