@@ -19,11 +19,9 @@ from torch.nn import functional
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.answering import stacked
-from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
-from ace_gui.engine.evaluating.kinds.language import MultipleChoice
+from ace_gui.engine.evaluating.askers import Asker, Piece
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
-from ace_gui.recipe.tasks import TaskKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,22 +77,7 @@ class TaskObjective:
             return outputs_RC.sum()
         if self._targets is None:
             return entropy(outputs_RC)
-        kind, target = self.asker.data.kind, self._targets[index]
-        if kind is TaskKind.REGRESSION:
-            return (outputs_RC[0, 0] - float(target)) ** 2
-        if kind is TaskKind.CAUSAL_LM:
-            wanted_R = torch.cat([piece.inputs["input_ids"][1:] for piece in pieces])
-        else:
-            wanted_R = torch.tensor(self._columns(target, pieces))
-        return functional.cross_entropy(outputs_RC, wanted_R.to(outputs_RC.device))
-
-    def _columns(self, target: Any, pieces: Sequence[Piece]) -> list[int]:
-        """The columns of the right answers."""
-        own = self.asker.label_indices
-        if self.asker.data.kind is TaskKind.TOKEN_CLASSIFICATION:
-            firsts = pieces[0].note
-            return [own.index(one) for one, at in zip(target, firsts, strict=True) if at >= 0]
-        return [own.index(target) if own else int(target)]
+        return self.asker.loss(outputs_RC, self._targets[index], pieces)
 
 
 def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
@@ -165,33 +148,5 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
     found: dict[tuple[int, int], Tensor] = {}
     for group in waiting.values():
         batch = stacked(asker, [pieces[n][at] for n, at in group])
-        found |= dict(zip(group, _of_batch(asker, batch), strict=True))
-    return [
-        _joined(asker, [found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)
-    ]
-
-
-def _of_batch(asker: Asker, batch: Batch) -> list[Tensor]:
-    """The model's output for every piece, R × C, or a number for a choice."""
-    kind = asker.data.kind
-    if isinstance(asker, MultipleChoice):
-        return list(asker.scores(batch).unbind())
-    logits = asker.logits(batch)
-    if logits is not None:
-        return list(logits[:, None].unbind())
-    logits_NLC = asker.model(**batch.inputs).logits
-    if kind is TaskKind.REGRESSION:
-        return list(logits_NLC[:, None].unbind())
-    if kind is TaskKind.CAUSAL_LM:
-        return list(logits_NLC[:, :-1].unbind())
-    return [
-        logits_LC[[at for at in firsts if at >= 0]][:, asker.label_indices]
-        for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
-    ]
-
-
-def _joined(asker: Asker, outputs: list[Tensor]) -> Tensor:
-    """Join the pieces of an example: choices as columns, answers as rows."""
-    if asker.data.kind is TaskKind.MULTIPLE_CHOICE:
-        return torch.stack(outputs)[None].float()
-    return torch.cat(outputs).float()
+        found |= dict(zip(group, asker.rows(batch), strict=True))
+    return [asker.joined([found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ace_gui.architecture.preprocessing import load_image_processor, load_tokenizer, longest_input
 from ace_gui.engine.evaluating.data.table import Table, refused
@@ -167,6 +168,26 @@ class Asker:
     def label_indices(self) -> list[int]:
         """The head's indices of the labels that can be answers."""
         return []
+
+    def rows(self, batch: Batch) -> list[Tensor]:
+        """For learning: the logits of each piece, R × C: an answer a row. With a graph."""
+        logits_NC = self.logits(batch)
+        assert logits_NC is not None
+        return list(logits_NC[:, None].unbind())
+
+    def joined(self, outputs: list[Tensor]) -> Tensor:
+        """The ``rows`` of an example's pieces as one R × C, float32."""
+        return torch.cat(outputs).float()
+
+    def loss(self, outputs_RC: Tensor, target: Any, pieces: Sequence[Piece]) -> Tensor:
+        """The error of the joined rows of an example; ``target``: its right answer."""
+        wanted_R = self.wanted(target, pieces).to(outputs_RC.device)
+        return functional.cross_entropy(outputs_RC, wanted_R)
+
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002
+        """The column of the right answer in each of the joined rows (R)."""
+        own = self.label_indices
+        return torch.tensor([own.index(target) if own else int(target)])
 
     def answer(self, outputs: list[Any]) -> Any:
         """The answer to an example from the outputs for its pieces."""

@@ -100,6 +100,12 @@ class CausalLM(OfText):
     def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
         return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
 
+    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+        return list(self.model(**batch.inputs).logits[:, :-1].unbind())
+
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002, D102
+        return torch.cat([piece.inputs["input_ids"][1:] for piece in pieces])
+
 
 class MultipleChoice(JudgedByLabels, OfText):
     """A choice for a text, by a model with a head for choices: each is scored on its own."""
@@ -139,6 +145,13 @@ class MultipleChoice(JudgedByLabels, OfText):
 
     def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
         return max(range(len(outputs)), key=outputs.__getitem__)
+
+    def rows(self, batch: Batch) -> list[Tensor]:
+        """The score of each choice: a choice is a column of the one row."""
+        return list(self.scores(batch).unbind())
+
+    def joined(self, outputs: list[Tensor]) -> Tensor:  # noqa: D102
+        return torch.stack(outputs)[None].float()
 
 
 class LanguageChoice(MultipleChoice):

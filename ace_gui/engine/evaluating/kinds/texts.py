@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ace_gui.engine.evaluating.askers import (
     Batch,
@@ -75,6 +76,12 @@ class Regression(OfWholeText):
         found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
         return found
 
+    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+        return list(self.model(**batch.inputs).logits[:, None].unbind())
+
+    def loss(self, outputs_RC: Tensor, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002, D102
+        return (outputs_RC[0, 0] - float(target)) ** 2
+
 
 class TokenClassification(OfHead, OfText):
     """A label for each word: that of its first token; −1 for a word that is cut off."""
@@ -132,3 +139,15 @@ class TokenClassification(OfHead, OfText):
             tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
             for best_L, firsts in zip(best_NL, batch.notes, strict=True)
         ]
+
+    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+        logits_NLC = self.model(**batch.inputs).logits
+        return [
+            logits_LC[[at for at in firsts if at >= 0]][:, self.label_indices]
+            for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
+        ]
+
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: D102
+        own, firsts = self.label_indices, pieces[0].note
+        pairs = zip(target, firsts, strict=True)
+        return torch.tensor([own.index(one) for one, at in pairs if at >= 0])
