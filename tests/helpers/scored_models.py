@@ -147,23 +147,28 @@ CHAT_SPECIAL = (*SPECIAL, "[system]", "[user]", "[assistant]", "[END]")
 
 
 def save_chat_model(
-    folder: Path, *, seed: int = 0, template: str | None = TEMPLATE, ends: int | list[int] = 7
+    folder: Path,
+    *,
+    seed: int = 0,
+    template: str | None = TEMPLATE,
+    ends: int | list[int] = 7,
+    config: Any = None,
 ) -> Any:
     """A small instruct model; ``ends``: its end tokens in generation_config.json, [END] is 7."""
     torch.manual_seed(seed)
-    config = transformers.LlamaConfig(
-        vocab_size=len(CHAT_SPECIAL) + len(WORDS),
+    vocabulary = {word: number for number, word in enumerate((*CHAT_SPECIAL, *WORDS))}
+    config = config or transformers.LlamaConfig(
+        vocab_size=len(vocabulary),
         intermediate_size=32,
         max_position_embeddings=600,
         initializer_range=0.5,
         **SIZE,
     )
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=ends, pad_token_id=0, do_sample=True, temperature=0.7, top_p=0.9
     )
     model.save_pretrained(folder)
-    vocabulary = {word: number for number, word in enumerate((*CHAT_SPECIAL, *WORDS))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made = PreTrainedTokenizerFast(

@@ -91,6 +91,19 @@ def test_answers_are_those_of_transformers(
     assert 0 < sum(was_cut for _, was_cut in found) < len(found)
 
 
+def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(
+    chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.MambaConfig(
+        vocab_size=21, hidden_size=16, state_size=4, num_hidden_layers=2, initializer_range=0.5
+    )
+    save_chat_model(tmp_path / "model", config=config, ends=ENDS)
+    task = Task(data=chat / "questions.jsonl", metric=Metric.CONTAINS, max_new_tokens=6)
+    together = answers_of(tmp_path / "model", task)
+    monkeypatch.setattr(answering, "MOST", 1)
+    assert answers_of(tmp_path / "model", task) == together
+
+
 @pytest.mark.parametrize("ends", [[7, 12], 12])
 def test_ends_are_a_number_or_a_list(tmp_path: Path, ends: int | list[int]) -> None:
     save_chat_model(tmp_path / "model", ends=ends)

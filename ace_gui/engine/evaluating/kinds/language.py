@@ -241,7 +241,8 @@ class TextToText(OfText):
         if most is None:
             lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
             most = CHAT_TOKENS if self.chat else max(lengths, default=0) + MORE_TOKENS
-        self.pads = loading.modules is None  # routers might see the padding
+        # Routers and recurrent models would see the padding.
+        self.pads = loading.modules is None and self._heads is not None
         self._decodes = not model.config.is_encoder_decoder
         if self._decodes and self.longest is not None:
             most = min(most, max(self.longest // 2, 1))
@@ -305,6 +306,12 @@ class TextToText(OfText):
         return found
 
     @property
+    def _heads(self) -> int | None:
+        config = self.model.config.get_text_config(decoder=True)
+        found: int | None = getattr(config, "num_attention_heads", None)
+        return found
+
+    @property
     def _padding(self) -> int:
         fill = self.tokenizer.pad_token_id
         fill = self.tokenizer.eos_token_id if fill is None else fill
@@ -318,8 +325,9 @@ class TextToText(OfText):
 
     def kept_bytes(self, piece: Piece) -> int:
         """Keys and values of every token."""
-        config = self.model.config.get_text_config(decoder=True)
-        heads = config.num_attention_heads
+        config, heads = self.model.config.get_text_config(decoder=True), self._heads
+        if heads is None:
+            return 0
         width = getattr(config, "head_dim", None) or config.hidden_size // heads
         kept = getattr(config, "num_key_value_heads", None) or heads
         length = len(piece.inputs["input_ids"]) + self.most
