@@ -147,6 +147,7 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
         out,
         device=options.device,
         threads=options.threads,
+        memory_bytes=options.memory_bytes,
         resume=options.resume,
     )
 
