@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
-from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import State
 
 COMPARED: Final = ("linear", "ace")
@@ -18,7 +18,7 @@ COMPARED: Final = ("linear", "ace")
 class Demo(QObject):
     """Performs the steps of a user in the window."""
 
-    def __init__(self, window: MainWindow, recipe: Path) -> None:
+    def __init__(self, window: ShellWindow, recipe: Path) -> None:
         super().__init__(window)
         self._window = window
         self._merging = False
