@@ -32,7 +32,6 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.widgets.labels.plain_label import PartsLabel
-from ace_gui.gui.widgets.layout.tab_bar import FittingTabBar
 
 SLACK: Final = 1  # px that rounding may take
 LEAST_PLOT: Final = QSize(110, 72)  # px of data, at any size of font
@@ -206,7 +205,7 @@ def _line(field: QLineEdit) -> Iterator[str]:
 def _tabs(bar: QTabBar) -> Iterator[str]:
     for index in filter(bar.isTabVisible, range(bar.count())):
         position = bar.tabRect(index)
-        title = bar.shown_title(index) if isinstance(bar, FittingTabBar) else bar.tabText(index)
+        title = bar.tabText(index)
         needed = round(0.9 * bar.fontMetrics().horizontalAdvance(title)) - 2
         if needed > position.width() or position.right() > bar.width() + SLACK:
             yield f"tab {title!r} has {position.width()} px and needs {needed}"

@@ -74,7 +74,6 @@ class HeterogeneityPanel(QWidget):
             "Heterogeneity γ",
             "γ of every layer along the model; drag the line to change τ",
             lambda: GammaView(self.plot, session, layers),
-            short="γ",
         )
         add(
             "By role",

@@ -374,15 +374,12 @@ def test_the_head_says_in_which_numbers_a_layer_was_computed(
     told = "Computed in float32, whose error is 1e-5: less than a fifth of the rounding."
     loaded.session.select(QUERY)
     head = loaded.workspace.inspector.head
-    assert head.numbers.isHidden()
     loaded.actions_.merge.trigger()
     done = finished_tensor(QUERY)
     worker.say(started(), replace(done, report=replace(done.report, precision=told)))
     worker.say(finished_merge(), JobDone())
-    assert head.numbers.text() == told
     assert "less than a fifth" in head.facts.toolTip().replace("\n", " ")
     loaded.session.select(KEY)
-    assert head.numbers.isHidden()
     assert "a fifth" not in head.facts.toolTip()
 
 

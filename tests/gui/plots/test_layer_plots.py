@@ -100,7 +100,7 @@ def spectra(qtbot: QtBot) -> SpectrumPlot:
 
 
 def heights(plot: SpectrumPlot, key: str) -> np.ndarray:
-    return plot._items[key].getOriginalDataset()[1]
+    return plot.items[key].getOriginalDataset()[1]
 
 
 def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(
@@ -120,14 +120,14 @@ def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(
 def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra: SpectrumPlot) -> None:
     spectra.quantity.choose(Quantity.ENERGY)
     energy = np.cumsum(spectrum().preliminary ** 2) / (spectrum().preliminary ** 2).sum()
-    x, y = spectra._dots[BEFORE].getData()
+    x, y = spectra.items[f"{BEFORE}: reached"].getData()
     first = [int(np.argmax(energy >= share)) for share in (0.90, 0.95, 0.99)]
     assert list(x) == [i + 1 for i in first]
     np.testing.assert_allclose(y, energy[first])
     spectra.legend.chip(BEFORE).click()
-    assert not spectra._dots[BEFORE].isVisible()
+    assert not spectra.items[f"{BEFORE}: reached"].isVisible()
     spectra.quantity.choose(Quantity.VALUE)
-    assert not spectra._marks
+    assert f"{BEFORE}: reached" not in spectra.items
 
 
 def test_two_merges_of_a_layer_lie_over_one_another(spectra: SpectrumPlot) -> None:
@@ -193,7 +193,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
     )
     plot.show_alignment(found)
     for side, values in ((LEFT, left), (RIGHT, right)):
-        x, y = plot._items[side].getOriginalDataset()
+        x, y = plot.items[side].getOriginalDataset()
         assert list(x) == [1, 2, 3]
         np.testing.assert_array_equal(y, values)
     assert "Of the 3 leading directions, 2 were kept" in plot.caption.whole
@@ -294,34 +294,34 @@ def histogram(qtbot: QtBot) -> HistogramPlot:
 def test_counts_are_drawn_as_steps(histogram: HistogramPlot) -> None:
     counts = distribution().counts["mnli"]
     histogram.log_box.setChecked(False)
-    x, y = histogram._steps["mnli"].getOriginalDataset()
+    x, y = histogram.items["expert mnli"].getOriginalDataset()
     np.testing.assert_array_equal(y[::2], counts)
     np.testing.assert_array_equal(y[1::2], counts)
     np.testing.assert_array_equal(x[::2], distribution().edges[:-1])
     histogram.log_box.setChecked(True)
-    y = histogram._steps["mnli"].getOriginalDataset()[1]
+    y = histogram.items["expert mnli"].getOriginalDataset()[1]
     np.testing.assert_allclose(y[::2][counts > 0], np.log10(counts[counts > 0]))
     assert np.isnan(y[::2][counts == 0]).all()
 
 
 def test_curves_are_kept_for_the_next_layer(histogram: HistogramPlot) -> None:
-    before, found = dict(histogram._steps), distribution()
+    before, found = dict(histogram.items), distribution()
     one = {"cola": found.counts["cola"]}
     histogram.show_distribution(replace(found, name="next", counts=one), COLOURS)
-    assert histogram._steps == {"cola": before["cola"]}
-    assert before["mnli"] not in histogram.canvas.items_shown()
+    assert histogram.items["expert cola"] is before["expert cola"]
+    assert before["expert mnli"] not in histogram.canvas.items_shown()
 
 
 def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: HistogramPlot) -> None:
     found = distribution()
     histogram.log_box.setChecked(False)
-    x, y = histogram._gaussians["cola"].getOriginalDataset()
+    x, y = histogram.items["Gaussian cola"].getOriginalDataset()
     mean, deviation = found.means["cola"], found.deviations["cola"]
     density = np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(y, 5000 * density * np.diff(found.edges), atol=0.3)
     histogram.legend.chip(GAUSSIAN).click()
-    assert not any(item.isVisible() for item in histogram._gaussians.values())
-    assert all(item.isVisible() for item in histogram._steps.values())
+    visible = {key for key, item in histogram.items.items() if item.isVisible()}
+    assert visible == {f"expert {name}" for name in found.counts}
 
 
 def test_an_expert_without_change_has_no_gaussian(qtbot: QtBot) -> None:
@@ -338,7 +338,7 @@ def test_an_expert_without_change_has_no_gaussian(qtbot: QtBot) -> None:
         ),
         COLOURS,
     )
-    assert np.isnan(plot._gaussians["cola"].getOriginalDataset()[1]).all()
+    assert np.isnan(plot.items["Gaussian cola"].getOriginalDataset()[1]).all()
     plot.grab()
 
 

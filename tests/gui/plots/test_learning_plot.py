@@ -60,12 +60,12 @@ def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(
     plot.show_steps(LOSSES, LAMBDAS, "mean coefficient λ", colours)
     assert plot.message() is None
     assert plot.title.whole == "Loss of every task"
-    x, y = plot._items["sst2"].getData()
+    x, y = plot.items["sst2"].getOriginalDataset()
     assert list(x) == [1, 2, 3]
     assert np.allclose(y, [2.0, 1.5, 3.5 / 3])
     plot.shown.choose(FIGURES)
     assert plot.title.whole == "Mean coefficient λ"
-    assert np.allclose(plot._items["cola"].getData()[1], LAMBDAS["cola"])
+    assert np.allclose(plot.items["cola"].getOriginalDataset()[1], LAMBDAS["cola"])
     assert "cola: 0.2800 at step 3" in plot.accessibleDescription()
     columns = {column.title: list(column.values) for column in plot.columns()}
     assert columns["step"] == [1, 2, 3]
@@ -95,7 +95,7 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     view.refresh()
     assert view.plot.message() is None
     worker.say(told(3, {"sst2": [0.1], "cola": [0.1]}, {"sst2": [0.4], "cola": [0.2]}, done=4))
-    qtbot.waitUntil(lambda: len(view.plot._figures["sst2"]) == 4, timeout=5000)
+    qtbot.waitUntil(lambda: len(view.plot.columns()[0].values) == 4, timeout=5000)
     view.setFocus()
     qtbot.keyClick(view.plot, Qt.Key.Key_Tab)
     worker.say(started())

@@ -34,7 +34,7 @@ from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
 from ace_gui.gui.plots.along_model.gamma_by_role_plot import RolePlot
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.frame.axes import QuantityAxis
-from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
@@ -382,7 +382,7 @@ def test_values_under_a_resting_pointer_stay(qtbot, plot, spectra, kind):
     else:
         spectra.show_spectrum(spectrum(), COLOURS)
         point, shown = on_curve(spectra, AFTER, 5), spectra
-    shown._hovered(shown.canvas.mapToScene(point))
+    hover(shown, point)
     said = QToolTip.text()
     assert said
     viewport = shown.canvas.viewport()
@@ -395,34 +395,39 @@ def test_values_under_a_resting_pointer_stay(qtbot, plot, spectra, kind):
     qtbot.waitUntil(lambda: not QToolTip.isVisible())
 
 
+def hover(plot: Plot, point: QPoint) -> None:
+    """Move the pointer to this pixel of the canvas."""
+    plot.canvas.scene().sigMouseMoved.emit(plot.canvas.mapToScene(point))
+
+
 def on_curve(plot: SpectrumPlot, key: str, index: int) -> QPoint:
     """The pixel of the canvas where a curve has its value of ``index``, from 1."""
-    value = QPointF(index, plot._drawn[key][index - 1])
+    value = QPointF(index, curve(plot, key)[1][index - 1])
     return plot.canvas.mapFromScene(plot.canvas.getViewBox().mapViewToScene(value))
 
 
 def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     spectra.legend.chip("expert b").click()
-    place = spectra.canvas.mapToScene(on_curve(spectra, "expert c", 5))
-    spectra._hovered(place)
-    said = QToolTip.text().splitlines()
-    assert said[0].startswith("c: "), "the nearest is the first"
+    hover(spectra, on_curve(spectra, "expert c", 5))
+    place, *said = QToolTip.text().splitlines()
+    assert place == "i = 5"
     names = {line.partition(":")[0] for line in said}
     on = {c.entry.label for c in spectra.curves() if spectra.legend.is_on(c.entry.key)}
     assert names == on
     assert "b" not in names
-    assert all("i = 5" in line for line in said)
+    (own,) = [line for line in said if line.startswith("c: ")]
+    assert own == f"c: {number_text(float(spectrum().experts['c'][4]), 3)}"
     QToolTip.hideText()
     qtbot.waitUntil(lambda: not QToolTip.isVisible())
 
 
 def test_no_curve_stays_faded_once_the_pointer_has_left(qtbot, spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
-    spectra._hovered(spectra.canvas.mapToScene(on_curve(spectra, AFTER, 5)))
-    assert {item.opacity() for item in spectra._items.values()} != {1.0}
+    hover(spectra, on_curve(spectra, AFTER, 5))
+    assert {item.opacity() for item in spectra.items.values()} != {1.0}
     QApplication.sendEvent(spectra.canvas, QEvent(QEvent.Type.Leave))
-    assert {item.opacity() for item in spectra._items.values()} == {1.0}
+    assert {item.opacity() for item in spectra.items.values()} == {1.0}
     QToolTip.hideText()
     qtbot.waitUntil(lambda: not QToolTip.isVisible())
 
@@ -527,7 +532,7 @@ def test_blocks_are_named_below_their_middles(plot):
 
 
 def curve(plot: SpectrumPlot, key: str) -> tuple[np.ndarray, np.ndarray]:
-    return plot._items[key].getOriginalDataset()
+    return plot.items[key].getOriginalDataset()
 
 
 def test_every_curve_is_drawn_in_its_style(spectra):
@@ -535,18 +540,31 @@ def test_every_curve_is_drawn_in_its_style(spectra):
     x, y = curve(spectra, BEFORE)
     assert x[0] == 1
     np.testing.assert_allclose(y, np.log10(spectrum().preliminary))
-    pens = {key: item.opts["pen"] for key, item in spectra._items.items()}
+    pens = {key: item.opts["pen"] for key, item in spectra.items.items()}
     assert pens[BEFORE].style() == Qt.PenStyle.DashLine
+    assert pens[BEFORE].color().name() == LIGHT.base
+    assert pens[AFTER].color().name() == LIGHT.merged
     assert pens[AFTER].style() == Qt.PenStyle.SolidLine
     assert pens[AFTER].widthF() > 1.3 * pens["expert a"].widthF()
     for name, colour in COLOURS.items():
         assert pens[f"expert {name}"].color().name() == colour
 
 
-def test_the_caption_names_layer_regime_gamma_and_ridge(spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
+def test_the_refined_values_are_marked_and_counted(spectra):
+    sigma = np.geomspace(1.0, 1e-4, 20)
+    after = np.concatenate([sigma[:6] + 0.2, sigma[6:]])
+    spectra.show_spectrum(spectrum(preliminary=sigma, merged=after), COLOURS)
     assert spectra.title.whole == "model.layers.0.q_proj.weight"
-    assert spectra.caption.whole == "heterogeneous · γ = 0.410 · ridge mass Σε = 4.2×10⁻⁵"
+    assert "heterogeneous" in spectra.caption.whole
+    assert "first 6 of 20" in spectra.caption.whole
+    (mark,) = [
+        item
+        for item in spectra.canvas.items_shown()
+        if isinstance(item, pg.InfiniteLine) and item.isVisible()
+    ]
+    assert mark.value() == 6.5
+    assert mark.label.format == "refined: first 6"
+    assert "γ" not in spectra.caption.whole, "the head above says it"
 
 
 def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
@@ -557,19 +575,19 @@ def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
     spectra.show_spectrum(shaped, COLOURS)
     assert "no refinement" in spectra.caption.whole
     assert "before = after" not in spectra.caption.whole, "they differ by their singular values"
-    assert BEFORE not in spectra._items
+    assert BEFORE not in spectra.items
 
 
 def test_a_small_refinement_of_small_values_is_seen(spectra):
     tiny = np.geomspace(1e-9, 1e-12, 5)
     spectra.show_spectrum(spectrum(preliminary=tiny, merged=tiny * 1.5), COLOURS)
-    assert BEFORE in spectra._items
+    assert BEFORE in spectra.items
 
 
 def test_methods_without_a_preliminary_solution_have_one_merge_curve(spectra):
     report = LayerReport(name="x")
     spectra.show_spectrum(spectrum(preliminary=None, report=report), COLOURS)
-    assert BEFORE not in spectra._items
+    assert BEFORE not in spectra.items
     assert "refinement" not in spectra.caption.whole
     assert spectra.legend.entries()[0].label == "merged"
 
@@ -600,12 +618,12 @@ def test_an_all_zero_layer_is_shown_without_harm(spectra):
 def test_the_legend_switches_curves_off_and_remembers(qtbot, spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     qtbot.mouseClick(spectra.legend.chip("expert b"), Qt.MouseButton.LeftButton)
-    assert not spectra._items["expert b"].isVisible()
-    assert spectra._items["expert a"].isVisible()
+    assert not spectra.items["expert b"].isVisible()
+    assert spectra.items["expert a"].isVisible()
     spectra.show_spectrum(spectrum(refined=False), COLOURS)
-    assert not spectra._items["expert b"].isVisible()
+    assert not spectra.items["expert b"].isVisible()
     qtbot.keyClick(spectra.legend.chip("expert b"), Qt.Key.Key_Space)
-    assert spectra._items["expert b"].isVisible()
+    assert spectra.items["expert b"].isVisible()
 
 
 def test_experts_that_share_a_colour_differ_in_style(spectra):
@@ -613,7 +631,7 @@ def test_experts_that_share_a_colour_differ_in_style(spectra):
     spectra.show_spectrum(
         spectrum(experts={"a": sigma, "i": sigma}), {"a": "#3948da", "i": "#3948da"}
     )
-    styles = {spectra._items[f"expert {name}"].opts["pen"].style() for name in ("a", "i")}
+    styles = {spectra.items[f"expert {name}"].opts["pen"].style() for name in ("a", "i")}
     assert len(styles) == 2
 
 
@@ -627,7 +645,8 @@ def test_busy_is_said_only_after_a_while(qtbot, spectra):
     spectra.set_busy(False)
     spectra.set_busy(True)
     spectra.set_busy(False)
-    assert not spectra._busy_timer.isActive()
+    qtbot.wait(300)
+    assert not spectra.busy.isVisible()
 
 
 def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
@@ -672,7 +691,8 @@ def test_the_nearest_curve_is_found(spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     height = float(np.log10(spectrum().experts["c"][9]))
     index = spectra.canvas.getViewBox().mapViewToScene(QPointF(10, height))
-    assert spectra.nearest(index) == ("expert c", 10)
+    found, at = spectra.nearest(index)
+    assert (found.key, at) == ("expert c", 9)
 
 
 # Energies
@@ -760,8 +780,8 @@ def test_a_theme_changes_every_pen(plot, spectra, energies):
     assert plot._line.pen.color().name() == DARK.text
     attention = plot._points[ROLE_FAMILIES.index("attention"), True]
     assert attention.opts["brush"].color().name() == DARK.accent
-    assert spectra._items[AFTER].opts["pen"].color().name() == DARK.text
-    assert spectra._items["expert a"].opts["pen"].color().name() == DARK.expert_colours[0]
+    assert spectra.items[AFTER].opts["pen"].color().name() == DARK.text
+    assert spectra.items["expert a"].opts["pen"].color().name() == DARK.expert_colours[0]
     assert energies._bars.opts["brushes"][1].color().name() == DARK.expert_colours[1]
 
 
@@ -838,23 +858,24 @@ def test_a_title_that_does_not_fit_gives_way_to_a_shorter_one(qtbot, width, titl
 
 def test_the_title_of_a_vertical_axis_stands_above_the_plot(spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
-    assert spectra._quantity.text() == "singular value σᵢ"
+    title = spectra.canvas.getAxis("left")
+    assert title.title == "singular value σᵢ"
     spectra.quantity.choose(Quantity.ENERGY)
-    assert spectra._quantity.text() == "cumulative energy (%)"
+    assert title.title == "cumulative energy (%)"
 
 
 def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spectra):
     spectra.resize(500, 400)
     spectra.show_spectrum(spectrum(), COLOURS)
     spectra.grab()
-    named = spectra._ends.rects()
+    named = spectra.ends.rects()
     assert {label.key for label, _ in named} == {c.entry.key for c in spectra.curves()}
     assert {"before", "after"} < {label.text for label, _ in named}
     for (_, above), (_, below) in pairwise(named):
         assert above.bottom() <= below.top() + 0.01
     hidden = spectra.curves()[-1].entry.key
-    spectra._ends.clicked.emit(hidden)
-    assert not spectra._items[hidden].isVisible()
+    spectra.ends.clicked.emit(hidden)
+    assert not spectra.items[hidden].isVisible()
 
 
 def test_the_pill_says_tau(plot):

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
@@ -234,7 +235,7 @@ def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) 
         "Mean", [MergePoint(title=title, x=1.0, y=0.5, current=True), _point("near", 0.2)]
     )
     right = scatter.canvas.getViewBox().sceneBoundingRect().right()
-    for name in scatter._names:
+    for name in written(scatter):
         if name.isVisible():
             index = name.mapRectToScene(name.boundingRect())
             assert index.right() <= right + 1, name.toPlainText()
@@ -246,11 +247,16 @@ def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
     tried = [_point("c", 1e-3), _point("a", 1e-7), _point("b", 1e-5)]
     scatter.show_merges("Mean", tried, "Ridge ε")
     assert scatter.title.whole == "Mean by Ridge ε"
-    assert scatter._curve.getData()[0].tolist() == pytest.approx([-7, -5, -3])
-    assert not scatter._names, "the axis says which is which"
+    assert scatter.items["curve"].getOriginalDataset()[0].tolist() == pytest.approx([-7, -5, -3])
+    assert not written(scatter), "the axis says which is which"
     scatter.show_merges("Mean", tried)
-    assert scatter._curve.getData()[0] is None or not len(scatter._curve.getData()[0])
-    assert len(scatter._names) == 3
+    assert "curve" not in scatter.items
+    assert len(written(scatter)) == 3
+
+
+def written(plot: MergeScatter) -> list[pg.TextItem]:
+    """The names beside the points."""
+    return [i for i in plot.canvas.items_shown() if isinstance(i, pg.TextItem) and i.toPlainText()]
 
 
 def test_merges_differ_in_one_number_or_not() -> None:

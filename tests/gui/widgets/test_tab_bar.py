@@ -30,7 +30,7 @@ def test_tabs_without_their_usual_room_share_what_there_is(bar: FittingTabBar) -
     for room in range(usual, usual // 2, -7):
         bar.fit(room)
         assert sum(widths(bar)) <= room
-        assert [bar.shown_title(index) for index in range(bar.count())] == list(TITLES)
+        assert [bar.tabText(index) for index in range(bar.count())] == list(TITLES)
         seen.append(sum(widths(bar)))
     assert seen == sorted(seen, reverse=True), "less room is never filled with wider tabs"
     bar.fit(usual)

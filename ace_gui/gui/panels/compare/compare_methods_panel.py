@@ -215,7 +215,7 @@ class CompareMethodsPanel(QWidget):
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
         self.bars.merge_chosen.connect(lambda index: self._select_only(self._barred[index]))
-        self.scatter.merge_chosen.connect(lambda index: self._select_only(self._spotted[index]))
+        self.scatter.point_chosen.connect(lambda index: self._select_only(self._spotted[index]))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
 

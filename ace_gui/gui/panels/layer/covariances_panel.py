@@ -24,7 +24,6 @@ from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
-_SIZES: Final = [370, 150]
 _CHOOSE: Final = "Choose a layer to compare its covariances."
 _NO_DATA: Final = (
     "ACE estimates the covariance of an expert's inputs from its changes alone. Give each expert's "
@@ -89,7 +88,7 @@ class CovariancesPanel(LayerPanel):
         head = across(None, self.use, margins=(8, 6, 8, 0))
         upper, stack, known, self.foot = QWidget(), QWidget(), QWidget(), QWidget()
         upper.setLayout(down(head, (PlotWithTable(self.matrix, self.matrix.columns), 1), gap=0))
-        fill_with_stack(stack, upper, self.sheet, _SIZES)
+        fill_with_stack(stack, upper, self.sheet)
         self.foot.setLayout(across((self.said, 1), self.all, margins=(8, 4, 8, 4)))
         known.setLayout(down((stack, 1), self.foot, gap=0))
         self._pages = QStackedLayout(self)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution
@@ -14,8 +12,6 @@ from ace_gui.gui.plots.one_layer.histogram_plot import HistogramPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
-
-_SIZES: Final = [365, 130]
 
 
 class DistributionPanel(LayerPanel):
@@ -30,7 +26,7 @@ class DistributionPanel(LayerPanel):
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the distributions", turned=True)
         self.plot.changed.connect(self._show_figures)
-        fill_with_stack(self, self.view, self.sheet, _SIZES)
+        fill_with_stack(self, self.view, self.sheet)
         self._show_figures()
 
     def refresh(self) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Generator
 from functools import partial
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QIcon
+from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
+from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import PreflightPanel
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
@@ -22,32 +23,15 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
-_PANELS = (  # title, short title, tooltip
-    (
-        "Spectrum",
-        "Spectra",
-        "Singular values of the experts' changes and of the merge",
-        SpectraPanel,
-    ),
-    (
-        "Subspaces",
-        "Spaces",
-        "Directions kept by refinement, and shared by experts",
-        SubspacesPanel,
-    ),
-    (
-        "Entries",
-        "Entries",
-        "How the entries of the experts' changes are distributed",
-        DistributionPanel,
-    ),
-    (
-        "Energies",
-        "Energy",
-        "How far every expert moved this layer from the base: ‖ΔW‖²",
-        EnergiesPanel,
-    ),
+_PANELS = (
+    ("Spectrum", "Singular values of the experts' changes and of the merge", SpectraPanel),
+    ("Subspaces", "Directions kept by refinement, and shared by experts", SubspacesPanel),
+    ("Entries", "How the entries of the experts' changes are distributed", DistributionPanel),
+    ("Energies", "How far every expert moved this layer from the base: ‖ΔW‖²", EnergiesPanel),
 )
+
+
+_LOW = 28  # in text lines: a lower inspector leaves the figures of its head to the plots
 
 
 class InspectorPanel(QWidget):
@@ -63,21 +47,24 @@ class InspectorPanel(QWidget):
     inputs_edited = Signal(object)
 
     def __init__(
-        self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
+        self,
+        session: Session,
+        healths: Healths,
+        measuring: CovarianceOperation,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self.head = LayerHead(session, self)
+        self.head = LayerHead(session, healths, self)
         self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
         self.tabs.made.connect(self._connect_panel)
-        for title, short, tip, kind in _PANELS:
-            self.tabs.add(title, tip, partial(kind, session), short=short)
+        for title, tip, kind in _PANELS:
+            self.tabs.add(title, tip, partial(kind, session))
         self.tabs.add(
             "Inputs",
             "How well ACE's covariance of this layer matches that of the experts' inputs",
             partial(CovariancesPanel, session, measuring),
-            short="Data",
         )
         self.preflight = PreflightPanel(session, self)
         tip = "The checks before the merge, and their results"
@@ -92,6 +79,10 @@ class InspectorPanel(QWidget):
         layout.addWidget(self.tabs, 1)
         session.checks.changed.connect(self._show_worries)
         self._show_worries()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self.head.set_compact(event.size().height() < _LOW * self.fontMetrics().height())
+        super().resizeEvent(event)
 
     @property
     def panel(self) -> QWidget:
@@ -120,7 +111,6 @@ class InspectorPanel(QWidget):
     def _show_worries(self) -> None:
         """Show the number of warnings on the tab, and show the tab if they have changed."""
         worries, index = self._session.checks.worries, self.checks_tab
-        self.tabs.bar.set_short_title(index, f"({len(worries)})" if worries else "Checks")
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())

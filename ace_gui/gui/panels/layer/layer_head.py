@@ -9,10 +9,12 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE, near_pole
-from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.formatting import number_text, shape_text
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.formatting import shape_text
+from ace_gui.gui.models.layer_columns import FIGURES, Layer
+from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
@@ -22,21 +24,16 @@ from ace_gui.gui.widgets.labels.written import write
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
 _NONE: Final = "Choose a layer in the table or in the plot below."
-_LOW: Final = 800  # px: in a lower window the figures are hidden in favour of the plot
-_FIGURES: Final = (
-    ("Heterogeneity γ", "How much the experts' energies differ in this layer"),
-    ("Ridge mass Σε", "The ridge's share in the solution"),
-    ("Change ‖ΔW‖", "Frobenius norm of the merged change"),
-)
 
 
 class LayerHead(QWidget):
     """Follows the session's selection."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         explain(self, "Ridge mass")
-        self._session = session
+        self._session, self._healths = session, healths
+        self._is_compact = False
         self.name = _Name(self)
         self._pill = plain_label("heterogeneous", self, wrap=False)
         self._pill.setProperty("kind", "pill")
@@ -44,7 +41,6 @@ class LayerHead(QWidget):
         self.facts = ElidedLabel(self)
         self.facts.setProperty("kind", "caption")
         self.facts.setFont(face(Face.CAPTION))
-        self.numbers = muted_label("", self)
         self._figures = QWidget(self)
         self._values = self._make_figures()
         line = QHBoxLayout()
@@ -56,7 +52,6 @@ class LayerHead(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self.name)
         layout.addLayout(line)
-        layout.addWidget(self.numbers)
         layout.addWidget(self._figures)
         for changed in (session.selection_changed, session.draft.changed, session.results.changed):
             changed.connect(self.refresh)
@@ -69,64 +64,50 @@ class LayerHead(QWidget):
         session = self._session
         row = session.layers.row(session.selection)
         self.name.setVisible(row is not None)
-        gamma = session.layers.gamma(row.name) if row is not None else None
-        above = row is not None and gamma is not None and gamma > session.draft.tau_of(row)
-        self._pill.setVisible(above and session.draft.has_gamma)
-        found = session.layers.statistics.get(row.name) if row is not None else None
-        by_scale = row is not None and found and near_pole(found, session.draft.tau_of(row))
-        self._pill.setText(BY_SCALE if by_scale else Regime.HETEROGENEOUS.value)
-        self._pill.setToolTip(tooltip(WHY_BY_SCALE) if by_scale else "")
         if row is None:
             self.facts.set_full_text(_NONE)
+            self._pill.hide()
             self._figures.hide()
-            self.numbers.hide()
             return
+        layer = Layer(row, session, self._healths)
+        regime = layer.regime
+        self._pill.setVisible(regime in (Regime.HETEROGENEOUS, BY_SCALE))
+        self._pill.setText(regime)
+        self._pill.setToolTip(tooltip(WHY_BY_SCALE) if regime == BY_SCALE else "")
         blocks = [other.name for other in session.layers.rows if other.block is not None]
         self.name.show_name(row.name, shared_prefix(blocks))
         outcome = [] if row.disposition is Disposition.MERGED else [row.disposition.value]
         facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
-        report = self._report(row)
-        numbers = report.precision if report is not None and report.precision else ""
-        self.numbers.setText(numbers)
-        self.numbers.setVisible(bool(numbers) and not self._is_low)
-        kind = f"{row.disposition.value}: {row.reason}"
-        self.facts.setToolTip(tooltip("\n".join([facts, kind, *([numbers] if numbers else [])])))
-        self._show_figures(gamma, report)
+        precision = layer.report.precision if layer.report is not None else ""
+        self.facts.setToolTip(tooltip("\n".join(filter(None, (facts, layer.tip, precision)))))
+        self._show_figures(layer)
 
-    @property
-    def _is_low(self) -> bool:
-        return self.window().height() < _LOW
+    def _show_figures(self, layer: Layer) -> None:
+        known = [column.is_known(layer) for column in FIGURES]
+        for (title, value), figure, is_known in zip(self._values, FIGURES, known, strict=True):
+            title.setVisible(is_known)
+            value.setVisible(is_known)
+            value.setText(figure.text(layer).strip() if is_known else "")
+        self._figures.setVisible(not self._is_compact and any(known))
 
-    def _report(self, row: PlanRow) -> LayerReport | None:
-        """The report of the merge, if the merge belongs to the current inputs."""
-        merge = self._session.results.merge
-        if merge is None or not self._session.merge_is_current:
-            return None
-        return merge.reports.get(row.name)
-
-    def _show_figures(self, gamma: float | None, report: LayerReport | None) -> None:
-        found = (
-            gamma,
-            report.ridge_mass if report is not None else None,
-            report.delta_norm if report is not None else None,
-        )
-        for (title, value), figure in zip(self._values, found, strict=True):
-            title.setVisible(figure is not None)
-            value.setVisible(figure is not None)
-            value.setText("" if figure is None else number_text(figure, 3))
-        self._figures.setVisible(not self._is_low and any(figure is not None for figure in found))
+    def set_compact(self, compact: bool) -> None:
+        """Hide the figures, in favour of the plots below."""
+        if compact != self._is_compact:
+            self._is_compact = compact
+            self.refresh()
 
     def _make_figures(self) -> list[tuple[QLabel, QLabel]]:
         grid = QGridLayout(self._figures)
         grid.setContentsMargins(0, 6, 0, 0)
         grid.setVerticalSpacing(0)
         made = []
-        for column, (title, tip) in enumerate(_FIGURES):
+        for column, figure in enumerate(FIGURES):
+            title = figure.title if column else f"Heterogeneity {figure.title}"
             caption, value = muted_label(title, self._figures), heading("", self._figures)
             caption.setWordWrap(False)
             for label in (caption, value):
-                label.setToolTip(tip)
+                label.setToolTip(tooltip(figure.tip))
             grid.addWidget(caption, 0, column)
             grid.addWidget(value, 1, column)
             grid.setColumnStretch(column, 1)

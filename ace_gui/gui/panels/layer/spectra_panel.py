@@ -16,14 +16,14 @@ from ace_gui.engine.contract.figures.spectral_figures import (
 )
 from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.one_layer.spectrum_curves import Curve, short_label
+from ace_gui.gui.plots.one_layer.spectrum_curves import Spectrum, short_label
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
-_SIZES: Final = [300, 200]
+_SHOWN: Final = 4  # figures beside one another; the copied table has all
 
 
 class SpectraPanel(LayerPanel):
@@ -40,7 +40,7 @@ class SpectraPanel(LayerPanel):
         self.view = PlotWithTable(self.plot, self.plot.columns)
         self.sheet = FigureSheet("Figures of the spectra", turned=True)
         self.plot.changed.connect(self._show_figures)
-        fill_with_stack(self, self.view, self.sheet, _SIZES)
+        fill_with_stack(self, self.view, self.sheet)
         self._show_figures()
 
     def refresh(self) -> None:
@@ -68,10 +68,11 @@ class SpectraPanel(LayerPanel):
         if curves:
             entries = [curve.entry for curve in curves]
             titles = [short_label(entry.label) for entry in entries]
-            self.sheet.show_figures(titles, figure_rows(curves), [e.colour for e in entries])
+            colours = [entry.colour for entry in entries]
+            self.sheet.show_figures(titles, figure_rows(curves), colours, shown=_SHOWN)
 
 
-def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
+def figure_rows(curves: Sequence[Spectrum]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
     figures = [spectral_figures(curve.values) for curve in curves]
     top = leading(len(curves[0].values))

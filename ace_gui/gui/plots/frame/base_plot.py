@@ -82,6 +82,7 @@ class Plot(ThemedWidget):
     ) -> None:
         super().__init__(parent)
         self.theme = current_theme()
+        self._by_keys = False  # a click shows no frame around the whole plot
         self._font_size = QApplication.font().pointSizeF()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -105,6 +106,8 @@ class Plot(ThemedWidget):
         if isinstance(left, QuantityAxis):
             left.retitled = self._quantity.setText
             self._quantity.setText(left.title)
+        self.empty = empty
+        """The message while there is nothing to draw."""
         self._message, self._before_busy = QLabel(empty), empty
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
@@ -261,12 +264,13 @@ class Plot(ThemedWidget):
         super().paintEvent(event)
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self.theme.card))
-        if self.hasFocus() and not self.property(IN_PICTURE):
+        if self.hasFocus() and self._by_keys and not self.property(IN_PICTURE):
             painter.setPen(QPen(QColor(self.theme.accent), 2))
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
+        self._by_keys = event.reason() != Qt.FocusReason.MouseFocusReason
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:

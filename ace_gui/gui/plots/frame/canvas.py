@@ -21,7 +21,7 @@ from ace_gui.gui.plots.frame.axes import QuantityAxis, label_overhang
 _PLACES: Final = {"top": (1, 1), "bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
 _FREE: Final = 8  # px next to the text at an axis end
-_LOW: Final = 8  # in text lines: a lower plot has no horizontal axis title
+_LOW: Final = 15  # in text lines: a lower plot has no horizontal axis title
 _MOST: Final = 0.6  # the part of the axis that such text takes
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
-from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum, Regime
+from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.figures.health import norm_ratio
 from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, cumulative_energy
 from ace_gui.formatting import number_text
@@ -32,6 +32,7 @@ UNSHAPED: Final = "merge: unshaped"
 FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values below 10^this of a curve's σ₁ are rounding errors; a logarithmic axis cuts them off."""
 
+_CHANGED: Final = 1e-3  # of the largest value: smaller changes are not seen
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 
 
@@ -53,7 +54,7 @@ def short_label(label: str) -> str:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Spectrum:
     """One spectrum σ_R with its style. ``squared``: it holds eigenvalues σ²."""
 
     entry: LegendEntry
@@ -73,19 +74,15 @@ class Curve:
 class Picture:
     """The content of a plot: ``curves`` in a theme's colours, with a title and a caption.
 
-    ``awaited``: a merge's curve will follow; the legend already has its entry.
+    ``awaited``: a merge's curve will follow; the legend already has its entry. ``refined``: number
+    of leading values that refinement changed.
     """
 
     title: str
     caption: str
-    curves: Callable[[Tokens], tuple[Curve, ...]]
+    curves: Callable[[Tokens], tuple[Spectrum, ...]]
     awaited: bool = False
-
-    def legend(self, theme: Tokens) -> list[LegendEntry]:
-        """The curves' entries, after that of the awaited curve."""
-        style, colour = Qt.PenStyle.DotLine, theme.text2
-        index = LegendEntry(key=AFTER, label="merged", colour=colour, style=style, width=2.6)
-        return [index] * self.awaited + [curve.entry for curve in self.curves(theme)]
+    refined: int = 0
 
 
 def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
@@ -94,6 +91,7 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
         spectrum.name,
         _caption(spectrum),
         lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
+        refined=refined_count(spectrum),
     )
 
 
@@ -112,7 +110,7 @@ def picture_of_comparison(
 ) -> Picture:
     """Two merges of one layer in one plot, each with its W_pre if that differs."""
 
-    def curves(theme: Tokens) -> tuple[Curve, ...]:
+    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
         return (
             *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
             *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
@@ -133,10 +131,10 @@ def picture_of_pair(
 ) -> Picture:
     """Spectra by label in one plot; the first has a thinner line."""
 
-    def curves(theme: Tokens) -> tuple[Curve, ...]:
+    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
         styles = ((theme.text2, 1.8), (theme.accent, 2.6))
         return tuple(
-            Curve(LegendEntry(key=label, label=label, colour=colour, width=width), values)
+            Spectrum(LegendEntry(key=label, label=label, colour=colour, width=width), values)
             for (label, values), (colour, width) in zip(spectra.items(), styles, strict=True)
         )
 
@@ -149,7 +147,7 @@ def picture_of_covariances(
     """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each normalised by
     its sum, and the estimate along the inputs' directions, largest first."""
 
-    def curves(theme: Tokens) -> tuple[Curve, ...]:
+    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
         style, own = Qt.PenStyle, in_theme(colour, theme)
         drawn = (
             ("inputs", found.measured_TI, own, style.SolidLine, 2.2),
@@ -157,7 +155,7 @@ def picture_of_covariances(
             ("estimate along inputs", found.along_TI, theme.text2, style.DotLine, 1.6),
         )
         return tuple(
-            Curve(
+            Spectrum(
                 LegendEntry(key=name, label=name, colour=ink, style=line, width=width),
                 np.sqrt(np.maximum(values_TI[index], 0.0)),
                 squared=True,
@@ -195,7 +193,7 @@ def _merge_curves(
     label: str = "",
     colour: str = "",
     width: float = 2.2,
-) -> list[Curve]:
+) -> list[Spectrum]:
     """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
     recipe changed its singular values.
 
@@ -211,31 +209,31 @@ def _merge_curves(
     after = LegendEntry(
         key=prefix + AFTER, label=names[0], colour=colour or theme.text, width=width
     )
-    curves = [Curve(after, spectrum.merged)]
+    curves = [Spectrum(after, spectrum.merged)]
     if refined and spectrum.preliminary is not None:
         before = LegendEntry(
             key=prefix + BEFORE,
             label=names[1],
-            colour=colour or theme.text,
+            colour=colour or theme.base,
             style=Qt.PenStyle.DashLine,
             width=0.75 * width,
         )
-        curves.append(Curve(before, spectrum.preliminary))
+        curves.append(Spectrum(before, spectrum.preliminary))
     if spectrum.unshaped is not None:
         unshaped = LegendEntry(
             key=prefix + UNSHAPED,
             label=f"{label}, method alone" if label else "method alone",
-            colour=colour or theme.text,
+            colour=colour or theme.base,
             style=Qt.PenStyle.DotLine,
             width=0.75 * width,
         )
-        curves.append(Curve(unshaped, spectrum.unshaped))
+        curves.append(Spectrum(unshaped, spectrum.unshaped))
     return curves
 
 
 def _expert_curves(
     found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
-) -> tuple[Curve, ...]:
+) -> tuple[Spectrum, ...]:
     curves = []
     used: Counter[str] = Counter()
     for name, values in found.experts.items():
@@ -244,21 +242,28 @@ def _expert_curves(
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
         entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.6)
-        curves.append(Curve(entry, values))
+        curves.append(Spectrum(entry, values))
     return tuple(curves)
 
 
+def refined_count(spectrum: LayerSpectrum) -> int:
+    """How many leading singular values refinement changed; 0 if none, or nearly all of them."""
+    before, after = spectrum.preliminary, spectrum.unshaped
+    after = spectrum.merged if after is None else after
+    if before is None or before.shape != after.shape:
+        return 0
+    changed = np.flatnonzero(np.abs(after - before) > _CHANGED * before.max(initial=0.0))
+    count = int(changed[-1]) + 1 if changed.size else 0
+    return count if count < 0.95 * len(before) else 0
+
+
 def _caption(spectrum: LayerSpectrum) -> str:
-    report, parts = spectrum.report, []
-    same = "no refinement" if spectrum.unshaped is not None else "no refinement, before = after"
-    if report.regime is Regime.HOMOGENEOUS and unrefined(spectrum):
-        parts.append(f"homogeneous: {same}")
-    elif report.regime is not None:
-        parts.append(report.regime.value)
-    elif unrefined(spectrum):
-        parts.append(same)
-    if report.gamma is not None:
-        parts.append(f"γ = {number_text(report.gamma, 3)}")
-    if report.ridge_mass is not None:
-        parts.append(f"ridge mass Σε = {number_text(report.ridge_mass)}")
-    return " · ".join(parts)
+    regime = spectrum.report.regime
+    words = "" if regime is None else f"{regime.value}: "
+    count = refined_count(spectrum)
+    if count:
+        return f"{words}refinement changed the first {count} of {len(spectrum.merged)} values"
+    if unrefined(spectrum):
+        same = "no refinement" if spectrum.unshaped is not None else "no refinement, before = after"
+        return words + same
+    return words.removesuffix(": ")

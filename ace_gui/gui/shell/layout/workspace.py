@@ -72,7 +72,7 @@ def workspace_in_steps(
     healths = Healths(session)
     layers = LayersPanel(session, healths)
     yield
-    inspector = InspectorPanel(session, scoring.covariances)
+    inspector = InspectorPanel(session, healths, scoring.covariances)
     yield
     heterogeneity = HeterogeneityPanel(session)
     yield

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-_ROOM: Final = 26  # in text lines: below this height the upper widget has all of it
+_UPPER: Final = 18  # in text lines: with less than this height the upper widget has all of it
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
@@ -86,25 +86,27 @@ def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
 
 
 class _Stack(QSplitter):
-    """Gives the lower widget's height to the upper one if there is little, and restores it
-    later."""
+    """The lower widget has the height that it asks for, or none if too little would be left."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def __init__(self) -> None:
         super().__init__(Qt.Orientation.Vertical)
-        self._sizes, self._is_low = list(sizes), True
+        self._divided = (0, 0)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        low = event.size().height() < _ROOM * self.fontMetrics().height()
+    def event(self, event: QEvent) -> bool:
+        handled = super().event(event)
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self._divide()
+        return handled
+
+    def _divide(self) -> None:
         lower = self.widget(1)
-        if lower is not None:
-            lower.setMaximumHeight(0 if low else _NO_LIMIT)
-            lower.setEnabled(not low)  # skipped by the Tab key
-        super().resizeEvent(event)
-        if low:
-            self.setSizes([event.size().height(), 0])
-        elif self._is_low:
-            self.setSizes(self._sizes)
-        self._is_low = low
+        if lower is None or (self.height(), lower.sizeHint().height()) == self._divided:
+            return
+        whole, wanted = self._divided = self.height(), lower.sizeHint().height()
+        low = whole - wanted < _UPPER * self.fontMetrics().height()
+        lower.setMaximumHeight(0 if low else _NO_LIMIT)
+        lower.setEnabled(not low)  # skipped by the Tab key
+        self.setSizes([whole, 0] if low else [whole - wanted, wanted])
 
 
 class BesideOrBelow(QSplitter):
@@ -121,9 +123,9 @@ class BesideOrBelow(QSplitter):
         self.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
 
 
-def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget, sizes: Sequence[int]) -> None:
-    """Fill ``panel`` with both, initially ``sizes`` pixels high; ``upper`` takes spare room."""
-    splitter = _Stack(sizes)
+def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget) -> None:
+    """Fill ``panel`` with both; ``upper`` takes spare room, and all of it if there is little."""
+    splitter = _Stack()
     splitter.setChildrenCollapsible(False)
     splitter.addWidget(upper)
     splitter.addWidget(lower)

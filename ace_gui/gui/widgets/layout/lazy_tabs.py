@@ -35,11 +35,8 @@ class LazyTabs(QTabWidget):
         self.setDocumentMode(True)
         self.currentChanged.connect(lambda index: self._turns.run(self._make(index)))
 
-    def add(self, title: str, tip: str, make: Callable[[], QWidget], *, short: str = "") -> int:
-        """Append a tab and return its index. The first tab's content is created at once.
-
-        ``short``: its title if there is little room.
-        """
+    def add(self, title: str, tip: str, make: Callable[[], QWidget]) -> int:
+        """Append a tab and return its index. The first tab's content is created at once."""
         position = QWidget(self)
         room = QVBoxLayout(position)
         room.setContentsMargins(0, 0, 0, 0)
@@ -47,8 +44,6 @@ class LazyTabs(QTabWidget):
         self._rooms.append(room)
         index = self.addTab(position, title)
         self.setTabToolTip(index, tip)
-        if short:
-            self.bar.set_short_title(index, short)
         if index == 0:
             self.content(index)
         return index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
@@ -24,16 +23,8 @@ _LINE: Final = 2  # px: line below the current tab
 _SMALLER: Final = 0.9  # of the font size
 
 
-class _Look(IntEnum):
-    """The tab layouts, from the widest on."""
-
-    USUAL = 0
-    TIGHT = 1
-    SHORT = 2
-
-
 class FittingTabBar(QTabBar):
-    """Reduces margins, then titles, so that every tab is visible.
+    """Reduces the margins so that every tab is visible with its whole title.
 
     ``fit`` is called with the available width. If that is still too small, the longest titles are
     elided and shorter ones stay complete.
@@ -41,16 +32,11 @@ class FittingTabBar(QTabBar):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._short: dict[int, str] = {}
-        self._look = _Look.USUAL
+        self._tight = False
         self._room = 0
         self._small = QFontMetrics(self._small_font())
         self.setUsesScrollButtons(False)
         self.setExpanding(False)
-
-    def set_short_title(self, index: int, title: str) -> None:
-        """Set a tab's title for small widths."""
-        self._short[index] = title
 
     def changeEvent(self, event: QEvent) -> None:
         """Measure all titles once, because Qt asks for them repeatedly."""
@@ -60,28 +46,24 @@ class FittingTabBar(QTabBar):
 
     def fit(self, room: int) -> None:
         """Fit the tabs into ``room`` pixels."""
-        look = self._best(room)
-        follows = look is not _Look.USUAL and room != self._room
-        anew, self._room, self._look = follows or look is not self._look, room, look
+        tight = self._width(tight=False) > room
+        follows = tight and room != self._room
+        anew, self._room, self._tight = follows or tight != self._tight, room, tight
         if anew:
             self.setElideMode(Qt.TextElideMode.ElideRight)  # triggers the layout of the tabs
-
-    def shown_title(self, index: int) -> str:
-        """The displayed title of a tab."""
-        return self._title(index, self._look)
 
     def tabLayoutChange(self) -> None:
         """A title or an icon has changed, or a tab was added."""
         super().tabLayoutChange()
-        if self._room and self._best(self._room) is not self._look:
+        if self._room and (self._width(tight=False) > self._room) != self._tight:
             self.fit(self._room)
 
     def tabSizeHint(self, index: int) -> QSize:
         usual = super().tabSizeHint(index)
-        if self._look is _Look.USUAL:
+        if not self._tight:
             return usual
-        width = min(self._tab_width(index, self._look), self._widest(self._look))
-        left = self._room - self._width(self._look)
+        width = min(self._tab_width(index, tight=True), self._widest())
+        left = self._room - self._width(tight=True)
         more = min(_MOST_MORE, max(0, left) // max(1, len(self._seen())))
         return QSize(width + more, usual.height())
 
@@ -92,7 +74,7 @@ class FittingTabBar(QTabBar):
         return QSize(0, super().minimumSizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self._look is _Look.USUAL:
+        if not self._tight:
             super().paintEvent(event)
             return
         painter = QStylePainter(self)
@@ -111,7 +93,7 @@ class FittingTabBar(QTabBar):
         painter.setFont(self._small_font())
         theme, chosen = current_theme(), index == self.currentIndex()
         painter.setPen(QColor(theme.text if chosen else theme.text2))
-        title, elide = self.shown_title(index), Qt.TextElideMode.ElideRight
+        title, elide = self.tabText(index), Qt.TextElideMode.ElideRight
         text = painter.fontMetrics().elidedText(title, elide, rect.width() + 1)
         painter.drawText(rect.adjusted(0, 0, 1, 0), Qt.AlignmentFlag.AlignCenter, text)
         if chosen:
@@ -136,21 +118,17 @@ class FittingTabBar(QTabBar):
         font.setPointSizeF(font.pointSizeF() * _SMALLER)
         return font
 
-    def _title(self, index: int, look: _Look) -> str:
-        title = self.tabText(index)
-        return self._short.get(index, title) if look is _Look.SHORT else title
-
-    def _tab_width(self, index: int, look: _Look) -> int:
-        if look is _Look.USUAL:
+    def _tab_width(self, index: int, *, tight: bool) -> int:
+        if not tight:
             return super().tabSizeHint(index).width()
-        text = self._small.horizontalAdvance(self._title(index, look))
+        text = self._small.horizontalAdvance(self.tabText(index))
         icon = 0 if self.tabIcon(index).isNull() else _ICON + _PADDING // 2
         return text + icon + 2 * _PADDING
 
-    def _widest(self, look: _Look) -> int:
+    def _widest(self) -> int:
         """The maximum tab width at which all tabs fit."""
         left, count = self._room, len(self._seen())
-        for width in sorted(self._tab_width(index, look) for index in self._seen()):
+        for width in sorted(self._tab_width(index, tight=True) for index in self._seen()):
             if width * count > left:
                 break
             left, count = left - width, count - 1
@@ -158,11 +136,8 @@ class FittingTabBar(QTabBar):
             return self._room
         return left // count
 
-    def _best(self, room: int) -> _Look:
-        return next((look for look in _Look if self._width(look) <= room), _Look.SHORT)
-
-    def _width(self, look: _Look) -> int:
-        return sum(self._tab_width(index, look) for index in self._seen())
+    def _width(self, *, tight: bool) -> int:
+        return sum(self._tab_width(index, tight=tight) for index in self._seen())
 
     def _seen(self) -> list[int]:
         return [index for index in range(self.count()) if self.isTabVisible(index)]

@@ -136,9 +136,17 @@ class FigureSheet(QTableView):
         self._add_actions()
 
     def show_figures(
-        self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str] = ()
+        self,
+        titles: Sequence[str],
+        rows: Sequence[FigureRow],
+        colours: Sequence[str] = (),
+        *,
+        shown: int | None = None,
     ) -> None:
-        """Show ``rows`` under ``titles``, each title with its colour if there are any."""
+        """Show ``rows`` under ``titles``, each title with its colour if there are any.
+
+        ``shown``: only so many rows are displayed; what is copied or saved has all.
+        """
         self._columns = (
             FigureColumn(title=self._kind, values=[row.title for row in rows]),
             *(
@@ -146,7 +154,7 @@ class FigureSheet(QTableView):
                 for index, title in enumerate(titles)
             ),
         )
-        self._figures.show(titles, rows, colours)
+        self._figures.show(titles, rows[:shown], colours)
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:

@@ -1,0 +1,103 @@
+"""What a plot shows, as a declaration. ``spec_plot.SpecPlot`` draws it, and its pictures and CSV
+come from the same declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt
+
+from ace_gui.formatting import number_text
+from ace_gui.gui.models.figures_model import FigureColumn
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """Values ``y`` at ``x``, drawn as a line, as symbols, or both; NaN is a gap.
+
+    ``key`` identifies the curve; the legend switches it. ``width`` 0: no line. ``symbol``:
+    pyqtgraph's code, "" for none. ``names``: of single points, written beside them; those can be
+    clicked, and ``indices`` are theirs in the signal.
+    ``end``: the name at the curve's end, "" for none; ``strong`` ones are bold and kept if there is
+    little room. ``floor``: smaller values are cut off on a logarithmic axis. ``words``: the value
+    at an index as text. ``with_keys``: further keys that switch it. ``in_legend``: has an entry.
+    """
+
+    key: str
+    label: str
+    y: NDArray[np.float64]
+    colour: str
+    x: NDArray[np.float64] | None = None
+    style: Qt.PenStyle = Qt.PenStyle.SolidLine
+    width: float = 1.6
+    symbol: str = ""
+    size: float = 9.0
+    filled: bool = True
+    end: str = ""
+    strong: bool = False
+    floor: float = 0.0
+    words: Callable[[int], str] | None = None
+    names: Sequence[str] = ()
+    indices: Sequence[int] = ()
+    with_keys: tuple[str, ...] = ()
+    in_legend: bool = True
+
+    @property
+    def positions(self) -> NDArray[np.float64]:
+        """``x``, or 1, 2, 3, …"""
+        return np.arange(1.0, len(self.y) + 1) if self.x is None else self.x
+
+    def text(self, index: int) -> str:
+        """The label and the value at an index."""
+        value = number_text(float(self.y[index]), 4) if self.words is None else self.words(index)
+        return f"{self.label}: {value}" if self.label else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """An axis. ``titles``: the longest first. ``scale``: factor of its numbers.
+
+    ``low`` and ``high``: fixed ends; else those of the data, with ``padding`` as a share.
+    """
+
+    titles: tuple[str, ...] = ()
+    logarithmic: bool = False
+    scale: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    padding: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A line across the plot at a value of one axis, with a label at a share of its length."""
+
+    value: float
+    label: str = ""
+    upright: bool = False
+    share: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlotSpec:
+    """A plot: ``sentence`` says what it shows, ``columns`` are its data as a table.
+
+    ``logarithmic_choice``: the person chooses whether the vertical axis is logarithmic.
+    ``place``: the position under the pointer as text. ``awaited``: the merge's curve will
+    follow; the legend already has its entry.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    sentence: str = ""
+    x: Axis = field(default_factory=Axis)
+    y: Axis = field(default_factory=Axis)
+    marks: Sequence[Mark] = ()
+    columns: Callable[[], Sequence[FigureColumn]] = tuple
+    logarithmic_choice: bool = False
+    place: Callable[[float], str] | None = None
+    description: str = ""
+    awaited: bool = False
