@@ -196,6 +196,15 @@ class Settings:
     def pictures_on_white(self, on: bool) -> None:
         self._store.setValue("pictures/white", "true" if on else "false")
 
+    @property
+    def picture_format(self) -> str:
+        """The size and the font of saved plots, as text; empty if never chosen."""
+        return str(self._store.value("pictures/format", ""))
+
+    @picture_format.setter
+    def picture_format(self, text: str) -> None:
+        self._store.setValue("pictures/format", text)
+
     def _texts(self, key: str) -> list[str]:
         stored = self._store.value(key, [])
         if isinstance(stored, str):  # a list with one element is read back as that element

@@ -8,7 +8,7 @@ widget; ``icons``; ``watcher``: applies them.
 from ace_gui.gui.theme.icons import icon
 from ace_gui.gui.theme.scheme import Scheme, current_theme
 from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
-from ace_gui.gui.theme.type_scale import Face, face, set_font_scale
+from ace_gui.gui.theme.type_scale import Face, body_font, face, set_font_scale
 from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
 from ace_gui.gui.theme.widget_kinds import change_kind
 
@@ -20,6 +20,7 @@ __all__ = [
     "ThemeWatcher",
     "Tokens",
     "apply_theme",
+    "body_font",
     "change_kind",
     "current_theme",
     "face",

@@ -6,7 +6,8 @@ larger system font therefore enlarges all of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from enum import Enum, unique
 from functools import lru_cache
 from itertools import islice
@@ -99,11 +100,27 @@ def _scale_font(widget: QWidget, font: QFont, ratio: float) -> None:
         widget.setFont(font)
 
 
+_body: QFont | None = None  # of a picture that is being drawn, instead of the application's
+
+
+@contextmanager
+def body_font(body: QFont) -> Iterator[None]:
+    """Meanwhile all roles are relative to this font, for a picture in a size of its own."""
+    global _body
+    _body = body
+    face.cache_clear()
+    try:
+        yield
+    finally:
+        _body = None
+        face.cache_clear()
+
+
 @lru_cache(maxsize=len(Face))
 def face(role: Face) -> QFont:
     """The font of a role. Shared, so do not change it."""
     size, weight = role.value
-    font = QFont(QApplication.font())
+    font = QFont(_body or QApplication.font())
     if role in (Face.MONO, Face.MONO_CAPTION, Face.MONO_STRONG):
         font.setFamilies([MONO])
         font.setStyleHint(QFont.StyleHint.Monospace)

@@ -35,7 +35,13 @@ from ace_gui.gui.plots.along_model.gamma_by_role_plot import RolePlot
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
-from ace_gui.gui.plots.frame.export_image import PIXELS_A_POINT, copy_plot, grab_plot
+from ace_gui.gui.plots.frame.export_image import (
+    PIXELS_A_POINT,
+    PictureFormat,
+    copy_plot,
+    grab_plot,
+)
+from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
 from ace_gui.gui.plots.one_layer.spectrum_plot import AFTER, BEFORE, SpectrumPlot
@@ -687,6 +693,32 @@ def test_a_cleared_spectrum_gives_its_reason(spectra):
     assert spectra.accessibleDescription() == "A bias has no spectrum."
 
 
+def test_two_layers_are_drawn_in_one_range(spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    view = spectra.canvas.getViewBox()
+    before = view.viewRange()[1]
+    higher = spectrum(name="another", merged=50 * spectrum().merged)
+    (hold,) = [each for each in spectra.actions() if "vertical range" in each.text()]
+    hold.trigger()
+    spectra.show_spectrum(higher, COLOURS)
+    assert view.viewRange()[1] == before
+    hold.trigger()
+    spectra.fit()
+    assert view.viewRange()[1][1] > before[1]
+
+
+def test_a_click_draws_no_frame_around_the_plot_and_tab_does(qtbot, spectra):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    spectra.activateWindow()
+    seen = {}
+    for reason in (Qt.FocusReason.MouseFocusReason, Qt.FocusReason.TabFocusReason):
+        spectra.clearFocus()
+        spectra.setFocus(reason)
+        qtbot.waitUntil(spectra.hasFocus)
+        seen[reason] = spectra.grab().toImage().pixelColor(0, 200).name()
+    assert list(seen.values()) == [LIGHT.card, LIGHT.accent]
+
+
 def test_the_nearest_curve_is_found(spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     height = float(np.log10(spectrum().experts["c"][9]))
@@ -797,6 +829,41 @@ def test_a_png_has_twice_the_pixels(tmp_path: Path, plot):
     image = QImage(str(tmp_path / "gamma.png"))
     assert image.width() == plot.width() * PIXELS_A_POINT
     assert image.pixelColor(2, 2).name() == LIGHT.card
+
+
+@pytest.mark.parametrize("name", ["plot", "spectra", "energies"])
+def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path: Path, name):
+    widget = request.getfixturevalue(name)
+    if name == "spectra":
+        widget.show_spectrum(spectrum(), COLOURS)
+    elif name == "energies":
+        widget.show_energies("layer", {"a": 0.5, "b": 2.0}, COLOURS)
+    before = widget.grab().toImage()
+    form = PictureFormat(width=86, height=60, points=7, serif=True)
+    for ending in ("png", "svg", "pdf"):
+        grab_plot(widget, tmp_path / f"picture.{ending}", form=form)
+    image = QImage(str(tmp_path / "picture.png"))
+    assert abs(image.width() / 300 * 25.4 - 86) < 0.3
+    assert abs(image.height() / 300 * 25.4 - 60) < 0.3
+    assert abs(image.dotsPerMeterX() * 0.0254 - 300) < 1
+    drawing = (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    assert "Serif" in drawing or "Times" in drawing
+    assert "Inter" not in drawing
+    titles = (tmp_path / "picture.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert titles.count(",") >= 1
+    assert widget.grab().toImage() == before, "the window shows it as before"
+
+
+def test_the_format_of_a_picture_is_asked_for_and_remembered(qtbot, plot):
+    for serif, points in ((0, 8), (1, 6)):
+        used: list[PictureFormat] = []
+        dialog = PictureDialog(used.append, plot)
+        assert dialog.points.value() == 8
+        dialog.points.setValue(points)
+        dialog.typeface.setCurrentIndex(serif)
+        dialog.accept()
+        assert used == [PictureFormat(points=points, serif=bool(serif))]
+    assert PictureFormat.remembered() == used[0]
 
 
 def test_an_svg_is_lines_and_text_without_bitmaps(tmp_path: Path, plot):

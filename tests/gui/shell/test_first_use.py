@@ -29,6 +29,7 @@ from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
 from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.main_window import MainWindow
@@ -194,10 +195,14 @@ def test_pictures_of_plots_go_where_the_last_one_went(
 ) -> None:
     (plot,) = [p for p in loaded.workspace.heterogeneity.findChildren(Plot) if p.isVisible()]
     plot.save_picture()
+    plot.findChild(PictureDialog).accept()
     _choose(plot, tmp_path / "gamma")
     assert (tmp_path / "gamma.png").is_file()
+    assert (tmp_path / "gamma.csv").is_file()
     assert Settings().folder(PICTURES) == tmp_path
+    qtbot.waitUntil(lambda: plot.findChild(PictureDialog) is None)
     plot.save_picture()
+    plot.findChild(PictureDialog).accept()
     (dialog,) = _dialogs(plot)
     assert Path(dialog.directory().path()) == tmp_path
     dialog.reject()

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import number_text
-from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-
-_ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
-_NORM_TIP = "Frobenius norm of the expert's change"
 
 
 class EnergiesPanel(LayerPanel):
@@ -29,7 +24,7 @@ class EnergiesPanel(LayerPanel):
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
-        self.view = PlotWithTable(self.plot, self._columns)
+        self.view = PlotWithTable(self.plot, self.plot.columns)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
@@ -49,17 +44,6 @@ class EnergiesPanel(LayerPanel):
             self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
             self.figures.setText(_scale_text(statistics))
             self.figures.setVisible(statistics.log_variance is not None)
-
-    def _columns(self) -> tuple[FigureColumn, ...]:
-        row = self.row
-        statistics = self.session.layers.statistics.get(row.name) if row is not None else None
-        energies = statistics.energies if statistics is not None else {}
-        values = np.array(list(energies.values()), dtype=np.float64)
-        return (
-            FigureColumn(title="expert", values=tuple(energies)),
-            FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
-            FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
-        )
 
 
 def _scale_text(found: LayerStatistics) -> str:

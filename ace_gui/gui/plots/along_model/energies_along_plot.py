@@ -261,7 +261,7 @@ class EnergiesAlongPlot(LayersPlot):
 
     # Mouse and keyboard
 
-    def nearest(self, scene_position: QPointF) -> int | None:
+    def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer whose column is at this position."""
         column = nearest_column(self, scene_position, self._shown.size)
         return None if column is None else int(self._shown[column])

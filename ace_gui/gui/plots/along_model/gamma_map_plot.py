@@ -244,7 +244,7 @@ class RoleMapPlot(LayersPlot):
 
     # Mouse and keyboard
 
-    def nearest(self, scene_position: QPointF) -> int | None:
+    def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer in the cell at this position."""
         view = self.canvas.getViewBox()
         if not view.sceneBoundingRect().contains(scene_position):

@@ -394,13 +394,13 @@ class GammaPlot(LayersPlot):
 
     # Mouse and keyboard
 
-    def nearest(self, scene_position: QPointF) -> int | None:
+    def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
         return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
 
-    def _hovered(self, scene_position: QPointF) -> None:
+    def _hover(self, scene_position: QPointF) -> None:
         if not self._line.moving:
-            super()._hovered(scene_position)
+            super()._hover(scene_position)
 
     def _dragged(self) -> None:
         position = float(self._line.value())

@@ -13,17 +13,24 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QToolTip
 
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.marks import Bands
+from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 
 _NEAR: Final = 12.0  # px from the middle of a column
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 
-class LayersPlot(Plot):
+class LayersPlot(SpecPlot):
     """A plot of layers. ``layer_selected`` carries the name that the user selected.
 
     Left and right (or up and down) step through the layers in the order of ``_walk``. Subclasses
-    implement ``nearest``, ``_describe`` and ``_draw_selection``, and ``_walk`` if the order
+    implement ``layer_at``, ``_describe`` and ``_draw_selection``, and ``_walk`` if the order
     differs.
     """
 
@@ -34,9 +41,6 @@ class LayersPlot(Plot):
         self._index: dict[str, int] = {}
         self._selected: int | None = None
         super().__init__(**how)
-        scene = self.canvas.scene()
-        scene.sigMouseMoved.connect(self._hovered)
-        scene.sigMouseClicked.connect(self._clicked)
 
     def select(self, name: str | None) -> None:
         """Mark one layer without a signal. An unknown name clears the mark."""
@@ -48,7 +52,7 @@ class LayersPlot(Plot):
         """The marked layer."""
         return None if self._selected is None else self._names[self._selected]
 
-    def nearest(self, scene_position: QPointF) -> int | None:
+    def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the nearest layer, if one is near."""
         raise NotImplementedError
 
@@ -96,21 +100,21 @@ class LayersPlot(Plot):
         self._bring_into_view(index)
         self.layer_selected.emit(self._names[index])
 
-    def _hovered(self, scene_position: QPointF) -> None:
-        index = self.nearest(scene_position)
+    def _hover(self, scene_position: QPointF) -> None:
+        index = self.layer_at(scene_position)
         if index is None:
             QToolTip.hideText()
             return
         point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
         QToolTip.showText(point, self._describe(index), self.canvas)
 
-    def _clicked(self, event: object) -> None:
+    def _click(self, event: object) -> None:
         if event.button() != Qt.MouseButton.LeftButton:  # type: ignore[attr-defined]
             return
         if event.double():  # type: ignore[attr-defined]
             self.fit()
             return
-        index = self.nearest(event.scenePos())  # type: ignore[attr-defined]
+        index = self.layer_at(event.scenePos())  # type: ignore[attr-defined]
         if index is not None:
             self._choose(index)
 
@@ -131,6 +135,47 @@ class LayersPlot(Plot):
             super().keyPressEvent(event)
             return
         self._choose(walk[min(max(targets[key(event.key())], 0), last)])
+
+
+class LayerCurvesPlot(LayersPlot):
+    """Draws a declaration whose positions are the layers, with a line at the selected one."""
+
+    def __init__(self, *, toggles: bool = False, **how: Any) -> None:
+        self._blocks_axis = BlockAxis()
+        super().__init__(bottom=self._blocks_axis, toggles=toggles, **how)
+        self._mark = pg.InfiniteLine(angle=90, movable=False)
+        self._bands = Bands()
+        for item in (self._bands, self._mark):
+            self.canvas.addItem(item, ignoreBounds=True)
+
+    def set_columns(self, names: Sequence[str], blocks: Sequence[int | None]) -> None:
+        """Set the layers."""
+        self._set_names(names)
+        starts, count = block_starts(blocks), len(names)
+        self._blocks_axis.set_blocks(starts, count)
+        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])
+
+    @property
+    def across(self) -> Axis:
+        """The horizontal axis."""
+        low, high = columns_extent(len(self._names))
+        return Axis(low=low, high=high)
+
+    def _draw(self) -> None:
+        super()._draw()
+        self._mark.setPen(pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine))
+        self._bands.set_colour(self.theme.sunk)
+        self._draw_selection()
+        self.changed.emit()
+
+    def _draw_selection(self) -> None:
+        self._mark.setVisible(self._selected is not None)
+        if self._selected is not None:
+            self._mark.setValue(self._selected)
+        self._show_caption()
+
+    def layer_at(self, scene_position: QPointF) -> int | None:
+        return nearest_column(self, scene_position, len(self._names))
 
 
 def block_of(name: str) -> int | None:

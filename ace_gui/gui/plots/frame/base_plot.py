@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QShowEvent,
 )
 from PySide6.QtWidgets import (
-    QApplication,
     QHBoxLayout,
     QLabel,
     QMenu,
@@ -39,6 +38,7 @@ from ace_gui.gui.plots.frame.controls import PictureButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
+    PictureFormat,
     ThemedWidget,
     copy_plot,
     grab_plot,
@@ -46,6 +46,7 @@ from ace_gui.gui.plots.frame.export_image import (
     set_pictures_on_white,
 )
 from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
+from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
 
@@ -83,7 +84,7 @@ class Plot(ThemedWidget):
         super().__init__(parent)
         self.theme = current_theme()
         self._by_keys = False  # a click shows no frame around the whole plot
-        self._font_size = QApplication.font().pointSizeF()
+        self._font = face(Face.BODY).key()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.canvas = Canvas(bottom, left)
@@ -102,7 +103,6 @@ class Plot(ThemedWidget):
         self.log_box.toggled.connect(lambda _on: self.rescale())
         self.picture_button = PictureButton(self)
         self._quantity = QLabel()
-        self._quantity.setFont(face(Face.CAPTION))
         if isinstance(left, QuantityAxis):
             left.retitled = self._quantity.setText
             self._quantity.setText(left.title)
@@ -215,10 +215,10 @@ class Plot(ThemedWidget):
 
     def set_theme(self, theme: Tokens) -> None:
         """Use the colours of ``theme`` and the window's font size."""
-        font_size = QApplication.font().pointSizeF()
-        if theme is self.theme and font_size == self._font_size:
+        font = face(Face.BODY).key()
+        if theme is self.theme and font == self._font:
             return
-        before, self.theme, self._font_size = self.theme, theme, font_size
+        before, self.theme, self._font = self.theme, theme, font
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()
@@ -284,19 +284,19 @@ class Plot(ThemedWidget):
         """Ask for a path and write the picture there; report a failure."""
         suggested = f"{self.accessibleName()}.png"
 
-        def write(chosen: list[Path]) -> None:
-            ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            try:
-                grab_plot(self, chosen[0], suffix=ending)
-            except WorkbenchError as error:
-                QMessageBox.warning(self, "Save picture", error.sentence)
+        def ask(form: PictureFormat) -> None:
+            def write(chosen: list[Path]) -> None:
+                ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
+                try:
+                    grab_plot(self, chosen[0], suffix=ending, form=form)
+                except WorkbenchError as error:
+                    QMessageBox.warning(self, "Save picture", error.sentence)
 
-        dialog = ask_target(self, "Save picture", suggested, FILTERS, PICTURES, write)
+            dialog = ask_target(self, "Save picture", suggested, FILTERS, PICTURES, write)
+
+        PictureDialog(ask, self).open()
 
     def _lay_out(self) -> None:
-        self.title.setFont(face(Face.STRONG))
-        if self.caption.wordWrap():
-            self.caption.setFont(face(Face.CAPTION))
         self.busy.hide()
         self._message.setWordWrap(True)
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -374,6 +374,10 @@ class Plot(ThemedWidget):
             palette = label.palette()
             palette.setColor(label.foregroundRole(), QColor(colour))
             label.setPalette(palette)
+        self.title.setFont(face(Face.STRONG))
+        self._quantity.setFont(face(Face.CAPTION))
+        if self.caption.wordWrap():
+            self.caption.setFont(face(Face.CAPTION))
         self.legend.setPalette(palette_of(theme))
         self.update()
 

@@ -1,23 +1,35 @@
-"""Export of a plot's picture: PNG, SVG, PDF or the clipboard."""
+"""Export of a plot's picture: PNG, SVG, PDF or the clipboard, and its data as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSizeF
-from PySide6.QtGui import QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
+from PySide6.QtCore import (
+    QBuffer,
+    QCoreApplication,
+    QEvent,
+    QIODevice,
+    QMarginsF,
+    QPoint,
+    QRect,
+    QSize,
+    QSizeF,
+)
+from PySide6.QtGui import QFont, QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QGraphicsView, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QGraphicsView, QWidget
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.errors import OutputError
+from ace_gui.gui.models.figures_model import FigureColumn, write_csv
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import LIGHT, Tokens
+from ace_gui.gui.theme import LIGHT, Face, Tokens, body_font, face
 
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""
@@ -26,8 +38,54 @@ POINTS_AN_INCH = 72.0
 
 IN_PICTURE = "inPicture"
 """Property of a plot and its controls while they are painted into a picture."""
+_DOTS = "dots"  # property of a plot in a format: the dots an inch of its PNG
 
 FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
+
+
+PNG_DOTS = 300
+"""Dots an inch of a PNG picture whose size is given in millimetres."""
+_MM_AN_INCH = 25.4
+
+
+class PictureFormat(NamedTuple):
+    """A picture for a paper: size in millimetres, font, and whether a CSV is beside it."""
+
+    width: int = 120
+    height: int = 80
+    points: int = 8
+    serif: bool = False
+    with_data: bool = True
+
+    @classmethod
+    def remembered(cls) -> PictureFormat:
+        """The one that was used last, or the default."""
+        try:
+            numbers = [int(part) for part in Settings().picture_format.split()]
+            width, height, points, serif, with_data = numbers
+        except ValueError:
+            return cls()
+        return cls(width, height, points, bool(serif), bool(with_data))
+
+    def remember(self) -> None:
+        """Propose it the next time."""
+        Settings().picture_format = " ".join(str(int(part)) for part in self)
+
+    def pixels(self, dots: int) -> QSize:
+        """Its size on a screen with so many dots an inch."""
+        return QSize(*(round(side / _MM_AN_INCH * dots) for side in (self.width, self.height)))
+
+    @property
+    def font(self) -> QFont:
+        """Its body font."""
+        font = QFont(QApplication.font())
+        if self.serif:
+            font.setFamilies(
+                ["STIX Two Text", "Times New Roman", "Liberation Serif", "DejaVu Serif"]
+            )
+            font.setStyleHint(QFont.StyleHint.Serif)
+        font.setPointSizeF(self.points / Face.CAPTION.value[0])  # numbers and names are captions
+        return font
 
 
 class ThemedWidget(QWidget):
@@ -38,6 +96,10 @@ class ThemedWidget(QWidget):
     def set_theme(self, theme: Tokens) -> None:
         """Use the colours of ``theme``."""
         raise NotImplementedError
+
+    def columns(self) -> Sequence[FigureColumn]:
+        """The data of the plot as a table."""
+        return ()
 
     def show_as_picture(self, on: bool) -> None:
         """Show all that belongs to a picture, or the window's version again."""
@@ -53,11 +115,13 @@ def set_pictures_on_white(on: bool) -> None:
     Settings().pictures_on_white = on
 
 
-def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
+def grab_plot(
+    plot_widget: ThemedWidget, path: Path, suffix: str = "", form: PictureFormat | None = None
+) -> None:
     """Write the picture of ``plot_widget`` to ``path``, by its extension: .png, .svg or .pdf.
 
-    ``suffix``: the default extension. Raises ``OutputError`` for another extension or a write
-    failure.
+    ``suffix``: the default extension. ``form``: its size and font; None: as on the screen. Raises
+    ``OutputError`` for another extension or a write failure.
     """
     kinds = {".png": _png, ".svg": svg_of, ".pdf": _pdf}
     chosen, path = path, path if path.suffix else path.with_suffix(suffix)
@@ -67,7 +131,42 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, suffix: str = "") -> None:
             f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.",
             path=path,
         )
-    save(path, draw(plot_widget), chosen)
+    with in_format(plot_widget, form):
+        save(path, draw(plot_widget), chosen)
+    if form is not None and form.with_data:
+        columns = plot_widget.columns()
+        if columns:
+            write_csv(columns, path.with_suffix(".csv"))
+
+
+@contextmanager
+def in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator[None]:
+    """Meanwhile the plot has the size and the font of a picture, unseen."""
+    if form is None:
+        yield
+        return
+    before, window = plot_widget.size(), plot_widget.window()
+    frozen = window.updatesEnabled()
+    window.setUpdatesEnabled(False)
+    plot_widget.setProperty(_DOTS, PNG_DOTS)
+    try:
+        with body_font(form.font):
+            _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
+            yield
+    finally:
+        plot_widget.setProperty(_DOTS, None)
+        _lay_out(plot_widget, before)
+        window.setUpdatesEnabled(frozen)
+
+
+def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
+    plot_widget.setFont(face(Face.BODY))
+    plot_widget.set_theme(plot_widget.theme)
+    plot_widget.resize(size)
+    layout = plot_widget.layout()
+    if layout is not None:
+        layout.activate()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
 
 
 def copy_plot(plot_widget: ThemedWidget) -> None:
@@ -76,9 +175,11 @@ def copy_plot(plot_widget: ThemedWidget) -> None:
 
 
 def picture_of(plot_widget: ThemedWidget) -> QPixmap:
-    """The picture of ``plot_widget`` at ``PIXELS_A_POINT``."""
-    pixmap = QPixmap(plot_widget.size() * PIXELS_A_POINT)
-    pixmap.setDevicePixelRatio(PIXELS_A_POINT)
+    """The picture of ``plot_widget`` at ``PIXELS_A_POINT``, or at ``PNG_DOTS`` in a format."""
+    dots = plot_widget.property(_DOTS)
+    ratio = PIXELS_A_POINT if dots is None else dots / plot_widget.logicalDpiX()
+    pixmap = QPixmap(plot_widget.size() * ratio)
+    pixmap.setDevicePixelRatio(ratio)
     with _as_picture(plot_widget):
         plot_widget.render(pixmap)
     return pixmap
@@ -107,12 +208,9 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
     with _in_theme_of_pictures(plot_widget):
         buttons = plot_widget.findChildren(QAbstractButton)
         widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
-        scatters = [
-            item
-            for view in plot_widget.findChildren(QGraphicsView)
-            for item in view.scene().items()
-            if isinstance(item, pg.ScatterPlotItem)
-        ]
+        items = [i for v in plot_widget.findChildren(QGraphicsView) for i in v.scene().items()]
+        scatters = [item for item in items if isinstance(item, pg.ScatterPlotItem)]
+        widths = {item: item.textWidth for item in items if isinstance(item, pg.AxisItem)}
         for widget in widgets:
             widget.setProperty(IN_PICTURE, True)
         plot_widget.show_as_picture(True)
@@ -126,6 +224,10 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
             plot_widget.show_as_picture(False)
             for item in scatters:
                 item.setExportMode(False)
+            for axis, width in widths.items():  # an axis grows for a picture's sharper letters
+                axis.textWidth, axis.picture = width, None
+                if axis.fixedWidth is None:
+                    axis.setWidth(None)
 
 
 @contextmanager
@@ -140,8 +242,11 @@ def _in_theme_of_pictures(plot_widget: ThemedWidget) -> Iterator[None]:
 
 
 def _png(plot_widget: ThemedWidget) -> bytes:
-    buffer = QBuffer()
-    picture_of(plot_widget).save(buffer, "PNG")
+    buffer, image = QBuffer(), picture_of(plot_widget).toImage()
+    if plot_widget.property(_DOTS) is not None:
+        image.setDotsPerMeterX(round(1000 * PNG_DOTS / _MM_AN_INCH))
+        image.setDotsPerMeterY(round(1000 * PNG_DOTS / _MM_AN_INCH))
+    image.save(buffer, "PNG")
     return bytes(buffer.data().data())
 
 

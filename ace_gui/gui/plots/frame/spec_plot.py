@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 # isort: split
@@ -46,21 +46,23 @@ class SpecPlot(Plot):
         toggles: bool = True,
         wraps: bool = True,
         logarithmic: bool | None = None,
+        bottom: pg.AxisItem | None = None,
+        left: pg.AxisItem | None = None,
         parent: QWidget | None = None,
     ) -> None:
         self._make: Callable[[Tokens], PlotSpec] | None = None
         self.spec: PlotSpec | None = None
         self.items: dict[str, pg.PlotDataItem] = {}
         """The drawn curves by their keys."""
-        self._names: list[tuple[pg.TextItem, QPointF, bool]] = []
+        self._written: list[tuple[pg.TextItem, QPointF, bool]] = []
         self._marks: list[pg.InfiniteLine] = []
-        self._left = quantity_axis("left", grid=True)
-        self._bottom = quantity_axis("bottom")
+        left, bottom = left or quantity_axis("left", grid=True), bottom or quantity_axis("bottom")
+        self._axes = left, bottom
         super().__init__(
             name=name,
             empty=empty,
-            bottom=self._bottom,
-            left=self._left,
+            bottom=bottom,
+            left=left,
             toggles=toggles,
             wraps=wraps,
             logarithmic=logarithmic,
@@ -72,6 +74,8 @@ class SpecPlot(Plot):
             self.canvas.frame.add_axes({"right": self.ends})
             self.canvas.frame.setContentsMargins(0, 4, 0, 0)  # names are enough
             self.add_curve_menu()
+        self.hold = QAction("Keep the vertical range", self, checkable=True)
+        self.hold.setToolTip("Another layer is drawn in the same range, so that heights compare")
         self._hairline = pg.InfiniteLine(angle=90, movable=False)
         self._hairline.hide()
         self.canvas.addItem(self._hairline, ignoreBounds=True)
@@ -97,6 +101,9 @@ class SpecPlot(Plot):
         across = view.viewRange()[0]
         if not busy:
             self.set_busy(False)
+        if self._make is None:
+            self.addAction(self.hold)
+            self.picture_button.menu().addAction(self.hold)
         self._make = make
         self._draw()
         if zoomed:
@@ -155,10 +162,8 @@ class SpecPlot(Plot):
             return
         self.spec = spec = self._make(self.theme)
         self.log_box.setEnabled(spec.logarithmic_choice)
-        for axis, own, log in (
-            (self._left, spec.y, self.logarithmic),
-            (self._bottom, spec.x, spec.x.logarithmic),
-        ):
+        logs = self.logarithmic, spec.x.logarithmic
+        for axis, own, log in zip(self._axes, (spec.y, spec.x), logs, strict=True):
             axis.logarithmic = log
             axis.setScale(own.scale)
             axis.set_titles(*own.titles or ("",))
@@ -197,7 +202,7 @@ class SpecPlot(Plot):
             item.setData(
                 *self.drawn(curve),
                 pen=pen if curve.width else None,
-                connect="finite",
+                connect=curve.connect,
                 symbol=curve.symbol or None,
                 symbolSize=curve.size,
                 symbolPen=pg.mkPen(curve.colour, width=1.6),
@@ -272,29 +277,29 @@ class SpecPlot(Plot):
         if across is not None:
             view.setLimits(xMin=across[0], xMax=across[1])
             view.setXRange(*across, padding=0)
-        if up is not None:
+        if up is not None and not self.hold.isChecked():
             view.setYRange(*up, padding=0)
 
     # Names of points
 
     def _draw_names(self, spec: PlotSpec) -> None:
-        for name, _, _ in self._names:
+        for name, _, _ in self._written:
             self.canvas.removeItem(name)
-        self._names = []
+        self._written = []
         for curve in spec.curves:
             for text, x, y in zip(curve.names, *self.drawn(curve), strict=False):
                 item = pg.TextItem(text, color=self.theme.text2, anchor=(0, 0.5))
                 item.setFont(face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION))
                 item.setPos(x, y)
                 self.canvas.addItem(item, ignoreBounds=True)
-                self._names.append((item, QPointF(x, y), curve.strong))
+                self._written.append((item, QPointF(x, y), curve.strong))
         self._part_names()
 
     def _part_names(self) -> None:
         """Hide names that would be cut or overlap; the pointer and the table show them."""
         view, taken = self.canvas.getViewBox(), list[QRectF]()
         gap = 8.0  # px between a point and its name
-        for item, at, _ in sorted(self._names, key=lambda each: not each[2]):
+        for item, at, _ in sorted(self._written, key=lambda each: not each[2]):
             point, room = view.mapViewToScene(at), item.boundingRect()
             room.moveTo(point.x() + gap, point.y() - room.height() / 2)
             outside = room.right() > view.sceneBoundingRect().right()

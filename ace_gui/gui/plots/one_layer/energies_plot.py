@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, floor, log10
 
+import numpy as np
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
@@ -13,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 import pyqtgraph as pg
 
 from ace_gui.formatting import number_text
+from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
@@ -21,6 +23,8 @@ from ace_gui.gui.theme import Tokens
 EMPTY = "Choose a layer to see how much each expert changed it."
 GAP = "\u2002"  # between a mark and its number
 BAR = 0.62
+_ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
+_NORM_TIP = "Frobenius norm of the expert's change"
 
 
 class EnergiesPlot(Plot):
@@ -73,6 +77,15 @@ class EnergiesPlot(Plot):
         self.set_busy(False)
         self._energies = {}
         self.show_message(message or EMPTY)
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        """The energies and the norms of the experts as a table."""
+        values = np.array(list(self._energies.values()), dtype=np.float64)
+        return (
+            FigureColumn(title="expert", values=tuple(self._energies)),
+            FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
+            FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
+        )
 
     def restyle(self, before: Tokens) -> None:
         swap = dict(zip(before.expert_colours, self.theme.expert_colours, strict=True))

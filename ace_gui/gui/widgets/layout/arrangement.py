@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-_UPPER: Final = 18  # in text lines: with less than this height the upper widget has all of it
+_UPPER: Final = 15  # in text lines: with less than this height the upper widget has all of it
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
