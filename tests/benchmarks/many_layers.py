@@ -160,7 +160,7 @@ def drag(bench: Bench) -> None:
 def _move(bench: Bench, view: GammaView | RoleMapView, tau: float) -> None:
     plot = view.plot
     if isinstance(plot, GammaPlot):
-        plot._line.setValue(np.log10(tau))
+        plot.threshold.setValue(np.log10(tau))
         plot._dragged()
     else:
         bench.window.session.draft.preview_tau(tau)

@@ -114,7 +114,7 @@ class Tour:
         plot = view.plot
 
         def move(position: float) -> None:
-            plot._line.setValue(position)
+            plot.threshold.setValue(position)
             plot._dragged()
 
         for step in range(10):

@@ -14,7 +14,7 @@ from ace_gui.gui.panels.layer_views import (
     LayersView,
     RoleMapView,
 )
-from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
@@ -35,7 +35,7 @@ class HeterogeneityPanel(QWidget):
         explain(self, "Heterogeneity γ")
         self._session = session
         self._layers = MergedLayers(session, self)
-        self.plot = HeterogeneityPlot()
+        self.plot = GammaPlot()
         self.tabs = LazyTabs("All layers", self)
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)

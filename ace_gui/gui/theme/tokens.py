@@ -62,7 +62,9 @@ class Tokens:
         return self.expert_colours[index % len(self.expert_colours)]
 
     def ink_of(self, expert_colour: str) -> str:
-        """The text variant of an expert's colour; other colours are returned unchanged."""
+        """The text variant of a model's colour; other colours are returned unchanged."""
+        if expert_colour == self.base:
+            return self.text3
         if expert_colour not in self.expert_colours:
             return expert_colour
         return self.expert_inks[self.expert_colours.index(expert_colour)]

@@ -19,10 +19,8 @@ from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
 from ace_gui.gui.panels.layer_views import LayersView
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.along_model.gamma_along_plot import HeterogeneityPlot
-from ace_gui.gui.plots.along_model.gamma_by_role_plot import STRIP, RolePlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import NO_BLOCKS, RoleMapPlot
-from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP
+from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
 from ace_gui.gui.plots.along_model.layer_plot import block_of, block_starts
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
@@ -50,14 +48,6 @@ shown = partial(in_view, width=700, height=320)
 
 
 @pytest.fixture
-def by_role(qtbot: QtBot) -> RolePlot:
-    plot = shown(qtbot, RolePlot())
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    plot.set_figures(GAMMA, FAR)
-    return plot
-
-
-@pytest.fixture
 def role_map(qtbot: QtBot) -> RoleMapPlot:
     plot = shown(qtbot, RoleMapPlot())
     plot.set_layers(NAMES, ROLES, BLOCKS)
@@ -77,7 +67,7 @@ def energies(qtbot: QtBot) -> EnergiesAlongPlot:
 
 
 def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
-    plot = shown(qtbot, HeterogeneityPlot())
+    plot = shown(qtbot, GammaPlot())
     plot.set_layers(NAMES, ROLES, BLOCKS)
     means = FAR.copy()
     means[-1] = 0.1
@@ -101,43 +91,19 @@ def test_all_layers_and_one_layer_have_one_rule() -> None:
     assert 0 < together.sum() < 200
 
 
-# By role
-
-
-def test_a_strip_a_role_from_input_to_output_over_its_quartiles(by_role: RolePlot) -> None:
-    for index, role in enumerate(PARTS):
-        chosen = [i for i, other in enumerate(ROLES) if other == role]
-        x = by_role._x[chosen]
-        assert list(x) == sorted(x)
-        assert np.all(np.abs(x - index) <= STRIP / 2)
-        expected = np.percentile(GAMMA[chosen], (25, 50, 75))
-        np.testing.assert_allclose(by_role.quartiles()[index], expected)
-
-
-def test_roles_of_which_nothing_is_known_have_no_box(by_role: RolePlot) -> None:
-    gamma = np.where(np.array(ROLES) == "key", np.nan, GAMMA)
-    by_role.set_figures(gamma, FAR)
-    assert np.isnan(by_role.quartiles()[1]).all()
-    assert np.isfinite(by_role.quartiles()[[0, 2]]).all()
-
-
-def test_the_keyboard_walks_role_by_role(by_role: RolePlot, qtbot: QtBot) -> None:
-    qtbot.keyClick(by_role, Qt.Key.Key_Home)
-    for _ in range(4):
-        qtbot.keyClick(by_role, Qt.Key.Key_Right)
-    assert by_role.selected == "layers.0.key.weight"
-
-
 # The map
 
 
 def test_a_cell_a_layer_and_a_dot_above_tau(role_map: RoleMapPlot) -> None:
     role_map.set_tau(float(GAMMA[8]))
-    image = role_map._image.image
+    image = role_map.image.image
     assert image.shape == (len(PARTS), 4)
     np.testing.assert_allclose(image, np.log10(GAMMA).reshape(4, 3).T)
-    x, y = role_map._dots.getData()
+    x, y = role_map.dots.getData()
     assert set(zip(x, y, strict=True)) == {(3, 0), (3, 1), (3, 2)}
+    assert [entry.label for entry in role_map.legend.entries()] == ["heterogeneous: γ > τ"]
+    role_map.set_tau(float("inf"))
+    assert not role_map.legend.entries()
 
 
 def test_arrow_keys_move_from_cell_to_cell(role_map: RoleMapPlot, qtbot: QtBot) -> None:
@@ -177,7 +143,7 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: Qt
     plot.set_figures(np.array([9.0, 0.1, 0.2]))
     assert plot._labels == ("query: attn.q", "query: cross.q")
     assert "1 outside the blocks" in plot.title.whole
-    assert np.nanmax(plot._image.image) == pytest.approx(np.log10(0.2))
+    assert np.nanmax(plot.image.image) == pytest.approx(np.log10(0.2))
     plot.set_layers(names[:1], ["embedding"], [None])
     assert plot.message() == NO_BLOCKS
 
@@ -186,11 +152,11 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: Qt
 
 
 def test_a_curve_an_expert_with_lines_within_one_role(energies: EnergiesAlongPlot) -> None:
-    item = energies._items["sst2"]
+    item = energies.items["sst2"]
     np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA))
     assert item.opts["pen"] is None
     energies.role.setCurrentText("key")
-    item = energies._items["sst2"]
+    item = energies.items["sst2"]
     np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA[1::3]))
     assert item.opts["pen"] is not None
     assert energies.name_at(2) == "layers.2.key.weight"
@@ -201,9 +167,9 @@ def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot
     values = np.column_stack([GAMMA, np.zeros(len(NAMES))])
     values[0, 0] = np.nan
     energies.set_figures(values)
-    assert not np.isfinite(energies._items["sst2"].yData).any()
+    assert not np.isfinite(energies.items["sst2"].yData).any()
     energies.log_box.setChecked(False)
-    assert (energies._items["sst2"].yData == 0).all()
+    assert (energies.items["sst2"].yData == 0).all()
     assert np.isnan(energies.columns()[2].values[0])
 
 

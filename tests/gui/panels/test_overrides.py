@@ -242,10 +242,10 @@ def test_what_the_filters_hide_is_counted_and_shown_on_demand(
     layers.role.setCurrentIndex(max(0, layers.role.findData(role)))
     layers.show_only(shown)
     hidden = layers.model.total - len(layers.model.shown)
-    assert layers._hidden.isVisible() is (hidden > 0)
+    assert layers.left_out.isVisible() is (hidden > 0)
     assert layers.show_all.isVisible() is (hidden > 0)
     if hidden:
-        assert layers._hidden.text().split()[0] == str(hidden)
+        assert layers.left_out.text().split()[0] == str(hidden)
         layers.show_all.click()
     assert len(layers.model.shown) == layers.model.total
-    assert not layers._hidden.isVisible()
+    assert not layers.left_out.isVisible()

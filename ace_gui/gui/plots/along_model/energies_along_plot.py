@@ -54,7 +54,6 @@ class EnergiesAlongPlot(LayersPlot):
         self._colours: dict[str, str] = {}
         self._energies: NDArray[np.float64] = np.zeros((0, 0))
         self._shown = np.zeros(0, dtype=np.intp)
-        self._items: dict[str, pg.PlotCurveItem] = {}
         self._points: dict[str, Points] = {}
         self.role = Choice("Role whose energies are shown", _role_options(()))
         super().__init__(
@@ -104,9 +103,9 @@ class EnergiesAlongPlot(LayersPlot):
             self._energies = energies_LT.copy()
             self._draw()
 
-    def clear(self) -> None:
-        """Remove all layers."""
+    def clear(self, message: str = "") -> None:
         self.set_layers((), (), (), {})
+        self.show_message(message or self.empty)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The energies as a table: one row per shown layer, one column per expert."""
@@ -183,7 +182,7 @@ class EnergiesAlongPlot(LayersPlot):
         size = max(symbol_size(self._shown.size) - 2, 4)
         one_role = self.role.current is not None
         for entry, y in zip(entries, heights.T, strict=True):
-            curve, points = self._items[entry.key], self._points[entry.key]
+            curve, points = self.items[entry.key], self._points[entry.key]
             known, on = np.isfinite(y), self.legend.is_on(entry.key)
             curve.setData(
                 x, y, pen=pg.mkPen(entry.colour, width=1) if one_role else None, connect="finite"
@@ -198,13 +197,13 @@ class EnergiesAlongPlot(LayersPlot):
 
     def _make_items(self) -> None:
         """Create a curve and points per expert; existing ones are kept."""
-        if tuple(self._items) == self._experts:
+        if tuple(self.items) == self._experts:
             return
-        for item in (*self._items.values(), *self._points.values()):
+        for item in (*self.items.values(), *self._points.values()):
             self.canvas.removeItem(item)
-        self._items = {expert: pg.PlotCurveItem() for expert in self._experts}
+        self.items = {expert: pg.PlotCurveItem() for expert in self._experts}
         self._points = {expert: Points(pen=pg.mkPen(None)) for expert in self._experts}
-        for item in (*self._items.values(), *self._points.values()):
+        for item in (*self.items.values(), *self._points.values()):
             self.canvas.addItem(item, ignoreBounds=True)
 
     def _entries(self) -> list[LegendEntry]:

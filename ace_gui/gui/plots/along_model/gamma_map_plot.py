@@ -23,6 +23,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text
 from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, same_figures
 from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
+from ace_gui.gui.plots.frame.legend import LegendEntry
 from ace_gui.gui.plots.frame.points import Points
 from ace_gui.gui.theme import Tokens
 
@@ -98,9 +99,9 @@ class RoleMapPlot(LayersPlot):
             self._tau = tau
             self._draw_regimes()
 
-    def clear(self) -> None:
-        """Remove all layers."""
+    def clear(self, message: str = "") -> None:
         self.set_layers((), (), ())
+        self.show_message(message or self.empty)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The map as a table: one row per block, one column per role."""
@@ -133,22 +134,22 @@ class RoleMapPlot(LayersPlot):
     # Drawing
 
     def _make_items(self) -> None:
-        self._image = pg.ImageItem(axisOrder="row-major")
-        self._dots = Points(symbol="o", size=6)
+        self.image = pg.ImageItem(axisOrder="row-major")
+        self.dots = Points(symbol="o", size=6)
         self._frame = pg.QtWidgets.QGraphicsRectItem()
         self._frame.setZValue(2)
-        for item in (self._image, self._dots, self._frame):
+        for item in (self.image, self.dots, self._frame):
             self.canvas.addItem(item, ignoreBounds=True)
         colours = pg.colormap.get(_MAP)
-        self._bar = pg.ColorBarItem(interactive=False, colorMap=colours, width=12)
+        self._bar = pg.ColorBarItem(interactive=False, colorMap=colours, width=12, label="γ")
         self._bar.axis.setWidth(_BAR_LABELS)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
-        self._bar.setImageItem(self._image, insert_in=self.canvas.frame)
+        self._bar.setImageItem(self.image, insert_in=self.canvas.frame)
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         theme = self.theme
-        self._dots.setBrush(pg.mkBrush("#ffffff"))
-        self._dots.setPen(pg.mkPen("#000000", width=1))
+        self.dots.setBrush(pg.mkBrush("#ffffff"))
+        self.dots.setPen(pg.mkPen("#000000", width=1))
         self._frame.setPen(pg.mkPen(theme.text, width=3))
         self._bar.axis.setTextPen(pg.mkPen(theme.text2))
         self._bar.axis.setPen(pg.mkPen(theme.text2))
@@ -194,7 +195,7 @@ class RoleMapPlot(LayersPlot):
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.clip(np.log10(self._gamma), low, high)
         grid[self._row, self._column] = logs
-        self._image.setImage(grid, levels=(low, high), rect=_rect(grid.shape))
+        self.image.setImage(grid, levels=(low, high), rect=_rect(grid.shape))
         self._bar.setLevels((low, high))
         self._draw_regimes()
         self._draw_selection()
@@ -202,7 +203,7 @@ class RoleMapPlot(LayersPlot):
 
     def _draw_regimes(self) -> None:
         above = np.flatnonzero(self._gamma > self._tau)
-        self._dots.setData(x=self._column[above], y=self._row[above])
+        self.dots.setData(x=self._column[above], y=self._row[above])
         low, high = self._levels()
         ticks = [(float(t), number_text(10.0**t, 1)) for t in _ticks(low, high)]
         at = log10(self._tau) if 0 < self._tau < inf else low - 1
@@ -211,6 +212,14 @@ class RoleMapPlot(LayersPlot):
         if low <= at <= high:
             ticks.append((at, tau_text(self._tau)))
         self._bar.axis.setTicks([ticks])
+        dot = LegendEntry(
+            key="dot",
+            label="heterogeneous: γ > τ",
+            colour=self.theme.text,
+            symbol="o",
+            filled=False,
+        )
+        self.legend.set_entries([dot] if isfinite(self._tau) else [])
         count = len(self._names)
         parts = [f"{above.size} of {count} matrices heterogeneous"]
         if self._tau == inf:
@@ -239,8 +248,7 @@ class RoleMapPlot(LayersPlot):
 
     @property
     def hint(self) -> str:
-        dot = "; a dot: heterogeneous (γ > τ)" if isfinite(self._tau) else ""
-        return f"Choose a cell to see the layer's spectrum{dot}."
+        return "Choose a cell to see the layer's spectrum."
 
     # Mouse and keyboard
 

@@ -1,4 +1,4 @@
-"""Layers by γ, with τ as a draggable line: the base of the heterogeneity plots."""
+"""γ along the model, with τ as a draggable line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayersPlot,
+    block_starts,
+    columns_extent,
     nearest_point,
     same_figures,
     symbol_size,
 )
+from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.legend import LegendEntry
@@ -71,8 +74,7 @@ def tau_text(tau: float) -> str:
 class GammaPlot(LayersPlot):
     """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
 
-    Ctrl with up and down moves τ. Subclasses set ``_x``, the layers' positions, in ``_place``;
-    ``_extent`` is the range that ``fit`` shows.
+    Ctrl with up and down moves τ.
 
     Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is released, each a float.
     """
@@ -81,7 +83,8 @@ class GammaPlot(LayersPlot):
     tau_committed = Signal(float)
     axis_named_outside = True
 
-    def __init__(self, *, name: str, bottom: pg.AxisItem, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._bottom = BlockAxis()
         self._left = quantity_axis("left", "γ", grid=True)
         self._roles: tuple[str, ...] = ()
         self._blocks: tuple[int | None, ...] = ()
@@ -93,9 +96,9 @@ class GammaPlot(LayersPlot):
         self._y_range = (0.0, 1.0)
         self._fitted = [nan, nan]
         super().__init__(
-            name=name,
+            name="Heterogeneity along the model",
             empty=EMPTY,
-            bottom=bottom,
+            bottom=self._bottom,
             left=self._left,
             wraps=False,
             logarithmic=True,
@@ -143,7 +146,7 @@ class GammaPlot(LayersPlot):
         if tau == self._tau:
             return
         self._tau = tau
-        if not self._line.moving:
+        if not self.threshold.moving:
             self._refresh()
             self._fit_again()
 
@@ -152,9 +155,9 @@ class GammaPlot(LayersPlot):
         """The position of the τ line."""
         return self._tau
 
-    def clear(self) -> None:
-        """Remove all layers."""
+    def clear(self, message: str = "") -> None:
         self.set_layers((), (), ())
+        self.show_message(message or self.empty)
 
     def columns(self) -> tuple[FigureColumn, ...]:
         """The figures as a table, one row per layer."""
@@ -183,11 +186,11 @@ class GammaPlot(LayersPlot):
 
     def _fit_range(self) -> None:
         """Show all layers, none of them under the pill of τ."""
-        low, high, least = self._extent()
-        view, pill = self.canvas.getViewBox(), self._line.room
+        low, high = columns_extent(len(self._names))
+        view, pill = self.canvas.getViewBox(), self.threshold.room
         if isfinite(self._tau) and view.width() > _PILL_MOST * pill:
             low -= room_at_end(view, high - low, pill)
-        view.setLimits(xMin=low, xMax=high, minXRange=min(least, high - low))
+        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
         view.setXRange(low, high, padding=0)
         self._fitted = list(view.viewRange()[0])
 
@@ -197,18 +200,16 @@ class GammaPlot(LayersPlot):
             self._fit_range()
         self._put_said()
 
-    def _extent(self) -> tuple[float, float, float]:
-        """The range of the layers, and the shortest range to zoom to."""
-        raise NotImplementedError
-
     def rescale(self) -> None:
         self._left.logarithmic = self.log_box.isChecked()
         self._left.picture = None
         self._refresh()
 
     def _place(self) -> None:
-        """Set ``_x`` for the shown layers, and the names on the horizontal axis."""
-        raise NotImplementedError
+        self._x = np.arange(len(self._names), dtype=np.float64)
+        starts, count = block_starts(self._blocks), len(self._blocks)
+        self._bottom.set_blocks(starts, count)
+        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])
 
     @property
     def hint(self) -> str:
@@ -222,29 +223,29 @@ class GammaPlot(LayersPlot):
         self._bands = Bands()
         self._path = pg.PlotDataItem()
         self._halo = pg.ScatterPlotItem(size=HALO)
-        self._said = pg.TextItem(anchor=(1.0, 0.5))
+        self.chosen_name = pg.TextItem(anchor=(1.0, 0.5))
         self._crosses = Points(symbol="x")
-        self._line = ThresholdLine()
-        self._line.sigDragged.connect(self._dragged)
-        self._line.sigPositionChangeFinished.connect(self._released)
-        self._points = {
+        self.threshold = ThresholdLine()
+        self.threshold.sigDragged.connect(self._dragged)
+        self.threshold.sigPositionChangeFinished.connect(self._released)
+        self.symbols = {
             (family, above): Points(symbol=SYMBOLS[name])
             for family, name in enumerate(ROLE_FAMILIES)
             for above in (False, True)
         }
         below, above = (
             (self._bands, self._path, self._halo),
-            (self._crosses, self._said, self._line),
+            (self._crosses, self.chosen_name, self.threshold),
         )
-        for item in (*below, *self._points.values(), *above):
+        for item in (*below, *self.symbols.values(), *above):
             self.canvas.addItem(item, ignoreBounds=True)
 
     def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
         theme = self.theme
-        for (_family, above), item in self._points.items():
+        for (_family, above), item in self.symbols.items():
             item.setPen(pg.mkPen(theme.accent if above else theme.text2, width=1.6))
             item.setBrush(pg.mkBrush(theme.accent if above else theme.card))
-        self._line.set_theme(theme)
+        self.threshold.set_theme(theme)
         self._bands.set_colour(theme.sunk)
         trail, halo = QColor(theme.accent), QColor(theme.accent)
         trail.setAlphaF(0.6)
@@ -252,9 +253,9 @@ class GammaPlot(LayersPlot):
         self._path.setPen(pg.mkPen(trail, width=1.4))
         self._halo.setPen(pg.mkPen(None))
         self._halo.setBrush(pg.mkBrush(halo))
-        self._said.setFont(face(Face.CAPTION_STRONG))
-        self._said.setColor(theme.text)
-        self._said.fill = pg.mkBrush(theme.card)  # smaller values are drawn there
+        self.chosen_name.setFont(face(Face.CAPTION_STRONG))
+        self.chosen_name.setColor(theme.text)
+        self.chosen_name.fill = pg.mkBrush(theme.card)  # smaller values are drawn there
         self._crosses.setPen(pg.mkPen(theme.text, width=1))
         self._crosses.setBrush(pg.mkBrush(theme.card))
         self._set_legend()
@@ -290,9 +291,9 @@ class GammaPlot(LayersPlot):
             return
         self._y_range = _y_range(self._gamma, self._tau, self.log_box.isChecked())
         self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
-        self._line.setBounds(self._y_range)
-        self._line.setValue(self._position(self._tau))
-        self._line.setVisible(isfinite(self._tau))
+        self.threshold.setBounds(self._y_range)
+        self.threshold.setValue(self._position(self._tau))
+        self.threshold.setVisible(isfinite(self._tau))
         self._draw_regimes()
         self._draw_selection()
         self.changed.emit()
@@ -310,14 +311,14 @@ class GammaPlot(LayersPlot):
         known = ~np.isnan(self._gamma)
         above = self._gamma > self._tau
         heights, size = self._heights(), symbol_size(len(self._names))
-        for (family, is_above), item in self._points.items():
+        for (family, is_above), item in self.symbols.items():
             chosen = np.flatnonzero(known & (self._family == family) & (above == is_above))
             if chosen.size or len(item.data):
                 item.setData(x=self._x[chosen], y=heights[chosen], size=size)
         crossed = np.flatnonzero(self._near_pole())
         self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
         self._set_legend()
-        self._line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
+        self.threshold.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
         self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
 
     def _tell(self, known: int, above: int, crossed: int) -> None:
@@ -338,15 +339,15 @@ class GammaPlot(LayersPlot):
         """A halo around the layer, its name and γ next to it, and a line through its role."""
         index, heights = self._selected, self._heights()
         known = index is not None and not np.isnan(self._gamma[index])
-        self._said.setVisible(known)
+        self.chosen_name.setVisible(known)
         if index is None or not known:
             self._halo.setData(x=[], y=[])
             self._path.setData([], [])
         else:
             x, height = self._x[index], heights[index]
             self._halo.setData(x=[x], y=[height])
-            self._said.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
-            self._said.setPos(x, height)
+            self.chosen_name.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
+            self.chosen_name.setPos(x, height)
             self._put_said()
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
             self._path.setData(self._x[alike], heights[alike], connect="finite")
@@ -354,9 +355,9 @@ class GammaPlot(LayersPlot):
 
     def _put_said(self) -> None:
         """Put the layer's name next to the halo, where it covers the fewest symbols."""
-        if not self._said.isVisible() or self._selected is None:
+        if not self.chosen_name.isVisible() or self._selected is None:
             return
-        view, size = self.canvas.getViewBox(), self._said.textItem.boundingRect()
+        view, size = self.canvas.getViewBox(), self.chosen_name.textItem.boundingRect()
         across, up = view.viewPixelSize()
         symbols_S2 = np.column_stack((self._x / across, -self._heights() / up))
         symbols_S2 -= symbols_S2[self._selected]
@@ -367,15 +368,15 @@ class GammaPlot(LayersPlot):
         x, y = self._x[self._selected], self._heights()[self._selected]
         seen = QRectF((left - x) / across, (y - top) / up, view.width(), view.height())
         threshold = QRectF(seen)  # the pill's height, from side to side: the line is in its middle
-        height = self._line.pill.boundingRect().height() if self._line.isVisible() else 0.0
-        threshold.setTop((y - float(self._line.value())) / up - height / 2)
+        height = self.threshold.pill.boundingRect().height() if self.threshold.isVisible() else 0.0
+        threshold.setTop((y - float(self.threshold.value())) / up - height / 2)
         threshold.setHeight(height)
 
         def costs(box: QRectF) -> tuple[bool, int, bool]:
             covered = _inside(symbols_S2, box)
             return not seen.contains(box), covered, box.intersects(threshold)
 
-        self._said.setAnchor(anchors[min(range(len(boxes)), key=lambda at: costs(boxes[at]))])
+        self.chosen_name.setAnchor(anchors[min(range(len(boxes)), key=lambda at: costs(boxes[at]))])
 
     def _regime(self, index: int) -> str:
         gamma = self._gamma[index]
@@ -399,11 +400,11 @@ class GammaPlot(LayersPlot):
         return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
 
     def _hover(self, scene_position: QPointF) -> None:
-        if not self._line.moving:
+        if not self.threshold.moving:
             super()._hover(scene_position)
 
     def _dragged(self) -> None:
-        position = float(self._line.value())
+        position = float(self.threshold.value())
         self._tau = two_digits(10**position if self.log_box.isChecked() else max(position, 0.0))
         self._draw_regimes()
         self.tau_changed.emit(self._tau)

@@ -99,6 +99,7 @@ class Plot(ThemedWidget):
         self._has_log_box = logarithmic is not None
         self._has_legend = True
         self._controls: list[QWidget] = []
+        self._chosen: list[QWidget] = []  # those in a row of their own
         self.log_box.setChecked(bool(logarithmic))
         self.log_box.toggled.connect(lambda _on: self.rescale())
         self.picture_button = PictureButton(self)
@@ -174,6 +175,7 @@ class Plot(ThemedWidget):
     def add_choice(self, control: QWidget) -> None:
         """Add a control in its own row below the title, visible together with the plot."""
         self._controls.append(control)
+        self._chosen.append(control)
         self._choices.insertWidget(self._choices.count() - 1, control)
         control.setVisible(self.message() is None)
 
@@ -226,14 +228,25 @@ class Plot(ThemedWidget):
         view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
-        """A picture has its title and its axis's, wherever the window has them."""
+        """A picture has its title and those of its axes, wherever the window has them."""
+        for control in self._chosen:
+            if not control.hasFocus():
+                control.setVisible(not on and self.message() is None)
+        self.canvas.in_picture = on
+        axis = self.canvas.getAxis("bottom")
+        if isinstance(axis, QuantityAxis):
+            axis.make_room(low=not on and self.canvas.is_low)
         if self.named_outside and self.title.whole:
             self.title.setVisible(on)
         if self.axis_named_outside and self.message() is None:
             self._quantity.setVisible(on)
+        self.activate_layout()
+
+    def activate_layout(self) -> None:
         layout = self.layout()
         if layout is not None:
             layout.activate()
+        self.canvas.frame.layout.activate()
 
     def restyle(self, before: Tokens) -> None:
         """Redraw in ``self.theme``; ``before`` is the previous theme."""

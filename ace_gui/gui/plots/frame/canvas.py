@@ -70,6 +70,9 @@ class Canvas(pg.GraphicsView):
         super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.enableMouse(False)
+        self.in_picture = False
+        self.is_low = False
+        """Whether the title of the horizontal axis leaves its room to the data."""
         self.frame = Frame()
         self.frame.add_axes({"bottom": bottom, "left": left})
         self.setCentralItem(self.frame)
@@ -86,7 +89,8 @@ class Canvas(pg.GraphicsView):
     def resizeEvent(self, event: QResizeEvent) -> None:
         axis = self.frame.axes.get("bottom") if event is not None else None  # pyqtgraph's own call
         if isinstance(axis, QuantityAxis):
-            axis.make_room(low=event.size().height() < _LOW * self.fontMetrics().height())
+            self.is_low = event.size().height() < _LOW * self.fontMetrics().height()
+            axis.make_room(low=self.is_low and not self.in_picture)
         super().resizeEvent(event)
 
     def viewportEvent(self, event: QEvent) -> bool:
@@ -98,8 +102,9 @@ class Canvas(pg.GraphicsView):
         self.left.emit()
 
     def fit_letters(self) -> None:
-        """Reserve space for the last number of the horizontal axis."""
-        self.frame.setContentsMargins(0, 4, 0.8 * label_overhang(), 0)
+        """Reserve space for the last number of the horizontal axis, unless names are there."""
+        named = "right" in self.frame.axes
+        self.frame.setContentsMargins(0, 4, 0 if named else 0.8 * label_overhang(), 0)
 
     def getViewBox(self) -> pg.ViewBox:
         """The view of the data."""

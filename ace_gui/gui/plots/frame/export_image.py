@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from PySide6.QtCore import (
     QBuffer,
-    QCoreApplication,
-    QEvent,
     QIODevice,
     QMarginsF,
     QPoint,
@@ -97,6 +95,9 @@ class ThemedWidget(QWidget):
         """Use the colours of ``theme``."""
         raise NotImplementedError
 
+    def activate_layout(self) -> None:
+        """Lay everything out at once, although no event is handled."""
+
     def columns(self) -> Sequence[FigureColumn]:
         """The data of the plot as a table."""
         return ()
@@ -141,32 +142,27 @@ def grab_plot(
 
 @contextmanager
 def in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator[None]:
-    """Meanwhile the plot has the size and the font of a picture, unseen."""
+    """Meanwhile the plot has the size and the font of a picture. Nothing is painted in between."""
     if form is None:
         yield
         return
-    before, window = plot_widget.size(), plot_widget.window()
-    frozen = window.updatesEnabled()
-    window.setUpdatesEnabled(False)
+    before = plot_widget.size()
     plot_widget.setProperty(_DOTS, PNG_DOTS)
-    try:
-        with body_font(form.font):
-            _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
-            yield
-    finally:
-        plot_widget.setProperty(_DOTS, None)
-        _lay_out(plot_widget, before)
-        window.setUpdatesEnabled(frozen)
+    with _same_axes(plot_widget):
+        try:
+            with body_font(form.font):
+                _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
+                yield
+        finally:
+            plot_widget.setProperty(_DOTS, None)
+            _lay_out(plot_widget, before)
 
 
 def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
     plot_widget.setFont(face(Face.BODY))
     plot_widget.set_theme(plot_widget.theme)
     plot_widget.resize(size)
-    layout = plot_widget.layout()
-    if layout is not None:
-        layout.activate()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+    plot_widget.activate_layout()
 
 
 def copy_plot(plot_widget: ThemedWidget) -> None:
@@ -205,12 +201,11 @@ def svg_of(plot_widget: ThemedWidget) -> bytes:
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
     """Without focus frames and controls, optionally on white, with symbols as outlines."""
-    with _in_theme_of_pictures(plot_widget):
+    with _same_axes(plot_widget), _in_theme_of_pictures(plot_widget):
         buttons = plot_widget.findChildren(QAbstractButton)
         widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
         items = [i for v in plot_widget.findChildren(QGraphicsView) for i in v.scene().items()]
         scatters = [item for item in items if isinstance(item, pg.ScatterPlotItem)]
-        widths = {item: item.textWidth for item in items if isinstance(item, pg.AxisItem)}
         for widget in widgets:
             widget.setProperty(IN_PICTURE, True)
         plot_widget.show_as_picture(True)
@@ -224,10 +219,24 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
             plot_widget.show_as_picture(False)
             for item in scatters:
                 item.setExportMode(False)
-            for axis, width in widths.items():  # an axis grows for a picture's sharper letters
-                axis.textWidth, axis.picture = width, None
-                if axis.fixedWidth is None:
-                    axis.setWidth(None)
+
+
+@contextmanager
+def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
+    """Afterwards the axes are as wide as before; they grow for a picture's letters."""
+    items = [i for view in plot_widget.findChildren(QGraphicsView) for i in view.scene().items()]
+    widths = {
+        item: item.textWidth
+        for item in items
+        if isinstance(item, pg.AxisItem) and item.orientation == "left" and item.fixedWidth is None
+    }
+    try:
+        yield
+    finally:
+        for axis, width in widths.items():
+            axis.textWidth, axis.picture = width, None
+            axis.setWidth(None)
+        plot_widget.activate_layout()
 
 
 @contextmanager
@@ -246,7 +255,7 @@ def _png(plot_widget: ThemedWidget) -> bytes:
     if plot_widget.property(_DOTS) is not None:
         image.setDotsPerMeterX(round(1000 * PNG_DOTS / _MM_AN_INCH))
         image.setDotsPerMeterY(round(1000 * PNG_DOTS / _MM_AN_INCH))
-    image.save(buffer, "PNG")
+    image.save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
 
 

@@ -55,7 +55,7 @@ class SpecPlot(Plot):
         self.items: dict[str, pg.PlotDataItem] = {}
         """The drawn curves by their keys."""
         self._written: list[tuple[pg.TextItem, QPointF, bool]] = []
-        self._marks: list[pg.InfiniteLine] = []
+        self._lines: list[pg.InfiniteLine] = []
         left, bottom = left or quantity_axis("left", grid=True), bottom or quantity_axis("bottom")
         self._axes = left, bottom
         super().__init__(
@@ -72,7 +72,7 @@ class SpecPlot(Plot):
         if ends:
             self.ends.clicked.connect(lambda key: self.legend.chip(key).click())
             self.canvas.frame.add_axes({"right": self.ends})
-            self.canvas.frame.setContentsMargins(0, 4, 0, 0)  # names are enough
+            self.canvas.fit_letters()
             self.add_curve_menu()
         self.hold = QAction("Keep the vertical range", self, checkable=True)
         self.hold.setToolTip("Another layer is drawn in the same range, so that heights compare")
@@ -131,9 +131,9 @@ class SpecPlot(Plot):
         self._fit_sentence()
 
     def show_as_picture(self, on: bool) -> None:
-        if on:
+        if on and self.spec is not None:
             self.caption.setVisible(bool(self.caption.whole) and self.message() is None)
-        else:
+        elif self.spec is not None:
             self._fit_sentence()
         super().show_as_picture(on)
 
@@ -218,13 +218,13 @@ class SpecPlot(Plot):
         return (np.log10(x) if self.spec.x.logarithmic else x), y
 
     def _draw_marks(self, spec: PlotSpec) -> None:
-        for mark in self._marks:
+        for mark in self._lines:
             self.canvas.removeItem(mark)
-        self._marks = [self._mark(mark) for mark in spec.marks]
-        for mark in self._marks:
+        self._lines = [self._line_of(mark) for mark in spec.marks]
+        for mark in self._lines:
             self.canvas.addItem(mark, ignoreBounds=True)
 
-    def _mark(self, mark: Mark) -> pg.InfiniteLine:
+    def _line_of(self, mark: Mark) -> pg.InfiniteLine:
         anchor = [(-0.04, 0.5), (1.04, 0.5)] if mark.upright else [(0.5, 0.5)] * 2
         options = {
             "position": mark.share,

@@ -51,9 +51,9 @@ class EnergiesPlot(Plot):
         self.canvas.getViewBox().sigResized.connect(lambda _view: self.fit())
         self.canvas.scene().sigMouseMoved.connect(self._hovered)
         nothing = pg.mkPen(None)
-        self._bars = pg.BarGraphItem(x0=0, y=[], width=[], height=BAR, pen=nothing)
-        self._dots = pg.ScatterPlotItem(size=11, symbol="o", pen=nothing)
-        for item in (self._bars, self._dots):
+        self.bars = pg.BarGraphItem(x0=0, y=[], width=[], height=BAR, pen=nothing)
+        self.dots = pg.ScatterPlotItem(size=11, symbol="o", pen=nothing)
+        for item in (self.bars, self.dots):
             self.canvas.addItem(item, ignoreBounds=True)
 
     def show_energies(
@@ -143,13 +143,13 @@ class EnergiesPlot(Plot):
         indices = [self._position(energy) for energy in self._energies.values()]
         colours = [self._colours.get(name, self.theme.text2) for name in self._energies]
         brushes, logarithmic = [pg.mkBrush(colour) for colour in colours], self.log_box.isChecked()
-        self._bars.setVisible(not logarithmic)
-        self._dots.setVisible(logarithmic)
+        self.bars.setVisible(not logarithmic)
+        self.dots.setVisible(logarithmic)
         if not logarithmic:
-            self._bars.setOpts(y=range(len(indices)), width=indices, brushes=brushes)
+            self.bars.setOpts(y=range(len(indices)), width=indices, brushes=brushes)
             return
         shown = [row for row, energy in enumerate(self._energies.values()) if energy > 0]
-        self._dots.setData(
+        self.dots.setData(
             x=[indices[row] for row in shown], y=shown, brush=[brushes[row] for row in shown]
         )
 

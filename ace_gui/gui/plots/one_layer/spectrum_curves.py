@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
-from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.figures.health import norm_ratio
 from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, cumulative_energy
@@ -55,19 +54,17 @@ def short_label(label: str) -> str:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """One spectrum σ_R with its style. ``squared``: it holds eigenvalues σ²."""
+    """One spectrum σ_R with its style."""
 
     entry: LegendEntry
     values: NDArray[np.float64]
-    squared: bool = False
 
     def of(self, quantity: Quantity) -> NDArray[np.float64]:
         """The R values of ``quantity``. For a zero spectrum these are zero or, as a share, NaN."""
         if quantity is Quantity.ENERGY:
             return cumulative_energy(self.values)
-        shown = self.values**2 if self.squared else self.values
-        relative = quantity is Quantity.RELATIVE and shown[0] > 0
-        return shown / shown[0] if relative else shown
+        relative = quantity is Quantity.RELATIVE and self.values[0] > 0
+        return self.values / self.values[0] if relative else self.values
 
 
 @dataclass(frozen=True)
@@ -139,31 +136,6 @@ def picture_of_pair(
         )
 
     return Picture(title, caption, curves)
-
-
-def picture_of_covariances(
-    found: LayerCovariances, index: int, colour: str, caption: str
-) -> Picture:
-    """Eigenvalues of the covariance of an expert's inputs and of ACE's estimate, each normalised by
-    its sum, and the estimate along the inputs' directions, largest first."""
-
-    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
-        style, own = Qt.PenStyle, in_theme(colour, theme)
-        drawn = (
-            ("inputs", found.measured_TI, own, style.SolidLine, 2.2),
-            ("estimate", found.estimated_TI, own, style.DashLine, 1.8),
-            ("estimate along inputs", found.along_TI, theme.text2, style.DotLine, 1.6),
-        )
-        return tuple(
-            Spectrum(
-                LegendEntry(key=name, label=name, colour=ink, style=line, width=width),
-                np.sqrt(np.maximum(values_TI[index], 0.0)),
-                squared=True,
-            )
-            for name, values_TI, ink, line, width in drawn
-        )
-
-    return Picture(found.name, caption, curves)
 
 
 def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,50 +30,28 @@ from ace_gui.gui.plots.one_layer.spectrum_curves import (
     same_experts,
     short_label,
 )
-from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 
 __all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Words:
-    """The texts of a spectrum plot, whose values have this ``symbol``.
-
-    By quantity: ``titles`` of the axis, longest first, and ``options`` with text and tooltip.
-    ``share`` describes a cumulative value.
-    """
-
-    name: str
-    empty: str
-    symbol: str
-    titles: Mapping[Quantity, tuple[str, ...]]
-    options: Mapping[Quantity, tuple[str, str]]
-    share: str
-
-
-SINGULAR_VALUES: Final = Words(
-    name="Singular values of the layer",
-    empty="Choose a layer to see its singular values.",
-    symbol="σ",
-    titles={
-        Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
-        Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
-        Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
-    },
-    options={
-        Quantity.VALUE: ("singular values", "σᵢ, largest first"),
-        Quantity.RELATIVE: (
-            "relative to the largest",
-            "σᵢ / σ₁: the shape of each spectrum, whatever its size",
-        ),
-        Quantity.ENERGY: (
-            "cumulative energy",
-            "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
-        ),
-    },
-    share="{share:.1f} % of the energy in {i} directions",
-)
+EMPTY: Final = "Choose a layer to see its singular values."
+_TITLES: Final = {  # of the axis, longest first
+    Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
+    Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
+    Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
+}
+_OPTIONS: Final[dict[Hashable, tuple[str, str]]] = {
+    Quantity.VALUE: ("Singular values", "σᵢ, largest first"),
+    Quantity.RELATIVE: (
+        "Relative to the largest",
+        "σᵢ / σ₁: the shape of each spectrum, whatever its size",
+    ),
+    Quantity.ENERGY: (
+        "Cumulative energy",
+        "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
+    ),
+}
 
 
 class SpectrumPlot(SpecPlot):
@@ -83,18 +60,19 @@ class SpectrumPlot(SpecPlot):
     ``quantity`` chooses between σᵢ, σᵢ/σ₁ and the cumulative energy.
     """
 
-    words = SINGULAR_VALUES
     axis_named_outside = True  # by the choice of the quantity
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._picture: Picture | None = None
         self._sources: tuple[object, ...] = ()
         super().__init__(
-            name=self.words.name, empty=self.words.empty, ends=True, logarithmic=True, parent=parent
+            name="Singular values of the layer",
+            empty=EMPTY,
+            ends=True,
+            logarithmic=True,
+            parent=parent,
         )
-        options: dict[Hashable, tuple[str, str]]
-        options = {q: (sentence_case(text), tip) for q, (text, tip) in self.words.options.items()}
-        self.quantity = Choice("Quantity", options, self)
+        self.quantity = Choice("Quantity", _OPTIONS, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
 
@@ -165,9 +143,11 @@ class SpectrumPlot(SpecPlot):
         logarithmic = self.log_box.isChecked() and not share
         curves = [self._curve(spectrum, quantity) for spectrum in spectra]
         cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0
-        floor = power_of_ten(FLOOR_EXPONENT)
-        said = counted(cut, "%n value under {0} cut off", "%n values under {0} cut off").replace(
-            "{0}", f"{floor}·{self.words.symbol}₁"
+        said = counted(
+            cut,
+            "%n value under {floor}·σ₁ cut off",
+            "%n values under {floor}·σ₁ cut off",
+            floor=power_of_ten(FLOOR_EXPONENT),
         )
         marks = [
             Mark(value=each, label=f"{100 * each:.0f} %", share=0.55 + 0.17 * index)
@@ -185,13 +165,13 @@ class SpectrumPlot(SpecPlot):
             curves=[*self._reached(spectra, curves), *curves] if share else curves,
             x=Axis(titles=("index i",), low=1.0),
             y=Axis(
-                titles=self.words.titles[quantity],
+                titles=_TITLES[quantity],
                 low=None if logarithmic else 0.0,
                 padding=0.04,
                 scale=100.0 if share else 1.0,
             ),
             marks=marks if share else [first] * bool(picture.refined),
-            columns=lambda: _columns(spectra, self.words.symbol),
+            columns=lambda: _columns(spectra),
             logarithmic_choice=not share,
             place=lambda x: f"i = {x:.0f}",
             awaited=picture.awaited,
@@ -202,7 +182,7 @@ class SpectrumPlot(SpecPlot):
 
         def words(index: int) -> str:
             if quantity is Quantity.ENERGY:
-                return self.words.share.format(share=100 * values[index], i=index + 1)
+                return f"{100 * values[index]:.1f} % of the energy in {index + 1} directions"
             return number_text(float(values[index]), 3)
 
         return Curve(
@@ -242,14 +222,14 @@ class SpectrumPlot(SpecPlot):
         return dots
 
 
-def _columns(spectra: tuple[Spectrum, ...], symbol: str) -> tuple[FigureColumn, ...]:
+def _columns(spectra: tuple[Spectrum, ...]) -> tuple[FigureColumn, ...]:
     """One row per index; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.values) for spectrum in spectra), default=0)
     columns = [FigureColumn(title="i", values=np.arange(1, count + 1))]
     for spectrum in spectra:
         missing = (0, count - len(spectrum.values))
         values = np.pad(spectrum.of(Quantity.VALUE), missing, constant_values=np.nan)
-        columns.append(FigureColumn(title=f"{symbol}, {spectrum.entry.label}", values=values))
+        columns.append(FigureColumn(title=f"σ, {spectrum.entry.label}", values=values))
     return tuple(columns)
 
 

@@ -20,7 +20,7 @@ _PADDING: Final = 2  # px: minimum margin of a tight tab's title
 _MOST_MORE: Final = 12  # px added to a tight tab if there is room for all
 _ICON: Final = 16
 _LINE: Final = 2  # px: line below the current tab
-_SMALLER: Final = 0.9  # of the font size
+_SMALLER: Final = 0.85  # of the font size
 
 
 class FittingTabBar(QTabBar):
