@@ -14,7 +14,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QFontInfo, QFontMetrics, QFontMetricsF, QIcon, QPalette
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTableWidget, QTableWidgetItem
+from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.role_families import role_family
 from ace_gui.gui.theme import (
@@ -308,3 +309,20 @@ def test_an_icon_that_does_not_exist_is_an_error(qapp):
 def test_resources_are_found():
     assert resource_path("icons/app.svg").is_file()
     assert isinstance(resource_path("icons"), Path)
+
+
+def test_titles_of_low_rows_are_not_cut(qtbot: QtBot) -> None:
+    table = QTableWidget(1, 1)
+    qtbot.addWidget(table)
+    table.setVerticalHeaderItem(0, QTableWidgetItem("regime γ"))
+    seen = []
+    for height in (18, 40):
+        table.verticalHeader().setMinimumSectionSize(1)
+        table.verticalHeader().resizeSection(0, height)
+        table.show()
+        image = table.verticalHeader().grab().toImage()
+        ground = image.pixelColor(0, 0)
+        columns, rows = range(image.width()), range(height)
+        inked = [y for y in rows if any(image.pixelColor(x, y) != ground for x in columns)]
+        seen.append(len(inked))
+    assert seen[0] == seen[1]

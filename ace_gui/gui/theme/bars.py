@@ -31,6 +31,7 @@ _LINE: Final = 2.0
 LINE_ROOM: Final = 8  # px: height of a separator in a menu
 _COLUMN: Final = 22  # px: ticks and icons in a menu
 SLIDER_LEAST: Final = 28
+HEADER_MARGIN: Final = 5  # px
 
 
 def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
@@ -152,7 +153,9 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, widget: QWidg
 
 
 def ink_header(option: QStyleOptionHeader) -> None:
-    """Set the text colour of a column header."""
+    """Set the text colour of a header, and give the title of a row its whole height."""
+    if option.orientation == Qt.Orientation.Vertical:
+        option.rect = option.rect.adjusted(0, -HEADER_MARGIN, 0, HEADER_MARGIN)
     theme, palette = current_theme(), option.palette
     ink = theme.text if state_is(option, "MouseOver") else theme.text3
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))

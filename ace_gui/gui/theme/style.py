@@ -49,7 +49,7 @@ _MEASURES: Final = {
     _PM.PM_TabBarTabOverlap: 0,
     _PM.PM_TabBarBaseHeight: 0,
     _PM.PM_TabBarBaseOverlap: 0,
-    _PM.PM_HeaderMargin: 5,
+    _PM.PM_HeaderMargin: bars.HEADER_MARGIN,
 }
 _SCALED_METRICS: Final = {
     *(_PM.PM_IndicatorWidth, _PM.PM_IndicatorHeight),

@@ -141,7 +141,7 @@ class RoleMapPlot(LayersPlot):
         for item in (self.image, self.dots, self._frame):
             self.canvas.addItem(item, ignoreBounds=True)
         colours = pg.colormap.get(_MAP)
-        self._bar = pg.ColorBarItem(interactive=False, colorMap=colours, width=12, label="γ")
+        self._bar = pg.ColorBarItem(interactive=False, colorMap=colours, width=12)
         self._bar.axis.setWidth(_BAR_LABELS)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
         self._bar.setImageItem(self.image, insert_in=self.canvas.frame)
@@ -151,6 +151,7 @@ class RoleMapPlot(LayersPlot):
         self.dots.setBrush(pg.mkBrush("#ffffff"))
         self.dots.setPen(pg.mkPen("#000000", width=1))
         self._frame.setPen(pg.mkPen(theme.text, width=3))
+        self._bar.axis.setLabel("γ", color=theme.text2)
         self._bar.axis.setTextPen(pg.mkPen(theme.text2))
         self._bar.axis.setPen(pg.mkPen(theme.text2))
         self._draw()

@@ -16,15 +16,14 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import current_theme
 
-_PADDING: Final = 2  # px: minimum margin of a tight tab's title
+_PADDING: Final = 1  # px: minimum margin of a tight tab's title
 _MOST_MORE: Final = 12  # px added to a tight tab if there is room for all
-_ICON: Final = 16
 _LINE: Final = 2  # px: line below the current tab
 _SMALLER: Final = 0.85  # of the font size
 
 
 class FittingTabBar(QTabBar):
-    """Reduces the margins so that every tab is visible with its whole title.
+    """Reduces the margins and leaves out icons so that every tab is visible with its whole title.
 
     ``fit`` is called with the available width. If that is still too small, the longest titles are
     elided and shorter ones stay complete.
@@ -86,10 +85,6 @@ class FittingTabBar(QTabBar):
 
     def _paint_tab(self, painter: QStylePainter, index: int) -> None:
         rect = self.tabRect(index).adjusted(_PADDING, 0, -_PADDING, 0)
-        icon = self.tabIcon(index)
-        if not icon.isNull():
-            icon.paint(painter, QRect(rect.x(), rect.center().y() - _ICON // 2 + 1, _ICON, _ICON))
-            rect.setLeft(rect.left() + _ICON + _PADDING // 2)
         painter.setFont(self._small_font())
         theme, chosen = current_theme(), index == self.currentIndex()
         painter.setPen(QColor(theme.text if chosen else theme.text2))
@@ -121,9 +116,7 @@ class FittingTabBar(QTabBar):
     def _tab_width(self, index: int, *, tight: bool) -> int:
         if not tight:
             return super().tabSizeHint(index).width()
-        text = self._small.horizontalAdvance(self.tabText(index))
-        icon = 0 if self.tabIcon(index).isNull() else _ICON + _PADDING // 2
-        return text + icon + 2 * _PADDING
+        return self._small.horizontalAdvance(self.tabText(index)) + 2 * _PADDING
 
     def _widest(self) -> int:
         """The maximum tab width at which all tabs fit."""
