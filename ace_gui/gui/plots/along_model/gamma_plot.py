@@ -359,6 +359,8 @@ class GammaPlot(LayersPlot):
             return
         view, size = self.canvas.getViewBox(), self.chosen_name.textItem.boundingRect()
         across, up = view.viewPixelSize()
+        if not (across > 0 and up > 0):  # not laid out yet
+            return
         symbols_S2 = np.column_stack((self._x / across, -self._heights() / up))
         symbols_S2 -= symbols_S2[self._selected]
         gap = HALO / 2 / max(1.0, size.width())
