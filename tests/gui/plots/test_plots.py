@@ -856,6 +856,7 @@ def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path: Path
     elif name == "energies":
         widget.show_energies("layer", {"a": 0.5, "b": 2.0}, COLOURS)
     widget.grab()
+    widget.fit()
     QApplication.processEvents()  # the axis is as wide as its numbers now
     before = widget.grab().toImage()
     form = PictureFormat(width=86, height=60, points=7, serif=True)

@@ -283,7 +283,9 @@ class Plot(ThemedWidget):
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
-        self._by_keys = event.reason() != Qt.FocusReason.MouseFocusReason
+        reasons = Qt.FocusReason
+        if event.reason() not in (reasons.ActiveWindowFocusReason, reasons.PopupFocusReason):
+            self._by_keys = event.reason() != reasons.MouseFocusReason
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
