@@ -27,6 +27,7 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
+from ace_gui.methods.shared.rescaling import BY_NORM, RatioSurvey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, magnitudes
 from ace_gui.methods.shared.trimming import kept_count
@@ -69,6 +70,7 @@ class Ends:
         low=0.0,
         high=1.0,
     )
+    rescale: str = rescale_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,20 @@ def crumbs(delta: Tensor, t: int, findings: Findings) -> Tensor:
     return torch.where(inside, delta, 0)
 
 
+def ratios(
+    each: Sequence[Ends],
+    _weights: Sequence[float],
+    findings: Findings,
+    _random_key: RandomKey | None,
+) -> RatioSurvey | None:
+    """By what the kept entries of each expert in a tensor are multiplied."""
+    if each[0].rescale != BY_NORM:
+        return None
+    return RatioSurvey(
+        len(each), lambda deltas, _: (crumbs(d, t, findings) for t, d in enumerate(deltas))
+    )
+
+
 def breadcrumbs(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -172,8 +188,12 @@ def _sparse(
 ) -> tuple[Callable[[int], Tensor], Findings, Sequence[Ends]]:
     experts = WeightedExperts(deltas, weights)
     each = for_each(parameters, context, len(experts))
-    findings = completed((bounds,), deltas, weights, each, context)
-    return lambda t: crumbs(task_vector(experts, t), t, findings), findings, each
+    findings = completed((bounds, ratios), deltas, weights, each, context)
+
+    def sparse(t: int) -> Tensor:
+        return rescaled(crumbs(task_vector(experts, t), t, findings), t, findings)
+
+    return sparse, findings, each
 
 
 BREADCRUMBS = MergeMethod(
@@ -192,7 +212,7 @@ BREADCRUMBS = MergeMethod(
     merge=breadcrumbs,
     kind=Kind.ENTRY,
     for_one_expert=("density", "gamma"),
-    tensor_surveys=(bounds,),
+    tensor_surveys=(bounds, ratios),
     working_memory=per_entry(4),
 )
 
@@ -214,6 +234,6 @@ BREADCRUMBS_TIES = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(8),
     for_one_expert=("density", "gamma"),
-    tensor_surveys=(bounds,),
+    tensor_surveys=(bounds, ratios),
     votes=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -26,6 +26,13 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
+from ace_gui.methods.shared.rescaling import (
+    BY_CHANCE,
+    BY_NORM,
+    RatioSurvey,
+    rescale_parameter,
+    rescaled,
+)
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RankSurvey
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
@@ -43,9 +50,8 @@ def density_parameter(default: float = 0.5) -> Any:
         default,
         label="Density",
         help=(
-            "Probability 1 − p of keeping each entry of a task vector. Kept entries are "
-            "divided by it, so the expected task vector does not change. mergekit matches "
-            "the norms of each tensor instead, which is biased for small tensors."
+            "Probability 1 − p of keeping each entry of a task vector. Kept entries are divided "
+            "by it unless rescaling is another, so the expected task vector does not change."
         ),
         low=0.0,
         high=1.0,
@@ -56,9 +62,10 @@ def density_parameter(default: float = 0.5) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropping:
-    """``density``: 1 − p."""
+    """``density``: 1 − p. ``rescale``: what is done to kept entries."""
 
     density: float = density_parameter()
+    rescale: str = rescale_parameter(BY_CHANCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +100,31 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
     return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
+def masked(delta: Tensor, own: Dropping, random_key: RandomKey, t: int) -> Tensor:
+    """The kept entries of ΔW_t, rescaled by chance or not yet."""
+    if own.rescale == BY_CHANCE:
+        return dropped(delta, own.density, random_key, t)
+    return torch.where(uniform(random_key, t, delta) < own.density, delta, 0)
+
+
+def ratios(
+    each: Sequence[Dropping],
+    _weights: Sequence[float],
+    _findings: Findings,
+    random_key: RandomKey | None,
+) -> RatioSurvey | None:
+    """By what the kept entries of each expert in a tensor are multiplied."""
+    if each[0].rescale != BY_NORM:
+        return None
+    here = required(random_key, len(each))
+
+    def values(deltas: Sequence[Tensor], start: int) -> Iterator[Tensor]:
+        for t, own in enumerate(each):
+            yield masked(deltas[t], own, replace(here, start=start), t)
+
+    return RatioSurvey(len(each), values)
+
+
 def dare_linear(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -103,7 +135,7 @@ def dare_linear(
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
+    return merged_by_sum(_sparse(deltas, weights, parameters, context)[0], weights, parameters)
 
 
 def thresholds(
@@ -119,7 +151,8 @@ def thresholds(
 
     def values(deltas: Sequence[Tensor], _: Findings, start: int) -> Iterator[Tensor]:
         for t, own in enumerate(each):
-            yield dropped(deltas[t], own.density, replace(here, start=start), t).abs_()
+            vector = masked(deltas[t], own, replace(here, start=start), t)
+            yield rescaled(vector, t, findings).abs()
 
     return trim_survey([own.trim_density for own in each], values)
 
@@ -134,19 +167,24 @@ def dare_ties(
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    sparse = _sparse(deltas, weights, parameters, context)
-    each = for_each(parameters, context, len(weights))
-    findings = completed((thresholds,), deltas, weights, each, context)
+    sparse, findings, each = _sparse(deltas, weights, parameters, context)
+    known = cast(Context, {**context, "findings": findings})
+    findings = completed((thresholds,), deltas, weights, each, known)
     return merged_by_election(lambda t: kept(sparse(t), t, findings), weights, parameters, findings)
 
 
 def _sparse(
     deltas: Sequence[Tensor], weights: Sequence[float], parameters: Dropping, context: Context
-) -> Callable[[int], Tensor]:
+) -> tuple[Callable[[int], Tensor], Findings, Sequence[Any]]:
     experts = WeightedExperts(deltas, weights)
     here = required(context.get("random_key"), len(experts))
     each = for_each(parameters, context, len(experts))
-    return lambda t: dropped(task_vector(experts, t), each[t].density, here, t)
+    findings = completed((ratios,), deltas, weights, each, context)
+
+    def sparse(t: int) -> Tensor:
+        return rescaled(masked(task_vector(experts, t), each[t], here, t), t, findings)
+
+    return sparse, findings, each
 
 
 DARE_LINEAR = MergeMethod(
@@ -164,6 +202,7 @@ DARE_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
+    tensor_surveys=(ratios,),
 )
 
 DARE_TIES = MergeMethod(
@@ -185,6 +224,6 @@ DARE_TIES = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=(thresholds,),
+    tensor_surveys=(ratios, thresholds),
     votes=True,
 )

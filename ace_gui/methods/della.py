@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 import torch
@@ -17,6 +17,7 @@ from ace_gui.methods.method import (
     Merged,
     MergeMethod,
     RandomKey,
+    completed,
     for_each,
     parameter,
     per_entry,
@@ -27,7 +28,15 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
+from ace_gui.methods.shared.rescaling import (
+    BY_CHANCE,
+    BY_NORM,
+    RatioSurvey,
+    rescale_parameter,
+    rescaled,
+)
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
+from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
@@ -70,6 +79,7 @@ class Chances:
         low=0.0,
         high=0.5,
     )
+    rescale: str = rescale_parameter(BY_CHANCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +109,17 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     return chances.reshape(delta.shape)
 
 
-def dropped(delta: Tensor, density: float, epsilon: float, random_key: RandomKey, t: int) -> Tensor:
-    """The kept entries, each divided by its own chance, the others zero."""
-    if density == 1:
+def dropped(delta: Tensor, own: Chances, random_key: RandomKey, t: int) -> Tensor:
+    """The kept entries, each divided by its own chance if these rescale, the others zero."""
+    if own.density == 1:
         return delta
     numbers, kept = uniform(random_key, t, delta), torch.empty_like(delta)
     rows = [each if each.ndim > 1 else each.reshape(1, -1) for each in (numbers, delta, kept)]
     some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
-    for drawn, own, out in zip(*(torch.split(each, some) for each in rows), strict=True):
-        chances = keep_chances(own, density, epsilon)
-        out.copy_(torch.where(drawn < chances, own / chances, 0))
+    for drawn, row, out in zip(*(torch.split(each, some) for each in rows), strict=True):
+        chances = keep_chances(row, own.density, own.epsilon)
+        values = row / chances if own.rescale == BY_CHANCE else row
+        out.copy_(torch.where(drawn < chances, values, 0))
     return kept
 
 
@@ -120,6 +131,24 @@ def check_chances(density: float, epsilon: float) -> None:
             f"Entries would be kept with chances from {low:g} to {high:g}, but these must be above "
             "0 and at most 1; choose a smaller epsilon, or a density nearer to 0.5."
         )
+
+
+def ratios(
+    each: Sequence[Chances],
+    _weights: Sequence[float],
+    _findings: Findings,
+    random_key: RandomKey | None,
+) -> RatioSurvey | None:
+    """By what the kept entries of each expert in a tensor are multiplied."""
+    if each[0].rescale != BY_NORM:
+        return None
+    here = required(random_key, len(each))
+
+    def values(deltas: Sequence[Tensor], start: int) -> Iterator[Tensor]:
+        for t, own in enumerate(each):
+            yield dropped(deltas[t], own, replace(here, start=start), t)
+
+    return RatioSurvey(len(each), values)
 
 
 def della(
@@ -156,8 +185,10 @@ def _sparse(
         check_chances(own.density, own.epsilon)
     here = required(context.get("random_key"), len(experts))
 
+    findings = completed((ratios,), deltas, weights, each, context)
+
     def sparse(t: int) -> Tensor:
-        return dropped(task_vector(experts, t), each[t].density, each[t].epsilon, here, t)
+        return rescaled(dropped(task_vector(experts, t), each[t], here, t), t, findings)
 
     return sparse
 
@@ -182,6 +213,7 @@ DELLA = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density", "epsilon"),
+    tensor_surveys=(ratios,),
     votes=True,
 )
 
@@ -203,4 +235,5 @@ DELLA_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
+    tensor_surveys=(ratios,),
 )

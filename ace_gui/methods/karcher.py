@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Unpack
 
 import torch
@@ -18,13 +19,14 @@ from ace_gui.errors import MethodError
 from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.whole_weights import PointsParameters, merged_points
 
 VANISHING: Final = 1e-7
 """Norm of a mean of directions that counts as zero: they cancel, and have no mean direction."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KarcherParameters:
+class KarcherParameters(PointsParameters):
     """Parameters of the Karcher mean. ``iterations``: at most; ``tolerance``: of the last step."""
 
     iterations: int = parameter(
@@ -49,14 +51,21 @@ def karcher(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: KarcherParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """The weighted spherical mean of the directions, times the weighted mean norm; float32.
 
-    Any shape, each tensor as one vector; weights are normalised. Experts without a change, or of
-    weight zero, are left out. Reads every expert as often as there are experts, and twice more.
+    Of the changes, or of whole weights. Any shape, each tensor as one vector; weights are
+    normalised. Experts without a change, or of weight zero, are left out. Reads every expert as
+    often as there are experts, and twice more.
     Raises MethodError if one is not finite, for negative weights, and where directions cancel.
     """
+    return merged_points(partial(_mean, parameters), deltas, weights, parameters, context)
+
+
+def _mean(
+    parameters: KarcherParameters, deltas: Sequence[Tensor], weights: Sequence[float]
+) -> Merged:
     if any(weight < 0 for weight in weights):
         raise MethodError(
             "A mean of directions needs weights of at least 0; change the negative ones."

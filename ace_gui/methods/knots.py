@@ -28,7 +28,7 @@ from ace_gui.methods.method import (
 )
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.draws import required
-from ace_gui.methods.shared.election import Election, combine_parameter
+from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import (
@@ -190,7 +190,7 @@ def _elected(
     merged_OI = torch.zeros_like(experts.matrix(0))
     if found.kept and merged_OI.numel():
         basis_OK = common_basis(plain.matrix, found.kept)
-        election = Election(merged_OI[: basis_OK.shape[1]])
+        election = Election(merged_OI[: basis_OK.shape[1]], signed_weights=combine == SIGNED)
         for t in found.kept:
             election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [weights[t]])
         positive_wins = election.vote().surplus >= 0

@@ -43,8 +43,11 @@ def linear(
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
     Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError if a mean has weights that sum to zero,
-    where something else has no base, and where a task vector is not finite.
+    where something else has no base, and where a task vector is not finite. Without experts, it
+    is w_0 W₀.
     """
+    if not len(deltas) and not parameters.normalize:
+        return Merged(delta=require_base(context.get("base")) * (parameters.base_weight - 1))
     experts = WeightedExperts(deltas, weights)
     every = [parameters.base_weight, *weights]
     if parameters.normalize:

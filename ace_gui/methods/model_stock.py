@@ -9,20 +9,29 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, per_entry
+from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import Census, census, combination, finished, require_mean
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStockParameters:
-    """Model Stock has no parameters: the angle between experts determines the distance."""
+    """``filter_wise``: a distance for each row instead of one for each tensor."""
+
+    filter_wise: bool = parameter(
+        False,
+        label="Row by row",
+        help=(
+            "Measure the angle between experts in each row along the last dimension, which is a "
+            "filter, instead of in the whole tensor."
+        ),
+    )
 
 
 def model_stock(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
-    parameters: ModelStockParameters,  # noqa: ARG001 — one signature for every method
+    parameters: ModelStockParameters,
     **_: Unpack[Context],
 ) -> Merged:
     """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
@@ -39,6 +48,8 @@ def model_stock(
     notes: list[str] = []
     share = 1.0
     if len(kept) > 1:
+        if parameters.filter_wise:
+            return _by_rows(experts, found, [weight / total for weight in kept])
         cosine = mean_cosine(experts, found)
         share = interpolation(len(kept), cosine)
         if cosine < 0:
@@ -48,6 +59,30 @@ def model_stock(
             )
     coefficients = [share * weight / total for weight in kept]
     merged = combination(experts, coefficients, found.kept)
+    return finished(merged, diagnostics=found.diagnostics(notes))
+
+
+def _by_rows(experts: WeightedExperts, found: Census, shares: Sequence[float]) -> Merged:
+    """The same for each row along the last dimension; a row without a change has cosine 0."""
+    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    changed = torch.zeros_like(total[..., :1])
+    for t in found.kept:
+        row = experts.delta(t).to(torch.float64)
+        norm = row.norm(dim=-1, keepdim=True)
+        total.add_(row / torch.where(norm == 0, 1, norm))
+        changed.add_(norm != 0)
+    count = len(found.kept)
+    pairs = count * (count - 1)
+    cosine = (total.square().sum(dim=-1, keepdim=True) - changed) / pairs
+    held = cosine.clamp(0, 1)
+    merged = combination(experts, shares, found.kept)
+    merged.mul_(count * held / (1 + (count - 1) * held))
+    notes = []
+    if opposite := int((cosine < 0).sum()):
+        notes.append(
+            f"The experts point in opposite directions in {opposite} of {cosine.numel()} rows, "
+            "which stay as in the base."
+        )
     return finished(merged, diagnostics=found.diagnostics(notes))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Unpack
 
 import torch
@@ -13,13 +14,14 @@ from ace_gui.errors import MethodError
 from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
 from ace_gui.methods.shared.census import combination, finished, require_mean, task_vector
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.whole_weights import PointsParameters, merged_points
 
 VANISHING: Final = 1e-8
 """Norm of a mean of directions that counts as zero, and what is added to norms; as in mergekit."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultislerpParameters:
+class MultislerpParameters(PointsParameters):
     """Parameters of multi-SLERP. ``normalize``: have the weights sum to 1."""
 
     normalize: bool = parameter(
@@ -36,7 +38,7 @@ def multislerp(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: MultislerpParameters,
-    **_: Unpack[Context],
+    **context: Unpack[Context],
 ) -> Merged:
     """The normalised weighted mean of the directions, times the weighted mean norm; float32.
 
@@ -46,6 +48,12 @@ def multislerp(
     twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
     directions of more than two cancel.
     """
+    return merged_points(partial(_mean, parameters), deltas, weights, parameters, context)
+
+
+def _mean(
+    parameters: MultislerpParameters, deltas: Sequence[Tensor], weights: Sequence[float]
+) -> Merged:
     experts = WeightedExperts(deltas, weights)
     count = len(experts)
     if count == 1:

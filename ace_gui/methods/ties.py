@@ -25,6 +25,7 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
+from ace_gui.methods.shared.rescaling import BY_NORM, RatioSurvey, rescale_parameter, rescaled
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -49,6 +50,7 @@ class Trimming:
         low_open=True,
     )
     trim: str = trim_parameter()
+    rescale: str = rescale_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,20 @@ def thresholds(
     return trim_survey([own.density for own in each])
 
 
+def ratios(
+    each: Sequence[TiesParameters],
+    _weights: Sequence[float],
+    findings: Findings,
+    _random_key: RandomKey | None,
+) -> RatioSurvey | None:
+    """By what the kept entries of each expert in a tensor are multiplied."""
+    if each[0].rescale != BY_NORM:
+        return None
+    return RatioSurvey(
+        len(each), lambda deltas, _: (kept(d, t, findings) for t, d in enumerate(deltas))
+    )
+
+
 def ties(
     deltas: Sequence[Tensor],
     weights: Sequence[float],
@@ -98,10 +114,10 @@ def ties(
     if survey(parameters, len(experts)) is not None:
         required_findings(context.get("findings"), len(experts))
     each = for_each(parameters, context, len(experts))
-    findings = completed((thresholds,), deltas, weights, each, context)
+    findings = completed((thresholds, ratios), deltas, weights, each, context)
 
     def sparse(t: int) -> Tensor:
-        return kept(task_vector(experts, t), t, findings)
+        return rescaled(kept(task_vector(experts, t), t, findings), t, findings)
 
     return merged_by_election(sparse, weights, parameters, findings)
 
@@ -128,6 +144,6 @@ TIES = MergeMethod(
     for_one_expert=("density",),
     working_memory=per_entry(8),
     survey=survey,
-    tensor_surveys=(thresholds,),
+    tensor_surveys=(thresholds, ratios),
     votes=True,
 )

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 from ace_gui.errors import MethodError
+from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
-from tests.helpers.method_cases import assert_close, experts, merged, norm, run, tensor_cases
+from tests.helpers.method_cases import (
+    assert_close,
+    base_of,
+    experts,
+    merged,
+    norm,
+    run,
+    tensor_cases,
+)
 
 CASES = tensor_cases()
 
@@ -109,3 +118,37 @@ def test_multislerp_counts_experts_that_changed_nothing_in_the_mean_norm() -> No
     assert_close(merged("multislerp", np.array([delta, 0 * delta])), 0.5 * delta)
     found = merged("multislerp", experts(2), weights=[2.0, 2.0], normalize=False)
     assert_close(found, 4 * merged("multislerp", experts(2)))
+
+
+@pytest.mark.parametrize("name", ["karcher", "multislerp"])
+def test_means_of_whole_weights(name: str) -> None:
+    """The base is one of the points; what is returned is the change from it."""
+    deltas = experts(3)
+    base = base_of(deltas[0].shape)
+    points = np.array([base, *(delta + base for delta in deltas)])
+    shares = np.array([2.0, 1.0, 1.0, 0.5])
+    expected = (
+        oracle.karcher(points, shares, 10)
+        if name == "karcher"
+        else oracle.multislerp(points, shares)
+    )
+    options = {"points": "weights", "base_weight": 2.0}
+    found = merged(name, deltas, weights=[1.0, 1.0, 0.5], **options)
+    assert norm(found + base - expected) < 1e-6 * norm(expected)
+    alone = merged(name, deltas, points="weights", base_weight=0.0)
+    rest, ones = points[1:], np.ones(3)
+    karcher = name == "karcher"
+    expected = oracle.karcher(rest, ones, 10) if karcher else oracle.multislerp(rest, ones)
+    assert norm(alone + base - expected) < 1e-6 * norm(expected)
+
+
+def test_model_stock_row_by_row() -> None:
+    deltas = experts(3)
+    found = merged("model_stock", deltas, filter_wise=True)
+    expected = np.array([oracle.model_stock(deltas[:, row]) for row in range(deltas.shape[1])])
+    assert_close(found, expected)
+    vectors = deltas[:, 0]
+    assert_close(merged("model_stock", vectors, filter_wise=True), oracle.model_stock(vectors))
+    opposite = run("model_stock", np.array([deltas[0], -deltas[0]]), filter_wise=True)
+    assert not opposite.delta.any()
+    assert "12 of 12 rows" in opposite.diagnostics.notes[0]

@@ -112,7 +112,7 @@ def test_an_unknown_parameter_names_the_closest() -> None:
     with pytest.raises(RecipeError, match="Did you mean 'epsilon'") as caught:
         checked_parameters(get_method("ace"), {"epsilom": 1.0})
     assert caught.value.key == "epsilom"
-    with pytest.raises(RecipeError, match="it has none"):
+    with pytest.raises(RecipeError, match="it has: filter_wise"):
         checked_parameters(get_method("model_stock"), {"scaling": 1.0})
 
 

@@ -11,7 +11,7 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS
-from ace_gui.methods.della import dropped, keep_chances
+from ace_gui.methods.della import Chances, dropped, keep_chances
 from ace_gui.methods.shared.draws import uniform
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
@@ -228,7 +228,7 @@ def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> No
     delta, here = random_tensor(1024, 768), replace(random_key(1), turned=turned)
     tracemalloc.start()  # sees what numpy takes; the other what torch does
     with LiveMemory() as memory:
-        kept = dropped(delta, 0.5, 0.1, here, 0)
+        kept = dropped(delta, Chances(density=0.5, epsilon=0.1), here, 0)
     _, by_numpy = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert by_numpy <= 6 * delta.numel()  # the numbers drawn
@@ -240,3 +240,41 @@ def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> No
 
 def random_tensor(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "name", ["ties", "breadcrumbs", "breadcrumbs_ties", "dare_linear", "della_linear"]
+)
+def test_rescaling_by_norm_keeps_the_sum_of_magnitudes(name: str) -> None:
+    """Of each expert in each tensor, also where its parts are merged one after the other."""
+    delta = experts(1)
+    plain = merged(name, delta, density=0.4, rescale="none", scaling=1.0)
+    found = merged(name, delta, density=0.4, rescale="by norm", scaling=1.0)
+    assert np.count_nonzero(plain) < delta.size
+    assert_close(found, plain * np.abs(delta).sum() / np.abs(plain).sum())
+    assert np.isin(plain[plain != 0], delta[0]).all()
+
+
+@pytest.mark.parametrize("name", ["dare_linear", "dare_ties", "della", "della_linear"])
+def test_without_rescaling_kept_entries_are_as_they_were(name: str) -> None:
+    delta = experts(1)
+    found = merged(name, delta, density=0.4, rescale="none", scaling=1.0)
+    assert np.isin(found[found != 0].astype(np.float32), delta[0].astype(np.float32)).all()
+    by_chance = merged(name, delta, density=0.4, scaling=1.0)
+    np.testing.assert_array_equal(found == 0, by_chance == 0)
+
+
+@pytest.mark.parametrize("weights", [[1.0, -0.5, 0.3], [-1.0, -1.0, 1.0], [0.5, -0.5, 0.2]])
+def test_a_signed_mean_divides_by_the_weights_with_their_signs(weights: list[float]) -> None:
+    """mergekit's consensus, literally: its divisor is 1 where the agreeing weights cancel."""
+    deltas = experts(3)
+    options = {"density": 1.0, "combine": "signed mean", "balanced": "positive"}
+    found = merged("ties", deltas, weights=weights, **options)
+    weighted = deltas * np.reshape(weights, (-1, 1, 1))
+    sign = np.where(weighted.sum(axis=0) >= 0, 1.0, -1.0)
+    mask = np.sign(weighted) == sign
+    divisor = (np.reshape(weights, (-1, 1, 1)) * mask).sum(axis=0)
+    expected = (weighted * mask).sum(axis=0) / np.where(divisor == 0, 1, divisor)
+    sure = np.abs(divisor) > 1e-6  # sums of float32 and float64 cancel in other places
+    assert_close(np.where(sure, found, 0), np.where(sure, expected, 0))
+    assert sure.any()

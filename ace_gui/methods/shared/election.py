@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ TOGETHER = 4
 TINY = torch.finfo(torch.float32).tiny
 
 
+SIGNED: Final = "signed mean"
+
+
 def combine_parameter() -> Any:
     """The parameter for combining the agreeing entries."""
     return parameter(
@@ -29,9 +32,11 @@ def combine_parameter() -> Any:
         label="Agreeing entries",
         help=(
             "mean: averages over the experts that agree, as in the TIES paper. sum: adds them "
-            "up, as in FusionBench and, without normalised weights, in mergekit."
+            "up, as in FusionBench and, without normalised weights, in mergekit. signed mean: "
+            "divides by the sum of the weights with their signs, as in mergekit; it differs from "
+            "mean where a weight is negative."
         ),
-        choices=("mean", "sum"),
+        choices=("mean", "sum", SIGNED),
     )
 
 
@@ -61,7 +66,9 @@ class Election:
     Sums are float64, so that entries that nearly cancel get the sign of their exact sum.
     """
 
-    def __init__(self, like: Tensor) -> None:
+    def __init__(self, like: Tensor, *, signed_weights: bool = False) -> None:
+        """``signed_weights``: a mean divides by the sum of weights, not of their magnitudes."""
+        self._signed_weights = signed_weights
         size = like.numel()
         self._shape = like.shape
         self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
@@ -71,7 +78,7 @@ class Election:
         self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
 
     def add(self, vectors: Sequence[Tensor], weights: Sequence[float]) -> None:
-        """Add each vector times its weight; in a mean they count by the weights' magnitudes."""
+        """Add each vector times its weight."""
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
         for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
             for own, weight in zip(flat, weights, strict=True):
@@ -80,18 +87,19 @@ class Election:
                     scaled.mul_(weight)
                 total.add_(scaled)
                 magnitudes.add_(scaled.abs_())
-                signed.add_(signs, alpha=weight)
-                everyone.add_(signs.abs_(), alpha=abs(weight))
+                counts = (abs(weight), weight) if self._signed_weights else (weight, abs(weight))
+                signed.add_(signs, alpha=counts[0])
+                everyone.add_(signs.abs_(), alpha=counts[1])
 
     def vote(self) -> Vote:
         """How many more entries elected the positive sign than the negative one; whether both
         weigh the same in any."""
         surplus = elected = voted = 0.0
-        for total, _, _, everyone in self._parts:
+        for total, magnitudes, _, _ in self._parts:
             signs = total.sign()
             surplus += float(signs.sum())
             elected += float(signs.abs_().sum())
-            voted += float(everyone.sign().sum())
+            voted += float(magnitudes.sign().sum())
         return Vote(surplus=surplus, matters=elected < voted)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
@@ -100,26 +108,30 @@ class Election:
         ``positive_wins``: the sign elected in a tie, positive or negative. Works in place: call it
         once, at the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign,
         without cancellation. Choosing by a mask would take ten times as long. The number of
-        agreeing experts is found likewise.
+        agreeing experts is found likewise; without any, the values are 0.
         """
         for total, magnitudes, signed, everyone in self._parts:
             leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
             values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
-            if combine == "mean":
+            if combine != "sum":
                 side = torch.ones_like(signed).copysign_(leaning.to(signed.dtype))
                 counts = signed.mul_(side).add_(everyone).mul_(0.5)
-                values.div_(counts.clamp_(min=TINY))  # entries without agreeing experts are 0
+                if self._signed_weights:
+                    counts = torch.where(counts.abs() < TINY, 1, counts)
+                values.div_(counts if self._signed_weights else counts.clamp_(min=TINY))
             total.copy_(values)
         return self._total.reshape(self._shape)
 
 
-def elected(sparse: Callable[[int], Tensor], weights: Sequence[float]) -> Election:
+def elected(
+    sparse: Callable[[int], Tensor], weights: Sequence[float], combine: str = "mean"
+) -> Election:
     """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, called once for each."""
     election = None
     for first in range(0, len(weights), TOGETHER):
         some = weights[first : first + TOGETHER]
         vectors = [sparse(first + index) for index in range(len(some))]
-        election = election or Election(vectors[0])
+        election = election or Election(vectors[0], signed_weights=combine == SIGNED)
         election.add(vectors, some)
         del vectors
     assert election is not None
@@ -137,7 +149,7 @@ def merged_by_election(
     ``sparse``: τ̂_t of expert t, called once for each. ``findings``: with the tensor's surplus of
     positive signs, as these may be only some of its entries.
     """
-    election = elected(sparse, weights)
+    election = elected(sparse, weights, parameters.combine)
     if parameters.balanced == "positive":
         return finished(election.result(parameters.combine, positive_wins=True), parameters.scaling)
     vote = election.vote()
