@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,16 +59,10 @@ class Extension:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedCheckpoint(Checkpoint):
-    """A base with ``extensions``, by name; ``tensors`` has their new shapes.
-
-    ``changes``: their changes in JSON files, by file and key. ``output_files``: the output's files
-    other than weights, by path.
-    """
+    """A base with ``extensions``, by name; ``tensors`` has their new shapes."""
 
     base: Checkpoint
     extensions: Mapping[str, Extension]
-    changes: Mapping[str, Mapping[str, object]]
-    output_files: Mapping[str, Path] = field(default_factory=dict)
 
 
 def grow(
@@ -78,22 +73,22 @@ def grow(
     output_files: Mapping[str, Path] | None = None,
 ) -> ExtendedCheckpoint:
     """A checkpoint that also has these tensors. An extended checkpoint can be extended further."""
-    given = vars(checkpoint)
-    before: Mapping[str, Mapping[str, object]] = given.get("changes", {})
+    known = checkpoint if isinstance(checkpoint, ExtendedCheckpoint) else None
+    kept = {each.name: getattr(checkpoint, each.name) for each in fields(Checkpoint)}
+    before = checkpoint.changes
+    made: dict[str, Any] = {
+        **kept,
+        "tensors": {**checkpoint.tensors, **tensors},
+        "changes": {
+            file: {**before.get(file, {}), **changes.get(file, {})}
+            for file in {**before, **changes}
+        },
+        "output_files": checkpoint.output_files if output_files is None else output_files,
+    }
     return ExtendedCheckpoint(
-        **{
-            **given,
-            "tensors": {**checkpoint.tensors, **tensors},
-            "base": given.get("base", checkpoint),
-            "extensions": {**given.get("extensions", {}), **extensions},
-            "changes": {
-                file: {**before.get(file, {}), **changes.get(file, {})}
-                for file in {**before, **changes}
-            },
-            "output_files": given.get("output_files", checkpoint.side_files)
-            if output_files is None
-            else output_files,
-        }
+        **made,
+        base=checkpoint if known is None else known.base,
+        extensions={**({} if known is None else known.extensions), **extensions},
     )
 
 
@@ -130,10 +125,11 @@ class ExtendedReader(TensorReader):
         readers: Mapping[int, TensorReader],
         checksums: ReadChecksums | None = None,
     ) -> None:
-        """``readers``: of the sources' checkpoints, by ``id``."""
+        """``readers``: of the base and the sources' checkpoints, by ``id``."""
         super().__init__(checkpoint.base, checksums)
         self._extended = checkpoint
         self._readers = readers
+        self._own = readers[id(checkpoint.base)]
 
     def read(self, name: str) -> Tensor:
         """The tensor ``name`` in its shape. Raises as ``TensorReader.read``, and as below."""
@@ -144,7 +140,7 @@ class ExtendedReader(TensorReader):
         """Elements of a tensor. Raises NonFiniteError if a source has NaN or Inf in them."""
         extension = self._extended.extensions.get(name)
         if extension is None:
-            return super().read_part(name, start, stop)
+            return self._own.read_part(name, start, stop)
         width = math.prod(self._extended.tensors[name].shape) // max(1, len(extension.rows))
         if start >= stop or not width:
             return torch.empty(0)
@@ -155,7 +151,7 @@ class ExtendedReader(TensorReader):
     def will_read(self, name: str) -> None:
         """Ask the system to prefetch a tensor; does nothing for an extended one."""
         if name not in self._extended.extensions:
-            super().will_read(name)
+            self._own.will_read(name)
 
     def _rows(self, extension: Extension, first: int, last: int, width: int) -> Tensor:
         total = torch.zeros(last - first, width)
@@ -174,13 +170,10 @@ class ExtendedReader(TensorReader):
 
     def _plus(self, total: Tensor, source: Source, rows: Rows, shares: Shares) -> Tensor:
         width = total.shape[1]
-        reader = self._readers.get(id(source.checkpoint))
+        reader = self._readers[id(source.checkpoint)]
         for index, row, count in runs(rows):
-            part = row * width, (row + count) * width
-            # The base's own rows are in this reader's files.
-            read = super().read_part if reader is None else reader.read_part
-            values = read(source.name, *part)
-            if reader is not None:
+            values = reader.read_part(source.name, row * width, (row + count) * width)
+            if reader is not self._own:
                 require_finite(values, source.name, source.owner, source.checkpoint.path)
             total = total.to(torch.promote_types(total.dtype, values.dtype))
             share = torch.from_numpy(shares[index : index + count, None]).to(total.dtype)

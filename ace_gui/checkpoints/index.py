@@ -56,7 +56,8 @@ class Checkpoint:
     ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
     side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
     path below the folder. ``warnings``: one sentence each. ``metadata``: of a single file, without
-    hashes.
+    hashes. ``changes``: what differs in the output's JSON files, by file and key. ``output_files``:
+    the output's files other than weights, by path; None: the side files.
     """
 
     path: Path
@@ -68,6 +69,8 @@ class Checkpoint:
     side_files: Mapping[str, Path] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    output_files: Mapping[str, Path] | None = None
 
     @property
     def bytes(self) -> int:

@@ -69,7 +69,7 @@ def evaluate_models(
     tasks = tasks if tasks_file is None else load_tasks(tasks_file)
     data = [path for task in tasks for path in (task.data, task.calibration) if path is not None]
     files = [*recipes, *([] if tasks_file is None else [tasks_file])]
-    models = [] if recipe is None else [recipe.base_model, *(m.model for m in recipe.models)]
+    models = [] if recipe is None else [*recipe.paths]
     outputs = Outputs((*files, *folders, *models, *data), overwrite=overwrite)
     outputs.check({json_file: JSON_MARK})
     run = Harness(harness.split(","), harness_tasks) if harness else None

@@ -12,7 +12,7 @@ from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
 from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
-from ace_gui.engine.contract.events import Event, PlanReady
+from ace_gui.engine.contract.events import Event, Exported, PlanReady
 from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
@@ -90,11 +90,18 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
 
     Yields PlanReady with the checks for this output, then the events of the merge, then Exported.
     Closing the generator cancels and keeps the unfinished merge in ``staging_folder``, where it can
-    be resumed. Raises ResourceError for a failed check, and the errors of preparing, merging and
-    publishing.
+    be resumed. Stages of the recipe come first, unless their results are there. Raises
+    ResourceError for a failed check, and the errors of preparing, merging and publishing.
     """
     if options.cluster:
         Address.of(options.cluster)
+    for folder, stage in recipe.stages.items():
+        if not folder.exists():
+            unfinished = staging_folder(folder).exists()
+            events = merge_to_folder(
+                stage, folder, replace(options, resume=unfinished, evaluate=False)
+            )
+            yield from (event for event in events if not isinstance(event, Exported))
     if recipe.output == Output.ADAPTER:
         yield from _adapter_to_folder(recipe, out, options)
         return
@@ -142,12 +149,14 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
     }.items():
         if asked:
             raise RecipeError(f"{name} goes with a whole model, not with an adapter.", key="output")
+    for key in ("slices", "adapter", "tokenizer", "chat_template"):
+        if getattr(recipe, key):
+            raise RecipeError(f"{key} goes with a whole model, not with an adapter.", key=key)
     yield from write_adapter(
         prepared_with_consent(recipe, convert=options.convert),
         out,
         device=options.device,
         threads=options.threads,
-        memory_bytes=options.memory_bytes,
         resume=options.resume,
     )
 

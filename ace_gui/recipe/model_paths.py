@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,10 +32,12 @@ class ModelPaths:
     """Convert a model in a recipe in ``folder`` to an absolute path.
 
     ``unfound`` collects names that are neither a path nor in the cache, with a message for each.
-    The message is shown when the model is opened, as it may be available by then.
+    The message is shown when the model is opened, as it may be available by then. ``stages``: of
+    each stage of the file, by name, what gives the folder of its result.
     """
 
     folder: Path
+    stages: Mapping[str, Callable[[], Path]] = field(default_factory=dict)
     unfound: dict[Path, str] = field(default_factory=dict)
 
     def __call__(self, written: str) -> Path:
@@ -42,6 +45,8 @@ class ModelPaths:
 
         Raises RecipeError for a remote path, and for what cannot be one.
         """
+        if written in self.stages:
+            return self.stages[written]()
         if _REMOTE.match(written):
             raise RecipeError(
                 f"{written!r} is a network location, which was not contacted; copy the model to a "

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import shown
+from ace_gui.formatting import listing, shown
+from ace_gui.paths import merges_folder
 from ace_gui.recipe.file_schema import (
     SCHEMA,
     Document,
@@ -27,7 +31,7 @@ from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.mergekit.schema import is_mergekit, refuse_mixture
 from ace_gui.recipe.model_paths import ModelPaths
-from ace_gui.recipe.values import Override, Recipe, Task, model_name
+from ace_gui.recipe.values import Override, Recipe, Task, Vocabulary, model_name
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
@@ -113,7 +117,10 @@ def load_recipe(path: Path) -> Recipe:
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    return _recipe(_mapping(_parsed(path), path), path)
+    documents = _documents(path)
+    if len(documents) > 1:
+        return _Stages([_mapping(each, path) for each in documents], path).last()
+    return _recipe(_mapping(documents[0], path), path)
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:
@@ -121,7 +128,9 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 
     Paths are taken from its folder. Raises RecipeError.
     """
-    content = _parsed(path)
+    content, *others = _documents(path)
+    if others:
+        raise RecipeError(f"{path} holds several documents; keep one.", path=path)
     return tasks_from(
         {"tasks": content} if isinstance(content, list) else _mapping(content, path), path
     )
@@ -159,8 +168,79 @@ def _plain_paths(value: object) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _recipe(content: Any, path: Path) -> Recipe:
-    index, content = ModelPaths(folder=path.parent), _with_after(content, path)
+class _Stages:
+    """The documents of a file with several, each a merge that others may use by its name."""
+
+    def __init__(self, documents: Sequence[Mapping[str, Any]], path: Path) -> None:
+        self._path = path
+        self._documents = {each.get("name", ""): dict(each) for each in documents}
+        wrong = [each for each in self._documents if not isinstance(each, str)]
+        if wrong or len(self._documents) < len(documents):
+            raise self._error("give each document a name of its own, all but at most one")
+        for document in self._documents.values():
+            document.pop("name", None)
+        self._made: dict[str, Recipe] = {}
+        self._begun: list[str] = []
+        self._used: set[str] = set()
+
+    def last(self) -> Recipe:
+        """The merge without a name, else the one that no other uses; the others are its stages."""
+        for name in self._documents:
+            self._recipe(name)
+        found = [name for name in self._documents if name not in self._used]
+        if "" in self._documents:
+            found = [name for name in found if not name] or [""]
+        if len(found) != 1:
+            raise self._error(f"{listing(found)} are used by no other; keep one of them")
+        return self._made[found[0]]
+
+    def _recipe(self, name: str) -> Recipe:
+        if name in self._begun:
+            circle = " needs ".join([*self._begun[self._begun.index(name) :], name])
+            raise self._error(f"{circle}; remove one of these uses")
+        if name not in self._made:
+            self._begun.append(name)
+            needed: dict[Path, Recipe] = {}
+            stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
+            made = _recipe(self._documents[name], self._path, stages)
+            missing = dict.fromkeys(needed, _NOT_MERGED)
+            self._made[name] = replace(made, stages=needed, unfound={**made.unfound, **missing})
+            self._begun.pop()
+        return self._made[name]
+
+    def _folder(self, name: str, needed: dict[Path, Recipe]) -> Path:
+        """Where the result of a stage is kept, which follows from all that it depends on."""
+        self._used.add(name)
+        recipe = self._recipe(name)
+        text = dump_recipe(recipe, Path("/")) + "".join(map(_state, recipe.paths))
+        folder = merges_folder() / f"stage-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        needed |= {**recipe.stages, folder: recipe}
+        return folder
+
+    def _error(self, what: str) -> RecipeError:
+        return RecipeError(f"{self._path} holds several documents: {what}.", path=self._path)
+
+
+_NOT_MERGED: Final = (
+    "An earlier stage of this recipe has not been merged yet; `ace-gui merge` does so first."
+)
+
+
+def _state(model: Path) -> str:
+    """The files of a model with their sizes and times of change."""
+    try:
+        files = sorted(model.iterdir()) if model.is_dir() else [model]
+        return repr([(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files])
+    except OSError:
+        return str(model)
+
+
+def _recipe(
+    content: Any, path: Path, stages: Mapping[str, Callable[[], Path]] = MappingProxyType({})
+) -> Recipe:
+    index = ModelPaths(folder=path.parent, stages=stages)
+    content = _with_after(content, path)
+    content = _with_tokenizer(content, path)
     refuse_mixture(content, known_keys[()], path)
     if is_mergekit(content, known_keys[()]):
         foreign = _validated(path, content, MergekitDocument, known=MERGEKIT_KEYS)
@@ -168,6 +248,10 @@ def _recipe(content: Any, path: Path) -> Recipe:
     found = values_of(_validated(path, content, Document, index))
     del found["schema_"]
     recipe = Recipe(**found, unfound=index.unfound)
+    if not recipe.models and not recipe.slices:
+        raise RecipeError(
+            f"{path}: list at least one model under 'models'.", path=path, key="models"
+        )
     for number, rule in enumerate(recipe.overrides):
         _check(path, f"overrides[{number}]", rule)
     return recipe
@@ -193,6 +277,33 @@ def _with_after(content: Any, path: Path, key: str = "") -> Any:
         made["overrides"] = [
             _with_after(rule, path, f"overrides[{index}].") for index, rule in enumerate(rules)
         ]
+    return made
+
+
+def _with_tokenizer(content: Any, path: Path) -> Any:
+    """``tokenizer: base`` and ``union`` as the choice of ``vocabulary`` that they are.
+
+    A chat template that is a file gets its path. Raises RecipeError if both keys are given.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    made = dict(content)
+    file, wanted = made.get("chat_template"), made.get("tokenizer")
+    if isinstance(file, str) and "{" not in file and (path.parent / file[:LONGEST_TEXT]).is_file():
+        made["chat_template"] = str((path.parent / file).absolute())
+    if not isinstance(wanted, str):
+        return made
+    choice = {"base": Vocabulary.BASE_TOKENS, "union": Vocabulary.UNION}.get(wanted)
+    given = made.get("vocabulary", Vocabulary.POSITION)
+    if "vocabulary" in made and given != (choice or Vocabulary.POSITION):
+        raise RecipeError(
+            f"{path}: 'tokenizer' and 'vocabulary' contradict each other; keep one of them.",
+            path=path,
+            key="tokenizer",
+        )
+    if choice is not None:
+        made["vocabulary"] = choice.value
+        del made["tokenizer"]
     return made
 
 
@@ -231,18 +342,14 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _parsed(path: Path) -> Any:
+def _documents(path: Path) -> list[Any]:
+    """The documents of a file, which `---` divides; one, if it is empty."""
     text = _read(path)
     try:
-        loader = _Loader(text)
-        content = loader.get_data()
-        if loader.check_data():  # type: ignore[no-untyped-call]
-            raise RecipeError(
-                f"{path} holds several documents, divided by `---`; stages are not merged one "
-                "after the other here, so write one file for each.",
-                path=path,
-            )
-        return content
+        loader, found = _Loader(text), []
+        while loader.check_data():  # type: ignore[no-untyped-call]
+            found.append(loader.get_data())
+        return found or [None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)

@@ -27,6 +27,8 @@ __all__ = [
     "ParameterValue",
     "Poolers",
     "Recipe",
+    "Slice",
+    "Source",
     "Task",
     "Vocabulary",
     "model_name",
@@ -110,11 +112,46 @@ _UNWRITTEN: Final = about(written=False)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
-    """One expert: where it is, what it is called, how much it counts."""
+    """One expert: where it is, what it is called, how much it counts.
+
+    ``on``: the model on which an adapter is merged; None: the recipe's base.
+    """
 
     model: Path
+    on: Path | None = None
     name: str | None = field(default=None, metadata=_FILLED)
     weight: float = field(default=1.0, metadata=about(under="parameters"))
+
+
+def _blocks(layers: tuple[int, int]) -> tuple[int, int]:
+    """A range of blocks, if it is one. Raises ValueError."""
+    if len(layers) != 2 or not 0 <= layers[0] < layers[1]:
+        raise ValueError("must be the first block and the one after the last, such as [0, 8]")
+    return layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Consecutive blocks of one of the recipe's models.
+
+    ``adapter``: on the model. ``layers``: the first block and the one after the last; None: all.
+    """
+
+    model: Path
+    adapter: Path | None = None
+    layers: tuple[int, int] | None = field(default=None, metadata=about(checked=_blocks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Consecutive blocks of the output: those of its ``sources``, merged.
+
+    The first source is the base there, the others are experts. ``overrides``: rules for this slice
+    alone; its blocks have their numbers in the output.
+    """
+
+    sources: tuple[Source, ...] = field(metadata=_FILLED)
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +162,11 @@ class Choices:
     merges and resuming follow from it. ``out_dtype`` None: as the base. ``split_fused``: merge the
     matrices of a fused projection (query, key and value; gate and up) one by one. ``vocabulary``:
     how embeddings and vocabulary heads are combined. ``heads``: whether task heads are merged.
-    ``poolers``: whether modules that feed only heads are kept with them. ``seed``: for methods that
+    ``poolers``: whether modules that feed only heads are kept with them. ``adapter``: the base is
+    the base model with this adapter on it. ``slices``: of which blocks the output is made; empty:
+    of all blocks of the models. ``tokenizer``: the expert with the output's tokens, in their order;
+    empty: as ``vocabulary`` says. ``chat_template``: base, an expert, a file, auto, a
+    well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
     draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
     to the merged change of each matrix. ``output``: a whole model, or an adapter of this ``rank``,
     or of the ranks that keep this share of the ``energy`` of each change. ``overrides``: other
@@ -138,6 +179,10 @@ class Choices:
     vocabulary: Vocabulary = Vocabulary.POSITION
     heads: Heads = Heads.AUTO
     poolers: Poolers = Poolers.MERGE
+    adapter: Path | None = None
+    slices: tuple[Slice, ...] = ()
+    tokenizer: str = ""
+    chat_template: str = field(default="", metadata=about(task_vectors=False))
     out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
     non_finite: NonFinite = NonFinite.STOP
@@ -149,6 +194,11 @@ class Choices:
     )
     overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
     tasks: tuple[Task, ...] = field(default=(), compare=False, metadata=about(task_vectors=False))
+
+    @property
+    def matching(self) -> Vocabulary:
+        """How rows are matched; by token where one model's tokenizer is chosen."""
+        return Vocabulary.TOKENS if self.tokenizer else self.vocabulary
 
     def choices(self) -> dict[str, Any]:
         """These alone, by name."""
@@ -170,16 +220,20 @@ class Recipe(Choices):
     program's recipe; they do not affect the merge. ``from_mergekit``: read from mergekit's file.
     ``defaults_note``: its defaults, if the file could also be a recipe of this application.
     ``unfound``: models that were missing when the file was read, with a message for each.
+    ``stages``: merges that are done before, by the folders of their results, in order of need.
     """
 
     merge_method: str = field(default="ace", metadata=about(always=True))
     base_model: Path
-    models: tuple[ModelEntry, ...] = field(metadata=about(limits={"min_length": 1}))
+    models: tuple[ModelEntry, ...]
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=_UNWRITTEN)
     from_mergekit: bool = field(default=False, compare=False, repr=False, metadata=_UNWRITTEN)
     defaults_note: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
     unfound: Mapping[Path, str] = field(
+        default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
+    )
+    stages: Mapping[Path, Recipe] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
 
@@ -188,6 +242,12 @@ class Recipe(Choices):
         """The method, and those of overrides that name one."""
         named = [rule.merge_method for rule in self.overrides if rule.merge_method is not None]
         return (self.merge_method, *named)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every model and adapter, the base model first."""
+        entries = (path for entry in self.models for path in (entry.model, entry.on))
+        return tuple(path for path in (self.base_model, self.adapter, *entries) if path)
 
     @property
     def expert_names(self) -> tuple[str, ...]:
@@ -217,7 +277,12 @@ class Recipe(Choices):
         return replace(
             self,
             base_model=self.base_model.absolute(),
-            models=tuple(replace(entry, model=entry.model.absolute()) for entry in self.models),
+            adapter=self.adapter and self.adapter.absolute(),
+            slices=tuple(replace(each, sources=_absolute(each.sources)) for each in self.slices),
+            models=tuple(
+                replace(entry, model=entry.model.absolute(), on=entry.on and entry.on.absolute())
+                for entry in self.models
+            ),
             tasks=tuple(task.absolute() for task in self.tasks),
         )
 
@@ -231,6 +296,13 @@ class Recipe(Choices):
     def weights(self) -> tuple[float, ...]:
         """One weight an expert, in the order of ``models``."""
         return tuple(entry.weight for entry in self.models)
+
+
+def _absolute(sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    return tuple(
+        replace(each, model=each.model.absolute(), adapter=each.adapter and each.adapter.absolute())
+        for each in sources
+    )
 
 
 def model_name(path: Path) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.mergekit_files import DEPARTS, REFUSED, SAME, make_models
+from tests.helpers.mergekit_files import DEPARTS, EXAMPLES, REFUSED, SAME, make_models
 from tests.helpers.merges import merged_tensors
 
 LARGEST = 2e-4
@@ -45,7 +45,7 @@ for file in sorted(pathlib.Path().glob("*.yaml")):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="of mergekit's environment")
-    python, everything = parser.parse_args().python, SAME | DEPARTS | REFUSED
+    python, everything = parser.parse_args().python, SAME | DEPARTS | REFUSED | EXAMPLES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_models(folder)
@@ -82,7 +82,10 @@ def compared(file: Path) -> float | str:
         return f"mergekit: {file.with_suffix('.error').read_text()}"
     other = load_file(theirs / "model.safetensors")
     base = load_file(file.parent / "base" / "model.safetensors")
-    return max(distance(mine[name], other[name], base[name]) for name in other)
+    return max(
+        distance(mine[name], other[name], base.get(name, torch.zeros_like(other[name])))
+        for name in other
+    )
 
 
 def distance(mine: Tensor, other: Tensor, base: Tensor) -> float:

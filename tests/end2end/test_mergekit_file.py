@@ -13,9 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import AutoModelForCausalLM
 
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import RecipeError
 from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.mergekit_files import BLOCKS as MODEL_BLOCKS
+from tests.helpers.mergekit_files import DEPARTS, EXAMPLES, REFUSED, SAME, make_models
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family, roberta_family
 
@@ -100,3 +105,44 @@ def test_ties(family: Family, tmp_path: Path) -> None:
         share = sum(w * (delta.sign() == sign).double() for w, delta in kept)
         expected = base[name].double() + top / torch.where(share == 0, 1.0, share)
         assert torch.allclose(result[name].double(), expected, atol=1e-6), name
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_mergekits_own_examples_are_merged(name: str, tmp_path: Path) -> None:
+    """In float16, as they say; transformers loads what comes out, with as many blocks."""
+    make_models(tmp_path)
+    path = tmp_path / name
+    path.write_text(json.dumps(EXAMPLES[name]))
+    for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
+        pass
+    model, found = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not found["missing_keys"]
+    assert not found["unexpected_keys"]
+    stacked = name.startswith("orcamini")
+    assert model.config.num_hidden_layers == (4 if stacked else MODEL_BLOCKS)
+    if "dtype" in EXAMPLES[name]:
+        assert model.dtype is torch.float16
+    base = load_file(tmp_path / "base" / "model.safetensors")
+    merged = load_file(tmp_path / "out" / "model.safetensors")
+    assert any(not torch.equal(merged[key].float(), base[key]) for key in base if key in merged)
+
+
+@pytest.mark.parametrize("name", [*SAME, *DEPARTS])
+def test_every_documented_form_can_be_planned(name: str, tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.getbasetemp() / "forms"
+    if not folder.exists():
+        folder.mkdir()
+        make_models(folder)
+    path = folder / "file.yaml"
+    path.write_text(json.dumps({**(SAME | DEPARTS)[name], "dtype": "float32"}))
+    assert prepare(load_recipe(path)).plan.rows
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    make_models(tmp_path)
+    path = tmp_path / "file.yaml"
+    path.write_text(json.dumps({**REFUSED[name], "dtype": "float32"}))
+    with pytest.raises(RecipeError) as caught:
+        prepare(load_recipe(path))
+    assert caught.value.key

@@ -31,7 +31,10 @@ from transformers import (
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.vocabulary.chat_templates import BUILT_IN
+from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import CheckpointError
+from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.recipes import recipe_over
@@ -295,3 +298,81 @@ def test_a_table_that_was_trained_apart_from_a_saved_head_is_refused(tmp_path: P
     save_adapter(folder, held)
     with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
         prepare(recipe_over(tmp_path / "base", [folder], vocabulary=Vocabulary.TOKENS))
+
+
+def test_the_tokenizer_of_one_expert(tmp_path: Path) -> None:
+    """Its tokens in its order, its template and end tokens; rows are matched by token."""
+    base = base_model("llama", tmp_path / "base")
+    a = expert(base, tmp_path / "a", ["<x>"], 1)
+    b = expert(base, tmp_path / "b", ["<y>"], 2)
+    tokens = AutoTokenizer.from_pretrained(a)
+    tokens.chat_template = "{{ messages[0]['content'] }}"
+    tokens.save_pretrained(a)
+    ends = {"base": 3, "a": 10}
+    for name, end in ends.items():
+        transformers.GenerationConfig(eos_token_id=end).save_pretrained(tmp_path / name)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "merge_method: linear\nbase_model: base\nmodels: [{model: a}, {model: b}]\n"
+        "schema: 1\ntokenizer: a\n"
+    )
+    for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
+        pass
+    found, own, other = (load(folder).state_dict() for folder in (tmp_path / "out", a, b))
+    name = "model.embed_tokens.weight"
+    assert len(found[name]) == len(WORDS) + 1
+    assert torch.equal(found[name][len(WORDS)], own[name][len(WORDS)])
+    mean = (own[name][: len(WORDS)] + other[name][: len(WORDS)]) / 2
+    assert torch.allclose(found[name][: len(WORDS)], mean, atol=1e-6)
+    made = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert made.convert_tokens_to_ids("<x>") == len(WORDS)
+    assert made.chat_template == tokens.chat_template
+    assert transformers.GenerationConfig.from_pretrained(tmp_path / "out").eos_token_id == 10
+
+
+@pytest.mark.parametrize(
+    "wanted", ["a", "auto", "chatml", "{{ messages }}", "file.jinja", "", "base"]
+)
+def test_chat_templates(tmp_path: Path, wanted: str) -> None:
+    base = base_model("llama", tmp_path / "base")
+    tokens = AutoTokenizer.from_pretrained(expert(base, tmp_path / "a", [], 1))
+    tokens.chat_template = "{{ messages[0]['content'] }}"
+    tokens.save_pretrained(tmp_path / "a")
+    (tmp_path / "file.jinja").write_text("{{ messages[0]['role'] }}")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "schema: 1\nmerge_method: linear\nbase_model: base\nmodels: [{model: a}]\n"
+        f"chat_template: {wanted!r}\n"
+    )
+    prepared = prepare(load_recipe(path))
+    offered = [check.sentence for check in prepared.plan.checks if check.title == "Chat"]
+    assert len(offered) == (not wanted)
+    if offered:
+        assert "chat_template: a" in offered[0]
+    for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
+        pass
+    found = AutoTokenizer.from_pretrained(tmp_path / "out")
+    if wanted in ("", "base"):
+        assert found.chat_template is None
+        return
+    messages = [{"role": "user", "content": "hello"}]
+    text = found.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    expected = {
+        "a": "hello",
+        "auto": "hello",
+        "chatml": "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+        "{{ messages }}": str(messages),
+        "file.jinja": "user",
+    }
+    assert text == expected[wanted]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_well_known_templates_hold_every_message(name: str) -> None:
+    found = tokenizer(WORDS)
+    found.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
+    found.chat_template = BUILT_IN[name]
+    messages = [{"role": role, "content": f"of {role}"} for role in ("user", "assistant", "user")]
+    text = found.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text.count("of user") == 2
+    assert text.index("of user") < text.index("of assistant") < text.rindex("of user")

@@ -136,19 +136,6 @@ SAME: Final[dict[str, dict[str, Any]]] = {
     "ram": over_base("ram", [{"model": name} for name in "abc"]),
     "ramplus_tl": over_base("ramplus_tl", [{"model": name} for name in "abc"]),
     "nearswap": over_base("nearswap", [{"model": "a"}], parameters={"t": 0.002}),
-}
-"""Merges that must be mergekit's up to rounding."""
-
-DEPARTS: Final[dict[str, dict[str, Any]]] = {
-    "dare_ties": over_base("dare_ties", UNEVEN, parameters={"density": 0.5}),
-    "della": over_base("della", UNEVEN, parameters={"density": 0.5}),
-    "model_stock": over_base("model_stock", [{"model": name} for name in "abc"]),
-    "karcher": over_base("karcher", [{"model": name} for name in "abc"]),
-    "arcee_fusion": over_base("arcee_fusion", [{"model": "base"}, {"model": "a"}]),
-}
-"""Merges that differ, as a warning says."""
-
-REFUSED: Final[dict[str, dict[str, Any]]] = {
     "passthrough": {"merge_method": "passthrough", "models": [{"model": "a"}]},
     "slices of two models": {
         "merge_method": "passthrough",
@@ -161,13 +148,164 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
         "merge_method": "passthrough",
         "slices": [{"sources": [{"model": "a", "layer_range": [0, 2]}]}],
     },
+    "a repeated range with a scale": {
+        "merge_method": "passthrough",
+        "slices": [
+            {"sources": [{"model": "a", "layer_range": [0, 3]}]},
+            {
+                "sources": [
+                    {
+                        "model": "a",
+                        "layer_range": [1, 3],
+                        "parameters": {
+                            "scale": [
+                                {"filter": "o_proj", "value": 0.0},
+                                {"filter": "down_proj", "value": [0.5, 0.3]},
+                                {"value": 1.0},
+                            ]
+                        },
+                    }
+                ]
+            },
+        ],
+    },
+    "slices by linear": {
+        "merge_method": "linear",
+        "slices": [
+            {
+                "sources": [
+                    {"model": "a", "layer_range": [0, 2], "parameters": {"weight": [0.2, 1]}},
+                    {"model": "b", "layer_range": [1, 3]},
+                ],
+                "parameters": {"weight": 0.6},
+            },
+            {
+                "sources": [
+                    {"model": "c", "layer_range": [1, 3]},
+                    {"model": "a", "layer_range": [0, 2]},
+                ]
+            },
+        ],
+        "parameters": {"weight": [0.4, 0.7]},
+    },
+    "slices by slerp": {
+        "merge_method": "slerp",
+        "base_model": "base",
+        "slices": [
+            {
+                "sources": [
+                    {"model": "base", "layer_range": [0, 2]},
+                    {"model": "far", "layer_range": [0, 2]},
+                ]
+            },
+            {
+                "sources": [
+                    {"model": "a", "layer_range": [1, 3]},
+                    {"model": "base", "layer_range": [1, 3]},
+                ]
+            },
+        ],
+        "parameters": {"t": BY_PART},
+    },
+    "slices by ties": {
+        "merge_method": "ties",
+        "base_model": "base",
+        "slices": [
+            {
+                "sources": [
+                    {"model": "base", "layer_range": [0, 3]},
+                    {"model": "a", "layer_range": [0, 3]},
+                    {"model": "b", "layer_range": [0, 3], "parameters": {"density": 0.3}},
+                ]
+            },
+            {
+                "sources": [
+                    {"model": "base", "layer_range": [2, 3]},
+                    {"model": "c", "layer_range": [2, 3]},
+                ]
+            },
+        ],
+        "parameters": {"weight": 0.5, "density": 0.6},
+    },
+    "modules of one part": {"merge_method": "linear", "modules": {"text": {"models": UNEVEN}}},
+    "model_stock, filter by filter": over_base(
+        "model_stock", [{"model": name} for name in "abc"], parameters={"filter_wise": True}
+    ),
+    "karcher": over_base("karcher", [{"model": name} for name in "abc"]),
+    "karcher without a base": {
+        "merge_method": "karcher",
+        "models": [{"model": name} for name in ("a", "b", "far")],
+    },
+    "multislerp without a base": {
+        "merge_method": "multislerp",
+        "models": entries(a={"weight": 0.6}, b={"weight": 0.3}, far={"weight": 0.5}),
+    },
+    "ties, negative weights": over_base(
+        "ties",
+        entries(a={"weight": 0.6}, b={"weight": -0.3}, c={"weight": 0.5}),
+        parameters={"density": 0.6},
+    ),
+    "della of everything, negative weights": over_base(
+        "della",
+        entries(a={"weight": 0.6}, b={"weight": -0.3}),
+        parameters={"density": 1.0},
+    ),
+    "ties, rescaled": over_base("ties", UNEVEN, parameters={"rescale": True, "density": 0.5}),
+    "breadcrumbs, rescaled": over_base(
+        "breadcrumbs", UNEVEN, parameters={"rescale": True, "density": 0.6}
+    ),
+}
+"""Merges that must be mergekit's up to rounding."""
+
+DEPARTS: Final[dict[str, dict[str, Any]]] = {
+    "dare_ties": over_base("dare_ties", UNEVEN, parameters={"density": 0.5}),
+    "della": over_base("della", UNEVEN, parameters={"density": 0.5}),
+    "model_stock": over_base("model_stock", [{"model": name} for name in "abc"]),
+    "dare_linear, not rescaled": over_base(
+        "dare_linear", UNEVEN, parameters={"density": 0.5, "rescale": False}
+    ),
+    "arcee_fusion": over_base("arcee_fusion", [{"model": "base"}, {"model": "a"}]),
+}
+"""Merges that differ, as a warning says."""
+
+REFUSED: Final[dict[str, dict[str, Any]]] = {
     "a method of a fork": over_base("ranked_ties", EVEN),
-    "modules": {"merge_method": "linear", "modules": {"text": {"models": EVEN}}},
-    "rescale": over_base("ties", EVEN, parameters={"rescale": True}),
+    "modules": {
+        "merge_method": "linear",
+        "modules": {"text": {"models": EVEN}, "vision": {"models": EVEN}},
+    },
     "slerp of three": over_base("slerp", [{"model": name} for name in "abc"]),
     "a key of a fork": over_base("ties", EVEN, align_weights="zipit"),
+    "a range beyond the model": {
+        "merge_method": "passthrough",
+        "slices": [{"sources": [{"model": "a", "layer_range": [0, 40]}]}],
+    },
+    "tokens of one model": over_base(
+        "linear", EVEN, tokenizer={"source": "base", "tokens": {"<t>": {"source": "a"}}}
+    ),
 }
 """What no file of ours can say, refused by name."""
+
+EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "arcee_fusion.yml": DEPARTS["arcee_fusion"],
+    "bio-merge.yml": over_base(
+        "ties",
+        entries(a={"density": 0.5, "weight": 0.5}, b={"density": 0.5, "weight": 0.5}),
+        parameters={"normalize": False, "int8_mask": True},
+        dtype="float16",
+    ),
+    "gradient-slerp.yml": {**SAME["slerp by filters and gradients"], "dtype": "float16"},
+    "linear.yml": {
+        "merge_method": "linear",
+        "models": entries(a={"weight": 1.0}, b={"weight": 0.3}, c={"weight": 0.5}),
+        "dtype": "float16",
+    },
+    "orcamini-platy-44layer.yml": {**SAME["slices of two models"], "dtype": "float16"},
+    "ties.yml": over_base(
+        "ties", GRADIENTS, parameters={"normalize": True, "int8_mask": True}, dtype="float16"
+    ),
+}
+"""mergekit's own example files, over other models."""
 
 
 def make_models(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters.lora import Adapter, ExpandedCheckpoint
 from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, TokenRows
+from ace_gui.checkpoints.composed import ComposedCheckpoint, ComposedReader
 from ace_gui.checkpoints.dtypes import torch_dtype
 from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint, ExtendedReader
 from ace_gui.checkpoints.header import TensorInfo
@@ -72,7 +74,8 @@ class ExpandedReader(TensorReader):
     ) -> None:
         super().__init__(checkpoint, checksums)
         self._deltas = checkpoint.deltas
-        self._base = TensorReader(checkpoint.base, checksums)
+        self._of_base = checkpoint.base.tensors
+        self._base = reader_of(checkpoint.base, checksums)
         self._products = AdapterReader(checkpoint.adapter, checksums)
         self._beneath = checkpoint.beneath
         self._brought = TensorReader(checkpoint.adapter.stored, checksums)
@@ -81,6 +84,8 @@ class ExpandedReader(TensorReader):
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements of a tensor; those of a changed one in float32, or float64 on such a base."""
         delta = self._delta(name, start, stop)
+        if delta is None and self._tensors[name] is self._of_base.get(name):
+            return self._base.read_part(name, start, stop)
         if delta is None:
             return super().read_part(name, start, stop)
         return self._under(name, start, stop).add_(delta)
@@ -166,7 +171,7 @@ class ExpandedReader(TensorReader):
 
 
 def reader_of(checkpoint: Checkpoint, checksums: ReadChecksums | None = None) -> TensorReader:
-    """The reader for a checkpoint on disk, a base with an adapter, or an extended base.
+    """The reader for any kind of checkpoint.
 
     ``checksums``: records what is read.
     """
@@ -174,7 +179,16 @@ def reader_of(checkpoint: Checkpoint, checksums: ReadChecksums | None = None) ->
         return ExpandedReader(checkpoint, checksums)
     if isinstance(checkpoint, ExtendedCheckpoint):
         sources = (source for each in checkpoint.extensions.values() for source in each.sources)
-        found = {id(source.checkpoint): source.checkpoint for source in sources}
-        readers = {key: reader_of(source, checksums) for key, source in found.items()}
-        return ExtendedReader(checkpoint, readers, checksums)
+        models = [checkpoint.base, *(source.checkpoint for source in sources)]
+        return ExtendedReader(checkpoint, _readers(models, checksums), checksums)
+    if isinstance(checkpoint, ComposedCheckpoint):
+        models = [source.checkpoint for source in checkpoint.sources.values()]
+        return ComposedReader(checkpoint, _readers(models, checksums), checksums)
     return TensorReader(checkpoint, checksums)
+
+
+def _readers(
+    models: Iterable[Checkpoint], checksums: ReadChecksums | None
+) -> dict[int, TensorReader]:
+    """One reader for each model, by its ``id``."""
+    return {key: reader_of(m, checksums) for key, m in {id(m): m for m in models}.items()}

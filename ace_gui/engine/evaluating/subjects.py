@@ -12,7 +12,7 @@ from ace_gui.checkpoints import Checkpoint, is_adapter
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
-from ace_gui.engine.planning.models import open_files
+from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
@@ -150,6 +150,8 @@ class Models:
             return _in_memory(subject, self._others(owner))
         if self.prepared is not None and subject.expert is not None:
             return self._expert(self.prepared, subject.expert)
+        if self.prepared is not None and subject.is_base and (base := self._base(self.prepared)):
+            return base
         if self.prepared is not None and subject.is_base and owner is not None:
             return self._base_with_head(self.prepared, owner)
         known = None
@@ -183,13 +185,18 @@ class Models:
             folder = _folder(path)
             preprocessing = (folder, *self._others(t))
             return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing)
-        base = _folder(prepared.plan.recipe.base_model)
-        return Loading(
-            folder=base,
-            config=read_config(base),
-            preprocessing=(path, base),
-            own=Own(checkpoint=expert.checkpoint, names=dict(expert.own_names), fills=False),
-        )
+        on = prepared.plan.recipe.models[t].on
+        names = dict(expert.own_names)
+        if on is not None:
+            names = {name: name for name in expert.checkpoint.tensors}
+        return _with_adapter(on or prepared.plan.recipe.base_model, path, expert, names)
+
+    def _base(self, prepared: Prepared) -> Loading | None:
+        """The base with its adapter; None if it is a plain model."""
+        recipe, base = prepared.plan.recipe, prepared.base
+        if recipe.adapter is None:
+            return None
+        return _with_adapter(recipe.base_model, recipe.adapter, base, dict(base.own_names))
 
     def _base_with_head(self, prepared: Prepared, owner: int) -> Loading:
         """The base, with the expert's head if the base has none for the task."""
@@ -205,6 +212,19 @@ class Models:
             preprocessing=preprocessing,
             own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
         )
+
+
+def _with_adapter(
+    base: Path, adapter: Path, model: OpenedModel, names: Mapping[str, str]
+) -> Loading:
+    """A model with an adapter on it; ``names``: the model's → those of ``model``."""
+    folder = _folder(base)
+    return Loading(
+        folder=folder,
+        config=read_config(folder),
+        preprocessing=(adapter, folder),
+        own=Own(checkpoint=model.checkpoint, names=names, fills=False),
+    )
 
 
 def loading_of(

@@ -6,6 +6,7 @@ import hashlib
 from typing import Protocol
 
 from ace_gui.checkpoints import Checkpoint, ExpandedCheckpoint
+from ace_gui.checkpoints.composed import ComposedCheckpoint
 from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint, Source
 from ace_gui.engine.planning.prepare import Prepared
 
@@ -36,6 +37,13 @@ def _add_offsets(digest: _Digest, checkpoint: Checkpoint) -> None:
         _add(digest, sorted(checkpoint.deltas.items()))
         _add(digest, sorted(checkpoint.beneath.items()))
         _add_offsets(digest, checkpoint.base)
+    if isinstance(checkpoint, ComposedCheckpoint):
+        models = {id(each.checkpoint): each.checkpoint for each in checkpoint.sources.values()}
+        numbers = {key: number for number, key in enumerate(models)}
+        sources = sorted(checkpoint.sources.items())
+        _add(digest, [(name, numbers[id(s.checkpoint)], s.name) for name, s in sources])
+        for model in models.values():
+            _add_offsets(digest, model)
     if isinstance(checkpoint, ExtendedCheckpoint):
         _add_offsets(digest, checkpoint.base)
         for name, extension in sorted(checkpoint.extensions.items()):

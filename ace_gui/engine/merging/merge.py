@@ -16,7 +16,6 @@ import torch
 
 from ace_gui.checkpoints import (
     Checkpoint,
-    ExtendedCheckpoint,
     ShardedWriter,
     claimed,
     copy_side_files,
@@ -203,12 +202,12 @@ def make_manifest(
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
     """Paths where no output may be written: the models named in the recipe, and their folders."""
-    return (*models_of(prepared.plan.recipe), *prepared.plan.input_folders)
+    return (*prepared.plan.recipe.paths, *prepared.plan.input_folders)
 
 
 def models_of(recipe: Recipe) -> tuple[Path, ...]:
-    """The models as named in the recipe."""
-    return (recipe.base_model, *(entry.model for entry in recipe.models))
+    """The models and adapters as named in the recipe."""
+    return recipe.paths
 
 
 Begun = Sequence[tuple[PlanRow, TensorMerge]]
@@ -369,11 +368,11 @@ def under_way(
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
     """Write the base's side files, or changed ones if the merge took something from the experts."""
-    extended = base if isinstance(base, ExtendedCheckpoint) else None
-    copy_side_files(base.side_files if extended is None else extended.output_files, folder)
+    files = base.side_files if base.output_files is None else base.output_files
+    copy_side_files(files, folder)
     for part in base.parts:
         without_quantisation_settings(folder / part / "config.json")
-    for file, changes in ({} if extended is None else extended.changes).items():
+    for file, changes in base.changes.items():
         change_json(folder / file, changes)
 
 

@@ -41,7 +41,7 @@ def adapter_card(
         about_lines(title, manifest, manifest.recipe.out_dtype or "float32", what="one adapter"),
         method_lines(manifest),
         _kept_lines(plan, kept),
-        warning_lines(manifest.warnings),
+        warning_lines((*manifest.warnings, *plan.notes)),
         ["## Use", "", "```python", *PEFT.lines("ADAPTER_FOLDER"), "```"],
         licence_lines(lineage),
         file_lines(hashes),

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
-from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import (
     Event,
     MergeFinished,
@@ -38,7 +37,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.devices import memory_of, peak_on, resolve_device, use_threads
+from ace_gui.engine.devices import peak_on, resolve_device, use_threads
 from ace_gui.engine.merging.merge import make_manifest
 from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room, rooms_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
@@ -47,7 +46,6 @@ from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.output.adapter_card import adapter_card
 from ace_gui.engine.output.adapter_plan import (
     AdapterPlan,
@@ -61,8 +59,6 @@ from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.exporting import CARD, RECIPE, exported
 from ace_gui.engine.output.lineage import lineage_of
 from ace_gui.engine.planning.matrix_parts import Assembly
-from ace_gui.engine.planning.memory import require_memory
-from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import single_threads
 from ace_gui.errors import RecipeError
@@ -97,7 +93,6 @@ def write_adapter(
     *,
     device: str = "auto",
     threads: int | None = None,
-    memory_bytes: int | None = None,
     resume: bool = False,
     options: AdapterOptions = AdapterOptions(),
 ) -> Iterator[Event]:
@@ -105,8 +100,7 @@ def write_adapter(
 
     The rank, or the share of energy to keep, is the recipe's. Yields PlanReady, then the events of
     a merge, then Exported. Closing the generator leaves a store that can be resumed. Raises
-    RecipeError, MismatchError, ResourceError for a failed check, and the errors of merging and
-    writing.
+    RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
     if None not in (prepared.plan.recipe.rank, prepared.plan.recipe.energy):
@@ -116,21 +110,27 @@ def write_adapter(
     plan = adapter_plan(prepared, options.include, options.exclude)
     _require_factors(plan)
     with claimed_output(out, prepared.plan.input_folders) as target:
-        checks = _checks(prepared, where, memory_bytes)
-        yield PlanReady(plan=replace(prepared.plan, checks=checks))
-        refuse_errors(checks)
-        prepared.measurements.clear()  # their data may have changed since
+        yield PlanReady(plan=prepared.plan)
         for event in (*calibrated(prepared, where, None), *learned(prepared, where)):
             if event is not None:
                 yield event
-        manifest = replace(
-            make_manifest(prepared, where, memory_bytes, as_output=False),
-            warnings=prepared.plan.warnings + plan.notes,
-        )
+        manifest = make_manifest(prepared, where, None, as_output=False)
         settings = {"include": options.include, "exclude": options.exclude}
-        with writing(staging_folder(target)):
-            store = AdapterStore.opened(staging_folder(target), manifest, settings, resume=resume)
-            yield from _written(store, prepared, plan, where, options, manifest, target)
+        folder = staging_folder(target)
+        with writing(folder):
+            store = AdapterStore.opened(folder, manifest, settings, resume=resume)
+            try:
+                readers = Readers(prepared)
+                for found in surveyed(prepared, readers, store=store.folder, workers=None):
+                    if found is not None:
+                        yield found
+                work = _Writing(prepared, plan, readers, where, store, options)
+                yield from work.events()
+                hashes = verify_shards(store.model, store.shards, store.finish())
+                readers.check_unchanged()
+                _write_beside(store, work.plan, prepared, manifest, target, hashes)
+            finally:
+                store.close()
             promote(store.model, target)
             store.remove()
     yield MergeFinished(
@@ -138,45 +138,9 @@ def write_adapter(
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=manifest.warnings,
+        warnings=prepared.plan.warnings + plan.notes,
     )
     yield exported(target)
-
-
-def _checks(
-    prepared: Prepared, device: torch.device, memory_bytes: int | None
-) -> tuple[Check, ...]:
-    """The checks of the merge, worst first. Raises ResourceError if a tensor does not fit."""
-    gpu = memory_of(device) if device.type == "cuda" else None
-    require_memory(prepared.plan.rows, prepared.method, memory_bytes, gpu)
-    found = store_checks(
-        prepared.plan, memory_bytes=memory_bytes, gpu_memory=memory_of(device), store=None
-    )
-    return worst_first((*found, *unrelated_checks(prepared)))
-
-
-def _written(
-    store: AdapterStore,
-    prepared: Prepared,
-    plan: AdapterPlan,
-    device: torch.device,
-    options: AdapterOptions,
-    manifest: Manifest,
-    target: Path,
-) -> Iterator[Event]:
-    """Write everything of the adapter into its store, and check it."""
-    try:
-        readers = Readers(prepared)
-        for found in surveyed(prepared, readers, store=store.folder, workers=None):
-            if found is not None:
-                yield found
-        work = _Writing(prepared, plan, readers, device, store, options)
-        yield from work.events()
-        hashes = verify_shards(store.model, store.shards, store.finish())
-        readers.check_unchanged()
-        _write_beside(store, work.plan, prepared, manifest, target, hashes)
-    finally:
-        store.close()
 
 
 def _require_factors(plan: AdapterPlan) -> None:

@@ -21,7 +21,8 @@ from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import InputFile, Manifest
 from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.planning.models import OpenedModel, open_models
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary.rows import differs, vocabulary_tensors
 from ace_gui.engine.streaming import checksum
 from ace_gui.recipe.values import Vocabulary
@@ -41,7 +42,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
     or ResourceError.
     """
     merged = open_checkpoint(stage)
-    base, experts = result_of(open_models(manifest.recipe))
+    base, experts = result_of(open_recipe(manifest.recipe))
     owners = {
         t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }
@@ -70,7 +71,7 @@ def _sources(
     own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
     rows = vocabulary_tensors(base)
     resized = any(merged.tensors[n].shape != base.shape(n) for n in rows)
-    if manifest.recipe.vocabulary is not Vocabulary.POSITION and (resized or differs(base, expert)):
+    if manifest.recipe.matching is not Vocabulary.POSITION and (resized or differs(base, expert)):
         own_tensors |= set(rows)
     answers = expert.answers
     sources: dict[str, tuple[Checkpoint, str]] = {}

@@ -56,8 +56,9 @@ class Lineage:
 
 def lineage_of(recipe: Recipe) -> Lineage:
     """Metadata from the files of the recipe's models; invalid content causes no error."""
-    paths = [recipe.base_model, *(entry.model for entry in recipe.models)]
-    names = [model_name(recipe.base_model), *recipe.expert_names]
+    paths = list(dict.fromkeys(recipe.paths))
+    experts = dict(zip((e.model for e in recipe.models), recipe.expert_names, strict=True))
+    names = [experts.get(path, model_name(path)) for path in paths]
     cards = [_front_matter(_folder(path)) for path in paths]
     public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
     named = _name_in(paths[0], "config.json", "_name_or_path")

@@ -116,13 +116,16 @@ def about_lines(
     """What was merged, from what; ``what``: that it became."""
     recipe = manifest.recipe
     method = get_method(recipe.merge_method)
+    merged = f"{len(recipe.models)} experts merged into {what}"
+    if recipe.slices:
+        merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
+    adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
     return [
         f"# {plain_text(title)}",
         "",
-        f"{len(recipe.models)} experts merged into {what} with **{method.title}** by ACE "
-        f"workbench {manifest.program}.",
+        f"{merged} with **{method.title}** by ACE workbench {manifest.program}.",
         "",
-        f"- Base model: {plain_text(model_name(recipe.base_model))}",
+        f"- Base model: {plain_text(model_name(recipe.base_model) + adapter)}",
         *(f"- Expert: {plain_text(name)}" for name in recipe.expert_names),
         f"- Number format: {dtype or 'as the base'}",
     ]
@@ -215,11 +218,13 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     merged = {Disposition.MERGED, Disposition.AVERAGED}
     if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
         lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
-    if manifest.recipe.vocabulary in BY_TOKEN:
+    if manifest.recipe.matching in BY_TOKEN:
         added = {
             Vocabulary.TOKENS: "tokens that the base lacks and all experts have were added",
             Vocabulary.UNION: "tokens that the base lacks and any expert has were added",
-        }.get(manifest.recipe.vocabulary, "no token was added")
+        }.get(manifest.recipe.matching, "no token was added")
+        if manifest.recipe.tokenizer:
+            added = f"the tokens are those of {plain_text(manifest.recipe.tokenizer)}"
         lines.append(f"- rows of the vocabulary were matched by token; {added}")
     regimes = Counter(report.regime for report in reports.values() if report.regime is not None)
     if regimes:

@@ -18,6 +18,7 @@ from ace_gui.engine.planning.task_heads import HeadChoice, is_new
 from ace_gui.engine.planning.vocabulary.rows import vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import token_of
 from ace_gui.errors import MismatchError
+from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import After, Vocabulary
@@ -51,7 +52,8 @@ def plan_rows(
     lacks tensors of the base's blocks, has other shapes, or has tensors of blocks that the base
     lacks.
     """
-    _refuse_missing(base, experts)
+    if not recipe.slices:
+        _refuse_missing(base, experts)
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
     rows: list[PlanRow] = []
     for name in base.checkpoint.tensors:
@@ -63,6 +65,11 @@ def plan_rows(
         else:
             rows.append(row)
     return tuple(rows) + _extra_rows(experts, heads)
+
+
+def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
+    """Whether a tensor that only the base has may be changed: by a factor, in a slice."""
+    return bool(recipe.slices) and method.name == LINEAR.name
 
 
 def _takes_matrices(row: PlanRow, scope: str) -> bool:
@@ -99,7 +106,7 @@ def _base_row(
     if is_new(base, name):
         reason = f"the mean of the experts', as the base has none{heads.because}"
         return replace(row, disposition=Disposition.AVERAGED, reason=reason)
-    if not row.experts:
+    if not row.experts and not scales_base(recipe, method):
         return replace(row, reason="no expert has this tensor: kept from the base")
     if name in kept:
         reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
@@ -194,7 +201,7 @@ def _combined(
     def with_count(reason: str) -> str:
         return reason if found == total else f"{reason} (in {found} of {total} experts)"
 
-    if found < method.least or (method.most is not None and found > method.most):
+    if (0 < found < method.least) or (method.most is not None and found > method.most):
         reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
         return replace(row, disposition=Disposition.AVERAGED, reason=reason)
     decision = decide(scope, row.name, len(row.shape))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from ace_gui.checkpoints import ExpandedCheckpoint, FileStamp, TensorInfo
+from ace_gui.checkpoints.composed import ComposedCheckpoint
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.engine.planning.models import OpenedModel
 
@@ -21,7 +22,7 @@ def sample(model: OpenedModel, names: Sequence[str]) -> str | None:
     Copies have equal digests; fine-tunes differ in nearly every block. None for an adapter, or for
     a model that lacks one of the tensors. Raises CheckpointError.
     """
-    if isinstance(model.checkpoint, ExpandedCheckpoint) or not names:
+    if isinstance(model.checkpoint, ExpandedCheckpoint | ComposedCheckpoint) or not names:
         return None
     step = max(1, len(names) // TENSORS_SAMPLED)
     chosen = names[::step]

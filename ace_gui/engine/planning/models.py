@@ -30,15 +30,18 @@ from ace_gui.checkpoints import (
     same_bytes,
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
+from ace_gui.checkpoints.composed import ComposedTensor, compose
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined
+from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder
-from ace_gui.recipe import Recipe
+from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import model_name, public_name
 from ace_gui.steps import Steps
+from ace_gui.stored_formats import is_float
 
 _EXPERT: Final = re.compile(
     r"(?P<block>.+)\.[^.]+\.experts\.(?P<expert>\d+)\.(?P<matrix>[^.]+)\.weight"
@@ -58,7 +61,7 @@ class OpenedModel:
     the base. ``token_rows``: for tensors with one row per token of another vocabulary, by the
     base's name: this model's row for each row of the base, negative if there is none. ``lacks``:
     parts of the base that this model lacks. ``joined``: the vocabulary of a base extended with new
-    tokens.
+    tokens. ``slices``: of a base made of slices, the slice in which each tensor is.
     """
 
     name: str
@@ -69,6 +72,7 @@ class OpenedModel:
     token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()
     joined: Joined | None = None
+    slices: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def outside(self) -> frozenset[str]:
@@ -126,30 +130,65 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
     return row.tied_to
 
 
-def _open_base(path: Path, describer: Describer) -> Steps[OpenedModel]:
-    """Open the base model; its tensors match themselves."""
+def open_whole(path: Path, describer: Describer, adapter: Path | None = None) -> Steps[OpenedModel]:
+    """Open a model by itself, with an adapter on it if one is given; its tensors match themselves.
+
+    With an adapter, tensors are read in float32 at least, and have the model's formats in the
+    output.
+    """
     checkpoint = open_files(path)
-    return OpenedModel(
+    model = OpenedModel(
         name=model_name(path),
         checkpoint=checkpoint,
-        architecture=(yield from _describe(checkpoint, describer)),
+        architecture=(yield from describe(checkpoint, describer)),
         own_names={name: name for name in checkpoint.tensors},
+    )
+    if adapter is None:
+        return model
+    whole = _with_adapter(adapter, model)
+    tensors = {
+        name: replace(info, dtype=checkpoint.tensors[name].dtype)
+        if name in checkpoint.tensors and is_float(info.dtype)
+        else info
+        for name, info in whole.tensors.items()
+    }
+    return replace(
+        model,
+        checkpoint=replace(whole, tensors=tensors, path=path, folder=checkpoint.folder),
+        own_names={name: name for name in tensors},
+    )
+
+
+def _with_adapter(adapter: Path, model: OpenedModel) -> Checkpoint:
+    """A model with an adapter on it as a whole model, which need not be the recipe's base."""
+    made, own = _adapted(adapter, model), model.checkpoint
+    return compose(
+        own,
+        {name: ComposedTensor(checkpoint=made, name=name) for name in made.tensors},
+        path=adapter,
+        folder=adapter,
+        side_files={**own.side_files, **side_files_of(made)},
+        warnings=(*own.warnings, *made.warnings),
     )
 
 
 def _open_expert(
-    name: str, path: Path, base: OpenedModel, describer: Describer
+    name: str, entry: ModelEntry, base: OpenedModel, describer: Describer
 ) -> Steps[OpenedModel]:
     """Open an expert and match its tensors with the base's by name, ignoring prefixes.
 
     An adapter becomes a whole model in name only: its change of the base is computed tensor by
     tensor. Raises MismatchError if none of its tensors matches one of the base.
     """
-    if is_adapter(path):
+    path = entry.model
+    if entry.on is None and is_adapter(path):
         checkpoint = _adapted(path, base)
         answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
     else:
-        checkpoint, found = answered(name, open_files(path), base.checkpoint)
+        whole = open_files(path) if entry.on is None else None
+        if whole is None:
+            whole = _with_adapter(path, (yield from open_whole(entry.on or path, describer)))
+        checkpoint, found = answered(name, whole, base.checkpoint)
         answers = _with_part(found, checkpoint, base.checkpoint)
     if not answers:
         raise MismatchError(
@@ -159,7 +198,7 @@ def _open_expert(
             "base.",
             path=path,
         )
-    architecture = yield from _describe(checkpoint, describer)
+    architecture = yield from describe(checkpoint, describer)
     own_names = {theirs: own for own, theirs in answers.items()}
     return OpenedModel(
         name=name,
@@ -336,24 +375,30 @@ def open_files(path: Path) -> Checkpoint:
         return open_checkpoint(converted)
 
 
+def refuse_unfound(recipe: Recipe) -> None:
+    """Raise RecipeError for a model that is neither a path nor in the cache."""
+    for path in recipe.paths:
+        if path in recipe.unfound and not path.exists():
+            raise RecipeError(recipe.unfound[path], path=path, key="model")
+
+
 def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """Open the base and every expert of a recipe.
 
     Raises CheckpointError, MismatchError, and RecipeError if a model is listed twice.
     """
-    for path in (recipe.base_model, *(entry.model for entry in recipe.models)):
-        if path in recipe.unfound and not path.exists():
-            raise RecipeError(recipe.unfound[path], path=path, key="model")
+    refuse_unfound(recipe)
     with Describer() as describer:
-        base = yield from _open_base(recipe.base_model, describer)
+        base = yield from open_whole(recipe.base_model, describer, recipe.adapter)
         experts = []
         for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
-            experts.append((yield from _open_expert(name, entry.model, base, describer)))
+            experts.append((yield from _open_expert(name, entry, base, describer)))
     _refuse_repeats(base, tuple(experts))
     return base, tuple(experts)
 
 
-def _describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
+def describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
+    """The traits of a checkpoint's tensors."""
     folder = architectures_folder()
     found = {}
     for name, part in checkpoint.parts.items():

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
-from ace_gui.engine.planning.dispositions import combined, last_blocks, with_after
+from ace_gui.engine.planning.dispositions import combined, last_blocks, scales_base, with_after
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.task_heads import is_new
@@ -101,11 +101,12 @@ def overridden(
     recipe: Recipe,
     base: OpenedModel,
     asked: Mapping[str, frozenset[int]] = MappingProxyType({}),
+    named: int | None = None,
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
     """Rows with the recipe's ``after`` and overrides, and a warning for each rule without effect.
 
     A tied tensor follows the tensor it is tied to. ``asked``: by tensor, indices of the rules
-    without which it would not be merged.
+    without which it would not be merged. ``named``: the number of rules that users know; None: all.
     """
     last = last_blocks(rows)
     rows = tuple(with_after(row, recipe.after, last) for row in rows)
@@ -114,15 +115,23 @@ def overridden(
     changed, used = {}, set[int]()
     for row in rows:
         asking = asked.get(row.tensor, frozenset[int]())
-        changed[row.name], effective = _with_effect(row, recipe, base, last, asking)
+        found, effective = _with_effect(row, recipe, base, last, asking)
+        changed[row.name] = found if named is None else _with_rules_below(named, found)
         used |= effective
     warnings = tuple(
         f"overrides[{index}] ({describe(rule)}) changes no tensor of this merge; correct or "
         "remove it."
-        for index, rule in enumerate(recipe.overrides)
+        for index, rule in enumerate(recipe.overrides[:named])
         if index not in used
     )
     return tuple(_tied(row, changed) for row in changed.values()), warnings
+
+
+def _with_rules_below(named: int, row: PlanRow) -> PlanRow:
+    if row.override is None:
+        return row
+    rules = tuple(index for index in row.override.rules if index < named)
+    return replace(row, override=replace(row.override, rules=rules))
 
 
 def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
@@ -138,7 +147,8 @@ def _with_effect(
     asking: frozenset[int],
 ) -> tuple[PlanRow, set[int]]:
     """The row with its rules applied, and the indices of the rules that change it."""
-    takes_part = row.in_base and row.experts and row.disposition in _OPEN
+    alone = scales_base(recipe, get_method(recipe.merge_method))
+    takes_part = row.in_base and (row.experts or alone) and row.disposition in _OPEN
     if not takes_part or row.tied_to is not None:
         return row, set()
     rules = enumerate(recipe.overrides)

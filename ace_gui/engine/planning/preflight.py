@@ -56,7 +56,7 @@ def preflight(
     ``memory``: the memory check of the plan.
     """
     checks = _of_base(base)
-    if experts:
+    if experts and not base.slices:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
         checks.append(_fine("Shapes", "Every shared tensor has the base's shape."))
         checks += _together("Number format", _format, base, experts, _formats_agree(base))

@@ -37,13 +37,15 @@ from ace_gui.engine.planning.memory import (
     peak_bytes,
     row_width,
 )
-from ace_gui.engine.planning.models import OpenedModel, open_models
+from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.module_checks import module_checks
 from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
 from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.resolved_parameters import completed
+from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
+from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
@@ -133,7 +135,7 @@ class Prepared:
                 reader_of(model.checkpoint).check_unchanged()
             if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
                 return False
-            return deciding_tokenizers(models, self.plan.recipe.vocabulary) == self.tokenizers
+            return deciding_tokenizers(models, self.plan.recipe.matching) == self.tokenizers
         except CheckpointError:
             return False
 
@@ -153,16 +155,20 @@ def prepare(recipe: Recipe) -> Prepared:
 def preparing(recipe: Recipe) -> Steps[Prepared]:
     """Like ``prepare``, in steps: describing a model may take long."""
     method = _checked_method(recipe)
-    base, experts = yield from open_models(recipe)
+    base, experts = yield from open_recipe(recipe)
+    given, recipe = recipe, with_slice_rules(recipe, base)
     # Taken before reading, so that a later change is noticed.
-    tokenizers = deciding_tokenizers((base, *experts), recipe.vocabulary)
-    experts = matched_by_token(base, experts, recipe.vocabulary)
+    tokenizers = deciding_tokenizers((base, *experts), recipe.matching)
+    experts = matched_by_token(base, experts, recipe.matching)
     base, experts = with_new_tokens(base, experts, recipe)
+    base = with_chat_template(base, experts, recipe)
     base, experts, heads = with_heads(base, experts, recipe)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
     planned = plan_rows(base, experts, method, recipe, heads)
-    rows, unused = overridden(planned, recipe, base, heads.asked)
+    rows, unused = overridden(planned, recipe, base, heads.asked, len(given.overrides))
+    rows = without_idle_rows(rows, recipe, dataclasses.asdict(parameters))
+    recipe = given
     refuse_other_than_floats(rows, base, experts)
     gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, method)
     plan = Plan(
@@ -186,6 +192,7 @@ def preparing(recipe: Recipe) -> Steps[Prepared]:
     checks = (
         *_recipe_checks(recipe),
         *_checks(plan, base, experts),
+        *chat_checks(base, experts, recipe),
         *data_checks(recipe, needs),
         *module_checks(recipe, rows, method, base),
     )
@@ -205,7 +212,7 @@ def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> 
         base,
         experts,
         plan.rows,
-        vocabulary=plan.recipe.vocabulary,
+        vocabulary=plan.recipe.matching,
         store_bytes=bytes_in_store(plan.rows) + plan.bytes_beside,
         memory=plan.memory_check(None),
         free_disk=free_disk_bytes(),
@@ -252,14 +259,19 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
 
 def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...]:
     found = len(recipe.models)
+    if recipe.slices:
+        return ()
     return (too_few(method, found),) if 0 < found < method.least else ()
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
     """Refuse too many experts. Too few are refused later, by the merge, as more may be added."""
-    if method.most is not None and len(recipe.models) > method.most:
+    found = len(recipe.models)
+    if recipe.slices:
+        found = max(len(part.sources) for part in recipe.slices) - 1
+    if method.most is not None and found > method.most:
         raise RecipeError(
-            f"{method.title} merges {experts(method.most)}, but there are {len(recipe.models)}; "
+            f"{method.title} merges {experts(method.most)}, but there are {found}; "
             "leave some out, or choose another method, such as the Karcher mean.",
             key="models",
         )
@@ -268,6 +280,8 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
 def require_experts(prepared: Prepared) -> None:
     """Raises RecipeError if there are too few experts for the method."""
     found, method = len(prepared.experts), prepared.method
+    if prepared.plan.recipe.slices:
+        return
     if not found:
         raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
     if found < method.least:

@@ -265,7 +265,7 @@ def _goes_along(
         (model.checkpoint.config or {}).get("tie_word_embeddings") for model in (base, *experts)
     ]
     tied = ties[0] is not False and False in ties[1:]
-    return recipe.vocabulary is Vocabulary.POSITION and not tied
+    return recipe.matching is Vocabulary.POSITION and not tied
 
 
 def _with_choice(why: str, wanted: bool, recipe: Recipe) -> str:

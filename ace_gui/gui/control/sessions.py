@@ -137,7 +137,7 @@ def _recovered_name(crashed: Path) -> str:
 
 
 def _models(recipe: Recipe) -> list[Path]:
-    return [recipe.base_model, *(entry.model for entry in recipe.models)]
+    return list(recipe.paths)
 
 
 def _read(file: Path) -> Recipe | None:

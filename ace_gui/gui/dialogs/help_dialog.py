@@ -25,6 +25,7 @@ PAGES = (
     "which-method",
     "ace",
     "recipes",
+    "mergekit",
     "tasks",
     "data-methods",
     "modules",

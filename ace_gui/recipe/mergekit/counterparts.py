@@ -7,19 +7,26 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import Model, Scalar, Setting
-from ace_gui.recipe.mergekit.settings_at_depth import Chain, Choice, chain_of, constant, numbers
+from ace_gui.recipe.mergekit.settings_at_depth import (
+    Chain,
+    Choice,
+    at_offset,
+    chain_of,
+    constant,
+    numbers,
+)
 
 WEIGHT: Final = "weight"
-_RESCALED: Final = (
-    "mergekit draws other random numbers, and rescales what it keeps so that the sum of magnitudes "
-    "of each tensor stays; here each entry is divided by its chance."
-)
+WITHOUT_BASE: Final = frozenset({"linear", "nuslerp", "passthrough", "karcher", "multislerp"})
+"""Methods that need no base model."""
+
+_DRAWN: Final = "mergekit draws other random numbers, so that other entries are kept."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,17 +126,26 @@ def translated(settings: Settings) -> Translation:
     return found
 
 
+def shifted(found: Translation, offset: int) -> Translation:
+    """The translation of a slice whose first block has the number ``offset`` in the output."""
+    return replace(
+        found,
+        parameters={name: at_offset(chain, offset) for name, chain in found.parameters.items()},
+        weights=[at_offset(chain, offset) for chain in found.weights],
+        own=[{n: at_offset(c, offset) for n, c in each.items()} for each in found.own],
+    )
+
+
 def _ones(settings: Settings) -> list[Chain]:
     return [_one(1.0)] * len(settings.experts)
 
 
 def _electing(settings: Settings, *, normalize: bool) -> dict[str, Chain]:
-    if any(float(c.value) < 0 for chain in settings.weights() for c in chain):
-        raise settings.refusal("negative weights count differently here", WEIGHT)
+    negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
     mean = settings.flag("normalize", default=normalize)
     return {
         **_scaling(settings),
-        "combine": _one("mean" if mean else "sum"),
+        "combine": _one(("signed mean" if negative else "mean") if mean else "sum"),
         "balanced": _one("positive"),
     }
 
@@ -146,16 +162,16 @@ def _summing(settings: Settings) -> dict[str, Chain]:
     return {**_scaling(settings), "normalize": _one(settings.flag("normalize", default=False))}
 
 
-def _refuse_rescale(settings: Settings, wanted: bool) -> None:
-    if settings.flag("rescale", default=wanted) is not wanted:
-        what = "not rescaling" if wanted else "rescaling"
-        raise settings.refusal(f"{what} is not possible here; leave out rescale", "rescale")
+def _rescaling(settings: Settings, default: bool) -> dict[str, Chain]:
+    on = settings.flag("rescale", default=default)
+    return {"rescale": _one("by norm")} if on else {"rescale": _one("none")} if default else {}
 
 
 def _linear(settings: Settings) -> Translation:
     """Of whole weights, the base's included if it has a weight."""
-    counted = settings.base is not None or any(WEIGHT in scope for scope in settings.shared)
-    base = settings.weight(settings.base or Model(model="base")) if counted else _one(0.0)
+    named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
+    own = settings.base or (Model.model_validate({"model": "base"}) if named else None)
+    base = _one(0.0) if own is None else settings.weight(own)
     return Translation(
         method="linear",
         parameters={
@@ -166,6 +182,16 @@ def _linear(settings: Settings) -> Translation:
     )
 
 
+def _passthrough(settings: Settings) -> Translation:
+    """One model a slice, times its ``scale``: a sum in which it alone has a weight."""
+    scale = numbers(settings.chain("scale", 1.0, settings.base), "scale")
+    return Translation(
+        method="linear",
+        parameters={"base_weight": scale, "normalize": _one(False)},
+        weights=[],
+    )
+
+
 def _task_arithmetic(settings: Settings) -> Translation:
     return Translation(
         method="task_arithmetic", parameters=_summing(settings), weights=settings.weights()
@@ -173,38 +199,36 @@ def _task_arithmetic(settings: Settings) -> Translation:
 
 
 def _ties(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=False)
-    return _sparse(settings, {"trim": _one("tensor"), **_electing(settings, normalize=True)})
+    trim = {"trim": _one("tensor"), **_rescaling(settings, default=False)}
+    return _sparse(settings, {**trim, **_electing(settings, normalize=True)})
 
 
 def _dare_linear(settings: Settings) -> Translation:
-    _random(settings)
-    return _sparse(settings, _summing(settings))
+    return _sparse(settings, {**_random(settings), **_summing(settings)})
 
 
 def _dare_ties(settings: Settings) -> Translation:
-    _random(settings)
-    return _sparse(settings, _electing(settings, normalize=False))
+    return _sparse(settings, {**_random(settings), **_electing(settings, normalize=False)})
 
 
 def _della(settings: Settings) -> Translation:
-    _random(settings)
-    return _sparse(settings, _electing(settings, normalize=True), ("epsilon", 0.15))
+    own = {**_random(settings), **_electing(settings, normalize=True)}
+    return _sparse(settings, own, ("epsilon", 0.15))
 
 
 def _della_linear(settings: Settings) -> Translation:
-    _random(settings)
-    return _sparse(settings, _summing(settings), ("epsilon", 0.15))
+    own = {**_random(settings), **_summing(settings)}
+    return _sparse(settings, own, ("epsilon", 0.15))
 
 
 def _breadcrumbs(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=False)
-    return _sparse(settings, _summing(settings), ("gamma", 0.01))
+    own = {**_rescaling(settings, default=False), **_summing(settings)}
+    return _sparse(settings, own, ("gamma", 0.01))
 
 
 def _breadcrumbs_ties(settings: Settings) -> Translation:
-    _refuse_rescale(settings, wanted=False)
-    return _sparse(settings, _electing(settings, normalize=False), ("gamma", 0.01))
+    own = {**_rescaling(settings, default=False), **_electing(settings, normalize=False)}
+    return _sparse(settings, own, ("gamma", 0.01))
 
 
 def _sparse(
@@ -220,9 +244,9 @@ def _sparse(
     )
 
 
-def _random(settings: Settings) -> None:
-    _refuse_rescale(settings, wanted=True)
-    settings.notes.append(_RESCALED)
+def _random(settings: Settings) -> dict[str, Chain]:
+    settings.notes.append(_DRAWN)
+    return _rescaling(settings, default=True)
 
 
 def _with_base_and_one(settings: Settings) -> None:
@@ -318,36 +342,46 @@ def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
     )
 
 
+def _points(settings: Settings, *, whole: bool) -> dict[str, Chain]:
+    """Whether a mean is of whole weights, in which the base has its own weight."""
+    if not whole:
+        return {}
+    own = _one(0.0) if settings.base is None else settings.weight(settings.base)
+    return {"points": _one("weights"), "base_weight": own}
+
+
 def _multislerp(settings: Settings) -> Translation:
-    _need_base(settings)
     settings.used.add("eps")
     normalize = settings.flag("normalize_weights", default=True)
     return Translation(
         method="multislerp",
-        parameters={"normalize": _one(normalize)},
+        parameters={
+            "normalize": _one(normalize),
+            **_points(settings, whole=not settings.has_base),
+        },
         weights=settings.weights(),
     )
 
 
 def _karcher(settings: Settings) -> Translation:
-    _need_base(settings)
-    settings.notes.append(
-        "mergekit takes the mean on the sphere of whole weights, the base's among them; here of "
-        "the experts' changes to the base."
-    )
     (iterations,) = numbers(_one(settings.fixed("max_iter", 10)), "max_iter")
     (tolerance,) = numbers(_one(settings.fixed("tol", 1e-5)), "tol")
     return Translation(
         method="karcher",
-        parameters={"iterations": _one(int(iterations.value)), "tolerance": (tolerance,)},
+        parameters={
+            "iterations": _one(int(iterations.value)),
+            "tolerance": (tolerance,),
+            "points": _one("weights"),
+            "base_weight": _one(1.0),
+        },
         weights=_ones(settings),
     )
 
 
 def _model_stock(settings: Settings) -> Translation:
-    if settings.flag("filter_wise", default=False):
-        raise settings.refusal("it cannot go filter by filter here", "filter_wise")
-    return Translation(method="model_stock", weights=_ones(settings))
+    rows = settings.flag("filter_wise", default=False)
+    parameters = {"filter_wise": _one(True)} if rows else {}
+    return Translation(method="model_stock", parameters=parameters, weights=_ones(settings))
 
 
 def _sce(settings: Settings) -> Translation:
@@ -358,14 +392,10 @@ def _sce(settings: Settings) -> Translation:
     )
 
 
-def _need_base(settings: Settings) -> None:
-    if not settings.has_base:
-        raise settings.refusal("here it goes from a base; add base_model", "base_model")
-
-
 METHODS: Final[Mapping[str, Callable[[Settings], Translation]]] = MappingProxyType(
     {
         "linear": _linear,
+        "passthrough": _passthrough,
         "task_arithmetic": _task_arithmetic,
         "ties": _ties,
         "dare_linear": _dare_linear,

@@ -6,23 +6,47 @@ name.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, get_args
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
-from ace_gui.recipe.mergekit.counterparts import Settings, translated
-from ace_gui.recipe.mergekit.schema import Document, Model, Setting, could_be_ours
-from ace_gui.recipe.mergekit.settings_at_depth import rules_of
-from ace_gui.recipe.values import ModelEntry, OutputDtype, Recipe, Vocabulary
+from ace_gui.recipe.mergekit.counterparts import (
+    WITHOUT_BASE,
+    Settings,
+    Translation,
+    shifted,
+    translated,
+)
+from ace_gui.recipe.mergekit.schema import (
+    Document,
+    ModelPath,
+    Reference,
+    Setting,
+    Slice,
+    could_be_ours,
+)
+from ace_gui.recipe.mergekit.settings_at_depth import Chain, rules_of
+from ace_gui.recipe.values import (
+    ModelEntry,
+    OutputDtype,
+    Override,
+    Recipe,
+    Source,
+    Vocabulary,
+)
+from ace_gui.recipe.values import Slice as RecipeSlice
 
 _DTYPES: Final[dict[str, OutputDtype]] = {str(name): name for name in get_args(OutputDtype)}
 _MOST_BLOCKS: Final = 10_000
 """No model has more; a gradient over more would take for ever."""
 
 _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_NUMBERED: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 
 
 def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]) -> Recipe:
@@ -30,146 +54,300 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
 
     ``resolve``: returns a model's path. Raises RecipeError that names what cannot be translated.
     """
-    _refuse_other_merges(document, path)
-    models, nearer = _models(document, path)
-    folder = resolve(_base_of(document, path))
-    _refuse_parts(models, path, resolve)
-    models = [
-        model.model_copy(update={"model": _on_base(model.model, folder, path, resolve)})
-        for model in models
-    ]
-    experts = [model for model in models if resolve(model.model) != folder]
+    models = _Models(resolve=resolve, folder=path.parent)
+    document, scopes = _without_modules(document, path)
+    parts = _parts(document, path)
+    if document.merge_method == "passthrough" or not _are_whole(parts, models):
+        recipe = _of_slices(document, parts, scopes, models, path)
+    else:
+        recipe = _of_whole_models(document, parts[0], scopes, models, path)
+    recipe = _with_tokenizer(recipe, document, models, path)
+    return replace(
+        recipe,
+        out_dtype=_out_dtype(document, path),
+        notes=tuple(dict.fromkeys((*models.notes, *recipe.notes))),
+        from_mergekit=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Models:
+    """Finds the models of a file. ``notes``: what was left out, a sentence each."""
+
+    resolve: Callable[[str], Path]
+    folder: Path
+    notes: list[str] = field(default_factory=list)
+
+    def path(self, model: ModelPath) -> Path:
+        """A folder without a revision, else a model of the cache at its revision."""
+        local = os.path.lexists(self.folder / model.path) or os.path.lexists(
+            self.folder / str(model)
+        )
+        if model.revision and os.path.lexists(self.folder / model.path):
+            self.notes.append(
+                f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
+                "out."
+            )
+        return self.resolve(
+            model.path if local and not os.path.lexists(self.folder / str(model)) else str(model)
+        )
+
+    def pair(self, reference: Reference) -> tuple[Path, Path | None]:
+        """A model, and the adapter on it."""
+        if reference.override_architecture:
+            self.notes.append(
+                "'override_architecture' is left out: tensors are matched by their names."
+            )
+        adapter = None if reference.lora is None else self.path(reference.lora)
+        return self.path(reference.model), adapter
+
+    def blocks(self, reference: Reference) -> int | None:
+        """The number of blocks of a model; None if its config does not have it."""
+        folder = self.resolve_quietly(reference)
+        return block_count(folder if folder.is_dir() else folder.parent)
+
+    def resolve_quietly(self, reference: Reference) -> Path:
+        """A model's path, without more notes."""
+        return replace(self, notes=[]).path(reference.model)
+
+
+def _without_modules(
+    document: Document, path: Path
+) -> tuple[Document, list[Mapping[str, Setting]]]:
+    """The file with its only module as the model, and the settings for all of it."""
+    modules = document.modules or {}
+    if len(modules) > 1:
+        raise RecipeError(
+            f"{path}: 'modules' merges several models inside a model by recipes of their own, "
+            "which is not possible here; write one recipe a part.",
+            path=path,
+            key="modules",
+        )
+    for module in modules.values():
+        document = document.model_copy(update={"models": module.models, "slices": module.slices})
+        return document, [module.parameters, document.parameters]
+    return document, [document.parameters]
+
+
+def _parts(document: Document, path: Path) -> list[Slice]:
+    """The slices; models without slices are one slice of all blocks."""
+    if document.slices and document.models:
+        raise RecipeError(
+            f"{path} has 'models' and 'slices'; keep one of them.", path=path, key="slices"
+        )
+    if document.slices:
+        return document.slices
+    if not document.models:
+        raise RecipeError(f"{path} has no models; add some.", path=path, key="models")
+    return [Slice(sources=document.models)]
+
+
+def _are_whole(parts: Sequence[Slice], models: _Models) -> bool:
+    """Whether the output has the blocks of its models, in their order."""
+    if len(parts) > 1 or parts[0].base_model is not None:
+        return False
+    ranged = [source for source in parts[0].sources if source.layer_range is not None]
+    return all(source.layer_range == (0, models.blocks(source.model)) for source in ranged)
+
+
+def _of_whole_models(
+    document: Document,
+    part: Slice,
+    scopes: Sequence[Mapping[str, Setting]],
+    models: _Models,
+    path: Path,
+) -> Recipe:
+    """The recipe of a merge of whole models."""
+    reference = document.base_model or _first(document, part, path)
+    base, adapter = models.pair(reference)
+    entries = {source.model: models.pair(source.model) for source in part.sources}
+    experts = [source for source in part.sources if entries[source.model] != (base, adapter)]
     if not experts:
         raise RecipeError(
             f"{path} has no model besides the base; add one.", path=path, key="models"
         )
+    ends = [source.layer_range[1] for source in part.sources if source.layer_range]
     settings = Settings(
         method=document.merge_method,
-        base=next((model for model in models if model not in experts), None),
+        base=next((source for source in part.sources if source not in experts), None),
         has_base=document.base_model is not None,
         experts=experts,
-        shared=[*nearer, document.parameters],
-        blocks=_blocks(document, folder),
+        shared=[part.parameters, *scopes],
+        blocks=ends[0] if ends else models.blocks(reference),
     )
     found = translated(settings)
     recipe = Recipe(
-        base_model=folder,
+        base_model=base,
+        adapter=adapter,
         models=tuple(
-            ModelEntry(model=resolve(model.model), weight=float(chain[0].value))
-            for model, chain in zip(experts, found.weights, strict=True)
+            _entry(*entries[source.model], base=base, adapter=adapter, weight=chain)
+            for source, chain in zip(experts, found.weights, strict=True)
         ),
         merge_method=found.method,
         parameters={name: chain[0].value for name, chain in found.parameters.items()},
-        vocabulary=_vocabulary(document),
-        out_dtype=_out_dtype(document, path),
-        notes=(*settings.notes, *_tokenizer_notes(document)),
-        from_mergekit=True,
+        notes=tuple(settings.notes),
         defaults_note=_defaults_note(settings) if could_be_ours(document) else "",
     )
-    weights = dict(zip(recipe.expert_names, found.weights, strict=True))
-    densities = dict(zip(recipe.expert_names, found.own, strict=False))
-    return replace(recipe, overrides=rules_of(found.parameters, weights, densities))
+    return replace(recipe, overrides=_rules(found, recipe.expert_names))
 
 
-def _refuse_other_merges(document: Document, path: Path) -> None:
-    """Raise RecipeError for mergekit features other than merging whole models."""
-    if document.modules:
-        raise RecipeError(
-            f"{path}: 'modules' merges the parts of a model by recipes of their own, which is not "
-            "possible here; write one recipe a part.",
-            path=path,
-            key="modules",
-        )
-    if document.merge_method == "passthrough":
-        raise RecipeError(
-            f"{path}: mergekit's passthrough copies and stacks parts of models, which is not "
-            "possible here; merge whole models.",
-            path=path,
-            key="merge_method",
-        )
+def _entry(
+    model: Path, lora: Path | None, *, base: Path, adapter: Path | None, weight: Chain
+) -> ModelEntry:
+    """An expert; an adapter on the plain base is one by itself."""
+    on = None if lora is None or (model == base and adapter is None) else model
+    return ModelEntry(model=lora or model, on=on, weight=float(weight[0].value))
 
 
-def _models(document: Document, path: Path) -> tuple[list[Model], list[Mapping[str, Setting]]]:
-    """The models, and settings of a slice for all of them."""
-    if not document.slices:
-        if not document.models:
-            raise RecipeError(f"{path} has no models; add some.", path=path, key="models")
-        return document.models, []
-    only = document.slices[0]
-    if len(document.slices) > 1 or only.base_model is not None:
-        raise RecipeError(
-            f"{path}: 'slices' stacks parts of models into a new one, which is not possible here; "
-            "one slice with all blocks of every model is.",
-            path=path,
-            key="slices",
-        )
-    return only.sources, [only.parameters]
+def _rules(found: Translation, names: Sequence[str]) -> tuple[Override, ...]:
+    weights = dict(zip(names, found.weights, strict=True))
+    return rules_of(found.parameters, weights, dict(zip(names, found.own, strict=False)))
 
 
-def _refuse_parts(models: Sequence[Model], path: Path, resolve: Callable[[str], Path]) -> None:
-    """Raise RecipeError for a range that is not known to be all blocks of its model."""
-    for model in models:
-        if model.layer_range is None:
-            continue
-        folder = resolve(model.model.partition("+")[0])
-        count = block_count(folder if folder.is_dir() else folder.parent)
-        if model.layer_range == (0, count):
-            continue
-        first, end = model.layer_range
-        has = "has no number of blocks in its config" if count is None else f"has {count} blocks"
-        raise RecipeError(
-            f"{path}: layer_range is [{first}, {end}], but {model.model!r} {has}; parts of models "
-            "cannot be merged here, so name all blocks of every model, or write 'models'.",
-            path=path,
-            key="layer_range",
-        )
-
-
-def _base_of(document: Document, path: Path) -> str:
-    """The base model, else the first: averages need none, and the result is the same."""
-    if document.base_model is not None:
-        return _without_adapter(document.base_model, path)
-    models, _ = _models(document, path)
-    first, plus, _ = models[0].model.partition("+")
-    if document.merge_method not in {"linear", "nuslerp"}:
+def _first(document: Document, part: Slice, path: Path) -> Reference:
+    """The first model of a merge that needs no base: it counts like any other."""
+    if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
             f"{path}: {document.merge_method!r} needs a base model here; add base_model.",
             path=path,
             key="base_model",
         )
-    if plus:
+    first = part.sources[0].model
+    # An adapter needs the model that it is on as the base, which then has no weight of its own.
+    return first.model_copy(update={"lora": None}) if document.merge_method == "linear" else first
+
+
+def _of_slices(
+    document: Document,
+    parts: Sequence[Slice],
+    scopes: Sequence[Mapping[str, Setting]],
+    models: _Models,
+    path: Path,
+) -> Recipe:
+    """The recipe of an output made of ranges of blocks."""
+    bases = [_base_of(document, parts, number, path) for number in range(len(parts))]
+    pairs = {source.model: models.pair(source.model) for part in parts for source in part.sources}
+    base, adapter = pairs[bases[0]]
+    listed = [
+        pairs[source.model]
+        for part, own in zip(parts, bases, strict=True)
+        for source in part.sources
+        if source.model != own or pairs[own] != (base, adapter)
+    ]
+    others = list(dict.fromkeys(listed))
+    recipe = Recipe(
+        base_model=base,
+        adapter=adapter,
+        models=tuple(ModelEntry(model=lora or m, on=m if lora else None) for m, lora in others),
+    )
+    names = dict(zip(others, recipe.expert_names, strict=True))
+    slices: list[RecipeSlice] = []
+    notes: list[str] = []
+    offset = 0
+    for part, own in zip(parts, bases, strict=True):
+        settings = _slice_settings(document, part, own, scopes, models)
+        _refuse_own_numbers(part, offset, path)
+        found = shifted(translated(settings), offset)
+        if not slices:
+            parameters = {name: chain[0].value for name, chain in found.parameters.items()}
+            recipe = replace(recipe, merge_method=found.method, parameters=parameters)
+        rules = _slice_rules(found, recipe, [names[pairs[e.model]] for e in settings.experts])
+        ordered = sorted(part.sources, key=lambda source: source.model != own)
+        sources = tuple(_source(*pairs[each.model], each.layer_range) for each in ordered)
+        slices.append(RecipeSlice(sources=sources, overrides=rules))
+        notes += settings.notes
+        if part.residual_weight is not None:
+            notes.append("'residual_weight' is left out: mergekit reads it and does not use it.")
+        offset += settings.blocks or 0
+    return replace(recipe, slices=tuple(slices), notes=tuple(notes))
+
+
+def _slice_settings(
+    document: Document,
+    part: Slice,
+    own: Reference,
+    scopes: Sequence[Mapping[str, Setting]],
+    models: _Models,
+) -> Settings:
+    """The settings of a slice whose base is ``own``, from near to far."""
+    first, end = part.sources[0].layer_range or (0, models.blocks(own) or 0)
+    return Settings(
+        method=document.merge_method,
+        base=next(source for source in part.sources if source.model == own),
+        has_base=document.base_model is not None or part.base_model is not None,
+        experts=[source for source in part.sources if source.model != own],
+        shared=[part.parameters, *scopes],
+        blocks=end - first or None,
+    )
+
+
+def _source(model: Path, adapter: Path | None, layers: tuple[int, int] | None) -> Source:
+    return Source(model=model, adapter=adapter, layers=layers)
+
+
+def _slice_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> tuple[Override, ...]:
+    """The settings of one slice that differ from the recipe's."""
+    rules: list[Override] = []
+    for name, chain in found.parameters.items():
+        if recipe.parameters.get(name) != chain[0].value:
+            rules.append(Override(pattern="*", parameters={name: chain[0].value}))
+    weights = {n: float(c[0].value) for n, c in zip(names, found.weights, strict=True)}
+    if differing := {name: weight for name, weight in weights.items() if weight != 1.0}:
+        rules.append(Override(pattern="*", weights=differing))
+    return (*rules, *_rules(found, names))
+
+
+def _base_of(document: Document, parts: Sequence[Slice], number: int, path: Path) -> Reference:
+    """The base of a slice, which is one of its models."""
+    part = parts[number]
+    there = [source.model for source in part.sources]
+    if len(set(there)) < len(there):
         raise RecipeError(
-            f"{path} names no base_model; add `base_model: {first}`, and {models[0].model!r} is "
-            "that adapter as an expert.",
+            f"{path}: slice {number} has a model twice; weights are told apart by model, so name "
+            "it once.",
             path=path,
-            key="base_model",
+            key="slices",
         )
-    return first
+    if document.merge_method == "passthrough":
+        if len(there) > 1:
+            raise RecipeError(
+                f"{path}: passthrough takes one model a slice, but slice {number} has "
+                f"{len(there)}.",
+                path=path,
+                key="slices",
+            )
+        return there[0]
+    wanted = part.base_model or document.base_model
+    if wanted in there:
+        return wanted
+    if document.merge_method in WITHOUT_BASE and (
+        wanted is None or document.merge_method == "linear"
+    ):
+        return there[0]
+    named = "none is named" if wanted is None else f"{wanted} is not"
+    raise RecipeError(
+        f"{path}: {document.merge_method} needs its base model among the sources of slice "
+        f"{number}, but {named}; add it there.",
+        path=path,
+        key="base_model",
+    )
 
 
-def _on_base(model: str, base: Path, path: Path, resolve: Callable[[str], Path]) -> str:
-    """The model as a recipe names it: of ``base+adapter``, the adapter, which is an expert here."""
-    trained_on, plus, adapter = model.partition("+")
-    if plus and adapter and resolve(trained_on) == base:
-        model = adapter
-    return _without_adapter(model, path)
-
-
-def _without_adapter(model: str, path: Path) -> str:
-    if "+" in model:
-        raise RecipeError(
-            f"{path}: {model!r} adds an adapter to a model other than the base; merge the two with "
-            "PEFT's `merge_and_unload`, and name the folder you get.",
-            path=path,
-            key="model",
-        )
-    return model
-
-
-def _blocks(document: Document, base: Path) -> int | None:
-    """The models' number of blocks: from a slice, else from the base's config."""
-    ranges = [source.layer_range for part in document.slices for source in part.sources]
-    return next((each[1] for each in ranges if each), None) or block_count(base)
+def _refuse_own_numbers(part: Slice, offset: int, path: Path) -> None:
+    """Refuse a filter for block numbers of one model, if they are others in the output."""
+    for source in part.sources:
+        if source.layer_range is None or source.layer_range[0] == offset:
+            continue
+        for name, setting in source.parameters.items():
+            conditions = setting if isinstance(setting, list) else [setting]
+            for each in conditions:
+                if _NUMBERED.search(getattr(each, "filter", None) or ""):
+                    raise RecipeError(
+                        f"{path}: a filter of {name!r} of {source.model} names a block number, "
+                        "which is another one in the output; write a gradient instead.",
+                        path=path,
+                        key=name,
+                    )
 
 
 def block_count(folder: Path) -> int | None:
@@ -194,11 +372,45 @@ def _out_dtype(document: Document, path: Path) -> OutputDtype | None:
     return None if written is None else _DTYPES[written]
 
 
-def _vocabulary(document: Document) -> Vocabulary:
-    source = _tokenizer_source(document)
+def _with_tokenizer(recipe: Recipe, document: Document, models: _Models, path: Path) -> Recipe:
+    """The recipe with the file's tokenizer and chat template."""
+    if document.tokenizer is not None and document.tokenizer_source is not None:
+        raise RecipeError(
+            f"{path} has 'tokenizer' and 'tokenizer_source'; keep one of them.",
+            path=path,
+            key="tokenizer",
+        )
+    chosen = document.tokenizer
+    for key in ("tokens", "pad_to_multiple_of"):
+        if chosen is not None and getattr(chosen, key) is not None:
+            raise RecipeError(
+                f"{path}: {key!r} of 'tokenizer' is not possible here; leave it out.",
+                path=path,
+                key=f"tokenizer.{key}",
+            )
+    recipe = replace(recipe, chat_template=document.chat_template or "")
+    source = document.tokenizer_source if chosen is None else chosen.source
     if source is None:
-        return Vocabulary.POSITION
-    return Vocabulary.UNION if source == "union" else Vocabulary.BASE_TOKENS
+        return recipe
+    if isinstance(source, str):
+        choice = Vocabulary.UNION if source == "union" else Vocabulary.BASE_TOKENS
+        return replace(recipe, vocabulary=choice)
+    pair = models.pair(source)
+    if pair == (recipe.base_model, recipe.adapter):
+        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
+    names = dict(zip(map(_pair_of, recipe.models), recipe.expert_names, strict=True))
+    if pair not in names:
+        raise RecipeError(
+            f"{path}: the tokenizer of {source} is wanted, which is not among the models; take "
+            "that of one of them.",
+            path=path,
+            key="tokenizer_source",
+        )
+    return replace(recipe, tokenizer=names[pair])
+
+
+def _pair_of(entry: ModelEntry) -> tuple[Path, Path | None]:
+    return (entry.model, None) if entry.on is None else (entry.on, entry.model)
 
 
 def _defaults_note(settings: Settings) -> str:
@@ -209,22 +421,3 @@ def _defaults_note(settings: Settings) -> str:
         f"mergekit's{f', with its defaults ({filled})' if filled else ''}; write `schema: 1` in a "
         "recipe of this application."
     )
-
-
-def _tokenizer_source(document: Document) -> object:
-    if document.tokenizer is None:
-        return document.tokenizer_source
-    return document.tokenizer.get("source", "union")  # its default
-
-
-def _tokenizer_notes(document: Document) -> list[str]:
-    notes = []
-    source = _tokenizer_source(document)
-    if source not in (None, "base", "union", document.base_model):
-        notes.append(f"The tokenizer is the base's, not {source!r} as in the file.")
-    if left_out := (document.tokenizer or {}).keys() - {"source"}:
-        named = ", ".join(f"{key!r}" for key in sorted(left_out))
-        notes.append(f"Keys of 'tokenizer' other than its source are ignored: {named}.")
-    if document.chat_template is not None:
-        notes.append("The chat template is the base's, not the one the file names.")
-    return notes

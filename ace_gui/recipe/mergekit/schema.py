@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ace_gui.errors import RecipeError
 
@@ -34,24 +34,53 @@ Settings = Annotated[dict[str, Setting], BeforeValidator(_none_is_empty)]
 """A heading with nothing under it is no setting."""
 
 
-class Reference(BaseModel):
-    """A model written as a mapping."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    model: Annotated[str, Field(min_length=1)]
-    lora: Annotated[str, Field(min_length=1)] | None = None
-
-
-def _as_text(value: object) -> object:
-    """``{model: …, lora: …}`` as mergekit also writes it, ``model+lora``."""
-    if not isinstance(value, dict):
+def _path_of(value: object) -> object:
+    """``path@revision`` as a mapping."""
+    if not isinstance(value, str):
         return value
-    reference = Reference.model_validate(value)
-    return reference.model if reference.lora is None else f"{reference.model}+{reference.lora}"
+    path, at, revision = value.rpartition("@")
+    return {"path": path, "revision": revision} if at else {"path": value}
 
 
-ModelName = Annotated[str, Field(min_length=1), BeforeValidator(_as_text)]
+def _reference_of(value: object) -> object:
+    """``model+adapter`` as a mapping."""
+    if not isinstance(value, str):
+        return value
+    model, *adapters = value.split("+")
+    if len(adapters) > 1:
+        raise ValueError("may have one adapter, as model+adapter")
+    return {"model": model} | ({"lora": adapters[0]} if adapters else {})
+
+
+class ModelPath(BaseModel):
+    """A folder, or a model of the local cache at a revision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Annotated[str, Field(min_length=1)]
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.revision is None else f"{self.path}@{self.revision}"
+
+
+_ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
+
+
+class Reference(BaseModel):
+    """A model, and an adapter on it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    model: _ModelPath
+    lora: _ModelPath | None = None
+    override_architecture: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.model) if self.lora is None else f"{self.model}+{self.lora}"
+
+
+ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 
 
 class Model(BaseModel):
@@ -72,6 +101,34 @@ class Slice(BaseModel):
     sources: Annotated[list[Model], Field(min_length=1)]
     base_model: ModelName | None = None
     parameters: Settings = {}
+    residual_weight: float | None = None
+
+
+class Module(BaseModel):
+    """A part of the output with blocks of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    models: list[Model] | None = None
+    slices: list[Slice] | None = None
+    parameters: Settings = {}
+
+
+def _template(written: str) -> str:
+    """A chat template as mergekit has it. Raises ValueError."""
+    if written in TEMPLATES or "{" in written:
+        return written
+    raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
+
+
+class TokenizerChoice(BaseModel):
+    """The tokenizer of the output."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: Literal["base", "union"] | ModelName = "union"
+    tokens: dict[str, Any] | None = None
+    pad_to_multiple_of: int | None = None
 
 
 class Document(BaseModel):
@@ -81,16 +138,19 @@ class Document(BaseModel):
 
     merge_method: str
     base_model: ModelName | None = None
-    models: list[Model] = []
-    slices: list[Slice] = []
+    models: list[Model] | None = None
+    slices: list[Slice] | None = None
     parameters: Settings = {}
     dtype: str | None = None
     out_dtype: str | None = None
-    tokenizer_source: ModelName | None = None
-    tokenizer: dict[str, Any] | None = None
-    chat_template: str | None = None
-    modules: dict[str, Any] | None = None
+    tokenizer_source: Literal["base", "union"] | ModelName | None = None
+    tokenizer: TokenizerChoice | None = None
+    chat_template: Annotated[str, AfterValidator(_template)] | None = None
+    modules: dict[str, Module] | None = None
 
+
+TEMPLATES: Final = ("auto", "chatml", "llama3", "mistral", "alpaca", "exaone")
+"""What mergekit has as ``chat_template`` besides Jinja text."""
 
 KNOWN_KEYS: Final = {
     (): tuple(Document.model_fields),
@@ -173,7 +233,7 @@ def could_be_ours(document: Document) -> bool:
     return (
         document.merge_method in _OTHER_DEFAULTS
         and not _says_what_only_mergekit_says(content, _entries(content))
-        and all(model.parameters.keys() <= {"weight"} for model in document.models)
+        and all(model.parameters.keys() <= {"weight"} for model in document.models or ())
     )
 
 
@@ -184,7 +244,7 @@ def refuse_mixture(content: Mapping[str, Any], own_keys: Collection[str], path: 
     a method whose defaults differ is such a key, too. Any other key makes the file ours.
     """
     ours = _only_ours(content, own_keys)
-    theirs = _only_theirs(content) if ours else ""
+    theirs = _only_theirs(content, own_keys) if ours else ""
     method = content.get("merge_method")
     if ours == "vocabulary" and not theirs and _means_two_things(content):
         theirs = f"merge_method: {method}"
@@ -215,9 +275,9 @@ def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     return next((key for key in found if key != "vocabulary"), "vocabulary" if found else "")
 
 
-def _only_theirs(content: Mapping[str, Any]) -> str:
+def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     """A key, parameter, gradient or filter that only mergekit has; empty where there is none."""
-    found = sorted(_KEYS & content.keys())
+    found = sorted(_KEYS.difference(own_keys) & content.keys())
     entries = _entries(content)
     for index, parameters in (
         ("parameters", content.get("parameters")),
@@ -238,6 +298,8 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     lacks, or no method.
     """
     entries = _entries(content)
+    if isinstance(content.get("tokenizer"), str):
+        return False
     if (set(own_keys) - Document.model_fields.keys()) & content.keys() or any(
         "name" in entry for entry in entries
     ):

@@ -51,6 +51,15 @@ def chain_of(
     return tuple(choice for index, choice in enumerate(chain) if last[choice.where] == index)
 
 
+def at_offset(chain: Chain, offset: int) -> Chain:
+    """The chain with the numbers of its blocks increased."""
+    return tuple(replace(choice, blocks=_moved(choice.blocks, offset)) for choice in chain)
+
+
+def _moved(blocks: str | None, offset: int) -> str | None:
+    return blocks and "-".join(str(int(number) + offset) for number in blocks.split("-"))
+
+
 def numbers(chain: Chain, name: str) -> Chain:
     """The chain with finite numbers. Raises RecipeError if one of its values is none."""
     return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)

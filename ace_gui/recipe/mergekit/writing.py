@@ -19,12 +19,20 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.base_config import base_config
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.overrides import After, Override
-from ace_gui.recipe.values import Choices, Heads, Output, ParameterValue, Recipe, Vocabulary
+from ace_gui.recipe.values import (
+    Choices,
+    Heads,
+    ModelEntry,
+    Output,
+    ParameterValue,
+    Recipe,
+    Vocabulary,
+)
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 
 _EXPRESSED: Final = {
-    *("out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks")
+    *("adapter", "out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks")
 }
 """Choices that mergekit makes the same way, or none at all."""
 
@@ -76,15 +84,18 @@ def dump_mergekit(recipe: Recipe, values: Parameters, folder: Path) -> str:
 def _document(recipe: Recipe, foreign: Foreign, index: Callable[[Path], str]) -> dict[str, Any]:
     weights = foreign.weights or (None,) * len(recipe.models)
     models = [
-        {"model": index(entry.model)} | ({} if w is None else {"parameters": {"weight": w}})
+        {"model": _reference(entry, recipe, index)}
+        | ({} if w is None else {"parameters": {"weight": w}})
         for entry, w in zip(recipe.models, weights, strict=True)
     ]
+    base = index(recipe.base_model)
+    if recipe.adapter is not None:
+        base = f"{base}+{index(recipe.adapter)}"
     if foreign.base_weight is not None:
-        base = index(recipe.base_model)
         models.append({"model": base, "parameters": {"weight": foreign.base_weight}})
     document: dict[str, Any] = {"merge_method": foreign.method}
     if foreign.with_base:
-        document["base_model"] = index(recipe.base_model)
+        document["base_model"] = base
     document["models"] = models
     if foreign.parameters:
         document["parameters"] = dict(foreign.parameters)
@@ -95,6 +106,19 @@ def _document(recipe: Recipe, foreign: Foreign, index: Callable[[Path], str]) ->
     if recipe.vocabulary is not Vocabulary.POSITION:
         document["tokenizer_source"] = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
     return document
+
+
+def _reference(entry: ModelEntry, recipe: Recipe, index: Callable[[Path], str]) -> str:
+    """A model, or the model that an adapter is on and the adapter."""
+    on = entry.on
+    if on is None and (entry.model / "adapter_config.json").is_file():
+        if recipe.adapter is not None:
+            raise RecipeError(
+                f"mergekit cannot put the adapter {entry.model.name} on a base that has one.",
+                key="adapter",
+            )
+        on = recipe.base_model
+    return index(entry.model) if on is None else f"{index(on)}+{index(entry.model)}"
 
 
 def _refuse_others(recipe: Recipe) -> None:
@@ -204,14 +228,21 @@ def _linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _sums(values: Parameters) -> dict[str, ParameterValue]:
-    return {"lambda": values["scaling"], "normalize": values["normalize"]}
+    return {"lambda": values["scaling"], "normalize": values["normalize"], **_rescale(values)}
+
+
+def _rescale(values: Parameters) -> dict[str, ParameterValue]:
+    """``rescale``, where a method here has it; by chance is nearest to by norm."""
+    found = values.get("rescale")
+    return {} if found is None else {"rescale": found != "none"}
 
 
 def _elects(values: Parameters) -> dict[str, ParameterValue]:
     return {
         "density": values["density"],
         "lambda": values["scaling"],
-        "normalize": values["combine"] == "mean",
+        "normalize": values["combine"] != "sum",
+        **_rescale(values),
     }
 
 
@@ -232,14 +263,18 @@ def _balance(values: Parameters) -> tuple[str, ...]:
     return ("If both signs of an entry weigh the same, mergekit takes the positive one.",)
 
 
-_RESCALED: Final = (
-    "mergekit draws other random numbers, and rescales what it keeps tensor by tensor."
-)
+def _drawn(values: Parameters) -> tuple[str, ...]:
+    notes = ["mergekit draws other random numbers."]
+    if values["rescale"] == "by chance":
+        notes.append("mergekit rescales what it keeps tensor by tensor, not by its chances.")
+    return tuple(notes)
 
 
 def _dare_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     parameters = {"density": values["density"], **_sums(values)}
-    return Foreign(method="dare_linear", parameters=parameters, weights=weights, notes=(_RESCALED,))
+    return Foreign(
+        method="dare_linear", parameters=parameters, weights=weights, notes=_drawn(values)
+    )
 
 
 def _dare_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -249,13 +284,13 @@ def _dare_ties(values: Parameters, weights: tuple[float, ...]) -> Foreign:
         method="dare_ties",
         parameters=_elects(values),
         weights=weights,
-        notes=(_RESCALED, *_balance(values)),
+        notes=(*_drawn(values), *_balance(values)),
     )
 
 
 def _della(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     parameters = {**_elects(values), "epsilon": values["epsilon"]}
-    notes = (_RESCALED, *_balance(values))
+    notes = (*_drawn(values), *_balance(values))
     return Foreign(method="della", parameters=parameters, weights=weights, notes=notes)
 
 
@@ -268,7 +303,7 @@ def _della_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     own = {"density": values["density"], "epsilon": values["epsilon"]}
     parameters = {**own, **_sums(values)}
     return Foreign(
-        method="della_linear", parameters=parameters, weights=weights, notes=(_RESCALED,)
+        method="della_linear", parameters=parameters, weights=weights, notes=_drawn(values)
     )
 
 
@@ -322,17 +357,38 @@ def _nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 def _multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     parameters = {"normalize_weights": values["normalize"]}
-    return Foreign(method="multislerp", parameters=parameters, weights=weights)
+    if values["points"] == "changes":
+        return Foreign(method="multislerp", parameters=parameters, weights=weights)
+    return Foreign(
+        method="multislerp",
+        parameters=parameters,
+        weights=weights,
+        with_base=False,
+        base_weight=float(values["base_weight"]) or None,
+    )
 
 
-def _model_stock(_: Parameters, weights: tuple[float, ...]) -> Foreign:
+def _karcher(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if set(weights) != {1.0}:
+        raise RecipeError("mergekit's karcher has no weights.", key="weight")
+    if values["points"] == "changes" or values["base_weight"] not in (0, 1):
+        raise RecipeError("mergekit's karcher is of whole weights that count alike.", key="points")
+    return Foreign(
+        method="karcher",
+        parameters={"max_iter": values["iterations"], "tol": values["tolerance"]},
+        with_base=values["base_weight"] == 1,
+    )
+
+
+def _model_stock(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     if len(set(weights)) != 1:
         raise RecipeError("mergekit's model_stock counts every expert alike.", key="weight")
     note = (
         "mergekit moves away from experts with opposite changes, and counts experts that do not "
         "change a tensor; here the base is kept, and these experts are left out."
     )
-    return Foreign(method="model_stock", notes=(note,))
+    rows: dict[str, ParameterValue] = {"filter_wise": True} if values["filter_wise"] else {}
+    return Foreign(method="model_stock", parameters=rows, notes=(note,))
 
 
 def _sce(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -357,6 +413,7 @@ _METHODS: Final[Mapping[str, Callable[[Parameters, tuple[float, ...]], Foreign]]
             "slerp": _slerp,
             "nuslerp": _nuslerp,
             "multislerp": _multislerp,
+            "karcher": _karcher,
             "model_stock": _model_stock,
             "sce": _sce,
             "della_linear": _della_linear,

@@ -17,7 +17,7 @@ from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import MismatchError, RecipeError, ResourceError, ResumeError
+from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.command import ace_gui as command
@@ -221,18 +221,6 @@ def test_what_cannot_be_an_adapter_is_refused_before_anything_is_written(
         written(recipe_over(base, [model], merge_method="linear", output="adapter"), tmp_path / "x")
     with pytest.raises(RecipeError, match="linear layer"):
         ace_gui.extract(base, model, tmp_path / "x", rank=2, include=["*norm*"], device="cpu")
-    assert not (tmp_path / "x").exists()
-
-
-def test_the_limit_on_memory_holds_and_what_an_adapter_cannot_have_is_refused(
-    base: Path, experts: list[Path], tmp_path: Path
-) -> None:
-    recipe = recipe_over(base, experts, merge_method="ties", output="adapter")
-    with pytest.raises(ResourceError):
-        written(recipe, tmp_path / "x", memory_bytes=1000)
-    for more in ({"evaluate": True}, {"complete_heads": True}, {"cluster": "local:1"}):
-        with pytest.raises(RecipeError, match="whole model"):
-            written(recipe, tmp_path / "x", **more)
     assert not (tmp_path / "x").exists()
 
 

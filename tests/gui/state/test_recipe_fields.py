@@ -37,6 +37,7 @@ from tests.helpers.recipes import recipe_of
 RULE = Override(role="query", disposition="base")
 BY_NAME: dict[str, Any] = {
     "blocks": "4-7",
+    "layers": (0, 8),
     "overrides": (RULE,),
     "models": (ModelEntry(model=Path("/models/other"), name="x", weight=0.5),),
 }

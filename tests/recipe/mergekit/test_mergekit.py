@@ -1,6 +1,7 @@
 """mergekit's files as recipes, and recipes as mergekit's files."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 import yaml
 
 from ace_gui.errors import RecipeError
+from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.model_stock import ModelStockParameters, model_stock
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
-from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Vocabulary
+from tests.helpers.mergekit_files import entries
 
 TIES = {
     "density": 0.2,
@@ -144,50 +147,122 @@ def test_one_slice_of_all_blocks_is_no_slice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["linear", "slerp", "task_arithmetic"])
 @pytest.mark.parametrize(
-    ("first", "second", "refused"),
-    [
-        ([0, 4], [0, 4], None),
-        ([0, 3], [0, 3], "'base' has 4 blocks"),
-        ([0, 40], [0, 40], "'base' has 4 blocks"),
-        ([1, 4], [1, 4], "'base' has 4 blocks"),
-        ([0, 4], [0, 3], "'other' has 4 blocks"),
-        ([0, 4], [1, 4], "'other' has 4 blocks"),
-        ([0, 0], [0, 0], "'base' has 4 blocks"),
-    ],
+    ("first", "second"), [([0, 4], [0, 4]), ([0, 3], [0, 3]), ([1, 4], [0, 3])]
 )
-def test_a_range_is_all_blocks_of_each_source_or_refused(
-    tmp_path: Path, method: str, first: list[int], second: list[int], refused: str | None
+def test_a_range_that_is_not_all_blocks_makes_a_slice(
+    tmp_path: Path, method: str, first: list[int], second: list[int]
 ) -> None:
     give_blocks(tmp_path, base=4, other=4)
     ranges = {"base": first, "other": second}
     sources = [{"model": name, "layer_range": each} for name, each in ranges.items()]
     document = {"base_model": "base"} if method != "linear" else {}
-    slices = [{"sources": sources}]
-    if refused is None:
-        assert len(read(tmp_path, merge_method=method, slices=slices, **document).models) == 1
+    recipe = read(tmp_path, merge_method=method, slices=[{"sources": sources}], **document)
+    assert [entry.model.name for entry in recipe.models] == ["other"]
+    if first == second == [0, 4]:
+        assert recipe.slices == ()
         return
-    with pytest.raises(RecipeError) as caught:
-        read(tmp_path, merge_method=method, slices=slices, **document)
-    wrong = first if "base" in refused else second
-    assert caught.value.key == "layer_range"
-    assert refused in caught.value.sentence
-    assert str(wrong) in caught.value.sentence
+    (part,) = recipe.slices
+    assert [(each.model.name, each.layers) for each in part.sources] == [
+        ("base", tuple(first)),
+        ("other", tuple(second)),
+    ]
 
 
-@pytest.mark.parametrize("count", [6, None])
-def test_a_range_is_compared_with_the_blocks_of_its_own_model(
-    tmp_path: Path, count: int | None
+def test_settings_of_slices_count_from_near_to_far(tmp_path: Path) -> None:
+    """Source before slice before file; a gradient goes through the blocks of its slice."""
+    sources = [
+        [
+            {"model": "base", "layer_range": [0, 2]},
+            {"model": "a", "layer_range": [0, 2], "parameters": {"weight": 0.3}},
+        ],
+        [
+            {"model": "b", "layer_range": [1, 4]},
+            {"model": "base", "layer_range": [1, 4]},
+        ],
+    ]
+    slices = [{"sources": sources[0]}, {"sources": sources[1], "parameters": {"weight": [0, 1]}}]
+    recipe = read(
+        tmp_path,
+        merge_method="task_arithmetic",
+        base_model="base",
+        slices=slices,
+        parameters={"weight": 0.7},
+    )
+    first, second = recipe.slices
+    assert [each.model.name for each in second.sources] == ["base", "b"]
+    assert [dict(rule.weights) for rule in first.overrides] == [{"a": 0.3}]
+    found = [(rule.blocks, dict(rule.weights)) for rule in second.overrides]
+    assert found == [(None, {"b": 0.0}), ("3", {"b": 0.5}), ("4", {"b": 1.0})]
+
+
+def test_passthrough_multiplies_by_its_scale(tmp_path: Path) -> None:
+    scale = [{"filter": "o_proj", "value": 0.0}, {"value": 1.0}]
+    recipe = read(
+        tmp_path,
+        merge_method="passthrough",
+        slices=[
+            {"sources": [{"model": "base", "layer_range": [0, 4]}]},
+            {"sources": [{"model": "base", "layer_range": [2, 4], "parameters": {"scale": scale}}]},
+        ],
+    )
+    assert recipe.models == ()
+    assert recipe.parameters == {"base_weight": 1.0, "normalize": False}
+    (rule,) = recipe.slices[1].overrides
+    assert (rule.pattern, dict(rule.parameters)) == ("*o_proj*", {"base_weight": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("reference", "model", "on", "notes"),
+    [
+        ("a", "a", None, 0),
+        ("a+x", "x", "a", 0),
+        ("base+x", "x", None, 0),
+        ("a@main", "a", None, 1),
+        ("a+x@v1", "x", "a", 1),
+        ({"model": "a", "lora": "x"}, "x", "a", 0),
+        ({"model": {"path": "a", "revision": None}}, "a", None, 0),
+        ({"model": {"path": "a", "revision": "v1"}, "lora": {"path": "x"}}, "x", "a", 1),
+        ({"model": "a", "override_architecture": "LlamaForCausalLM"}, "a", None, 1),
+    ],
+)
+def test_references_to_models(
+    tmp_path: Path, reference: Any, model: str, on: str | None, notes: int
 ) -> None:
-    give_blocks(tmp_path, other=count)
-    sources = [{"model": name, "layer_range": [0, 4]} for name in ("base", "other")]
-    with pytest.raises(RecipeError, match="'other'"):
-        read(tmp_path, merge_method="slerp", base_model="base", slices=[{"sources": sources}])
+    for name in "ax":
+        (tmp_path / name).mkdir()
+    recipe = read(
+        tmp_path,
+        merge_method="task_arithmetic",
+        base_model="base",
+        models=[{"model": reference, "parameters": {"weight": 1.0}}],
+    )
+    (entry,) = recipe.models
+    assert (entry.model, entry.on) == (tmp_path / model, on and tmp_path / on)
+    assert len(recipe.notes) == notes
+
+
+def test_a_base_may_have_an_adapter(tmp_path: Path) -> None:
+    both = [{"model": "base+x"}, {"model": "base"}, {"model": "base+y"}]
+    recipe = read(tmp_path, merge_method="task_arithmetic", base_model="base+x", models=both)
+    assert (recipe.base_model.name, recipe.adapter) == ("base", tmp_path / "x")
+    found = [(entry.model.name, entry.on and entry.on.name) for entry in recipe.models]
+    assert found == [("base", None), ("y", "base")]
+    path = tmp_path / "own.yaml"
+    path.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(path) == recipe
+
+
+def test_without_a_base_that_of_the_first_adapter_is_it(tmp_path: Path) -> None:
+    recipe = read(tmp_path, merge_method="linear", models=entries(**{"b+x": {}, "b+y": {}}))
+    assert recipe.base_model.name == "b"
+    assert [entry.model.name for entry in recipe.models] == ["x", "y"]
+    assert recipe.parameters["base_weight"] == 0.0
 
 
 @pytest.mark.parametrize(
     ("document", "key", "words"),
     [
-        ({"merge_method": "passthrough"}, "merge_method", "passthrough"),
+        ({"merge_method": "passthrough"}, "slices", "one model"),
         ({"merge_method": "ties", "models": models({"density": "x"}, {})}, "density", "not x"),
         ({"models": models({"weight": float("inf")}, {})}, "weight", "finite"),
         ({"models": models({"weight": True}, {})}, "weight", "finite"),
@@ -196,15 +271,15 @@ def test_a_range_is_compared_with_the_blocks_of_its_own_model(
         ({"merge_method": "slerp", "parameters": {"t": 0.5}}, "models", "schema: 1"),
         ({"merge_method": "nearswap", "parameters": {"t": 0.5}}, "models", "one other model"),
         ({"merge_method": "ranked_ties"}, "merge_method", "ranked_ties"),
-        ({"merge_method": "ties", "parameters": {"rescale": True}}, "rescale", "rescaling"),
-        (
-            {"models": [{"model": "a+lora", "parameters": {"weight": 1}}]},
-            "model",
-            "adapter",
-        ),
+        ({"models": [{"model": "a+x+y"}]}, "models[0].model", "one adapter"),
         ({"out_dtype": "int8"}, "out_dtype", "int8"),
-        ({"modules": {"text": {}}}, "modules", "modules"),
-        ({"models": None, "slices": [{"sources": [{"model": "a"}]}] * 2}, "slices", "slices"),
+        ({"modules": {"text": {}, "vision": {}}}, "modules", "modules"),
+        ({"slices": [{"sources": [{"model": "a"}]}] * 2}, "slices", "'models' and 'slices'"),
+        (
+            {"models": None, "slices": [{"sources": [{"model": "a"}]}] * 2},
+            "base_model",
+            "slice 0",
+        ),
         ({"paramters": {}}, "paramters", "parameters"),
     ],
 )
@@ -226,7 +301,7 @@ def test_what_cannot_be_translated_is_named(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("merge_method: linear\n---\nmerge_method: ties\n", ["several documents", "one file"]),
+        ("merge_method: linear\n---\nmerge_method: ties\n", ["several documents", "name"]),
         ("base_model: b\ngate_mode: hidden\nexperts: [{source_model: a}]\n", ["mixture"]),
         (
             "merge_method: ties\nbase_model: b\nmodels: [{model: a}]\n"
@@ -241,7 +316,6 @@ def test_what_cannot_be_translated_is_named(
             "merge_method: ties\nbase_model: b\nmodels: [{model: a, wieght: 1}]\ndtype: float32\n",
             ["models[0].wieght", "layer_range"],
         ),
-        ("merge_method: linear\nmodels: [{model: b+x}, {model: b+y}]\n", ["base_model: b"]),
     ],
 )
 def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -254,14 +328,66 @@ def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: li
     assert not any(word in caught.value.sentence for word in strange)
 
 
-@pytest.mark.parametrize("source", ["union", "base"])
-def test_what_a_tokenizer_says_of_tokens_is_noted(tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"tokenizer": {"source": "base", "tokens": {"<t>": {"source": "a"}}}}, "tokenizer.tokens"),
+        ({"tokenizer": {"pad_to_multiple_of": 8}}, "tokenizer.pad_to_multiple_of"),
+        ({"tokenizer": {}, "tokenizer_source": "base"}, "tokenizer"),
+        ({"tokenizer_source": "z"}, "tokenizer_source"),
+        ({"chat_template": "unknown"}, "chat_template"),
+    ],
+)
+def test_tokenizers_that_are_not_possible_are_refused(
+    tmp_path: Path, more: dict[str, Any], key: str
+) -> None:
     both = models({"weight": 1.0}, {"weight": 1.0})
-    said = {"source": source, "tokens": {"<t>": {"source": "a"}}}
-    document = {"merge_method": "linear", "base_model": "base", "models": both}
-    (note,) = read(tmp_path, **document, tokenizer=said).notes
-    assert "'tokens'" in note
-    assert "base" not in note
+    with pytest.raises(RecipeError) as caught:
+        read(tmp_path, merge_method="linear", base_model="base", models=both, **more)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("source", "vocabulary", "tokenizer"),
+    [
+        ("base", Vocabulary.BASE_TOKENS, ""),
+        ("union", Vocabulary.UNION, ""),
+        ("b", Vocabulary.POSITION, "b"),
+        ({"model": "b"}, Vocabulary.POSITION, "b"),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_source_of_the_tokenizer(
+    tmp_path: Path, source: Any, vocabulary: Vocabulary, tokenizer: str, inside: bool
+) -> None:
+    more = {"tokenizer": {"source": source}} if inside else {"tokenizer_source": source}
+    both = models({"weight": 1.0}, {"weight": 1.0})
+    recipe = read(
+        tmp_path,
+        merge_method="linear",
+        base_model="base",
+        models=both,
+        chat_template="chatml",
+        **more,
+    )
+    assert (recipe.vocabulary, recipe.tokenizer) == (vocabulary, tokenizer)
+    assert (recipe.chat_template, recipe.notes) == ("chatml", ())
+    own = tmp_path / "own.yaml"
+    own.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(own) == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "vocabulary"),
+    [("base", Vocabulary.BASE_TOKENS), ("union", Vocabulary.UNION), ("a", Vocabulary.POSITION)],
+)
+def test_the_tokenizer_of_an_own_recipe(tmp_path: Path, text: str, vocabulary: Vocabulary) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"base_model: base\nmodels: [{{model: a}}]\ntokenizer: {text}\n")
+    assert load_recipe(path).vocabulary is vocabulary
+    path.write_text(f"{path.read_text()}vocabulary: tokens\n")
+    with pytest.raises(RecipeError, match="contradict"):
+        load_recipe(path)
 
 
 @pytest.mark.parametrize("choice", Vocabulary)
@@ -296,10 +422,8 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
         merge_method="task_arithmetic",
         base_model="base",
         models=models({"weight": 1.0, "density": 0.5}),
-        chat_template="chatml",
-        tokenizer_source="b",
     )
-    assert len(recipe.notes) == 3
+    assert len(recipe.notes) == 1
     assert "density" in recipe.notes[0]
 
 
@@ -318,6 +442,46 @@ def test_a_union_of_vocabularies_is_read_and_written(tmp_path: Path, said: dict[
     assert read(tmp_path, **document, models=both).vocabulary is Vocabulary.POSITION
 
 
+@pytest.mark.parametrize("method", ["ties", "breadcrumbs", "dare_linear", "della"])
+@pytest.mark.parametrize("rescale", [None, True, False])
+def test_rescaling_is_by_norm_or_none(tmp_path: Path, method: str, rescale: bool | None) -> None:
+    parameters = {} if rescale is None else {"rescale": rescale}
+    recipe = read(
+        tmp_path,
+        merge_method=method,
+        base_model="base",
+        models=models({"weight": -0.5}, {"weight": 1.0}),
+        parameters=parameters,
+    )
+    default = method in ("dare_linear", "della")
+    on = default if rescale is None else rescale
+    assert recipe.parameters.get("rescale", "none") == ("by norm" if on else "none")
+    if method in ("ties", "della"):
+        assert recipe.parameters["combine"] == "signed mean"
+    values = dict(get_parameters(recipe))
+    path = tmp_path / "out.yaml"
+    path.write_text(dump_mergekit(recipe, values, tmp_path))
+    assert load_recipe(path).parameters.get("rescale", "none") == values["rescale"]
+
+
+@pytest.mark.parametrize(
+    ("document", "points", "base_weight"),
+    [
+        ({"merge_method": "karcher"}, "weights", 1.0),
+        ({"merge_method": "karcher", "base_model": "base"}, "weights", 1.0),
+        ({"merge_method": "multislerp"}, "weights", 0.5),
+        ({"merge_method": "multislerp", "base_model": "base"}, None, None),
+    ],
+)
+def test_means_on_the_sphere_need_no_base(
+    tmp_path: Path, document: dict[str, Any], points: str | None, base_weight: float | None
+) -> None:
+    both = models({"weight": 0.5}, {"weight": 1.0})
+    recipe = read(tmp_path, **document, models=both)
+    assert recipe.parameters.get("points") == points
+    assert recipe.parameters.get("base_weight") == base_weight
+
+
 def test_our_own_recipes_are_read_as_before(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(
@@ -325,6 +489,12 @@ def test_our_own_recipes_are_read_as_before(tmp_path: Path) -> None:
         "models: [{model: a, parameters: {weight: 0.5}}]\nparameters: {density: 0.5}\n"
     )
     assert load_recipe(path).parameters == {"density": 0.5}
+
+
+def get_parameters(recipe: Recipe) -> dict[str, Any]:
+    """Every parameter of the recipe's method."""
+    given = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
+    return asdict(given)
 
 
 def ours(folder: Path, *overrides: Override, **keys: Any) -> Recipe:

@@ -223,7 +223,8 @@ class TensorMerge:
     def _is_combined(self) -> bool:
         """Whether there is something to merge; otherwise the tensor is just the base's."""
         combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
-        return combined and bool(self._row.experts)
+        # Without experts from the start, a row of a slice is the base's tensor times a factor.
+        return combined and (bool(self._row.experts) or self._settled is None)
 
     def _report(self) -> LayerReport:
         if not self._is_combined:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -40,6 +41,8 @@ _TOKENIZER: Final = (
 _TEMPLATES: Final = ("chat_template.*", "additional_chat_templates/*")
 _WITH_IDS: Final = ("config.json", "generation_config.json")
 
+_TOKEN_ID: Final = re.compile(r"_token_ids?$")
+
 _Changes = dict[str, dict[str, object]]
 
 
@@ -52,15 +55,17 @@ def with_new_tokens(
     """
     names = vocabulary_tensors(base)
     owners = tuple(expert for expert in experts if any(map(expert.has, names)))
-    adding = recipe.vocabulary in (Vocabulary.TOKENS, Vocabulary.UNION)
+    adding = recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
     if not adding or not owners or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
     if not all(_as_wide(expert, base, names) for expert in owners):  # refused there
         return base, tuple(experts)
     ours, *known = (_known(model, base, names) for model in (base, *owners))
-    joined = join(
-        ours, known, union=recipe.vocabulary is Vocabulary.UNION, advice=recipe.keep_base_rows
-    )
+    if recipe.tokenizer:
+        joined = _tokens_of(recipe.tokenizer, ours, known)
+    else:
+        union = recipe.vocabulary is Vocabulary.UNION
+        joined = join(ours, known, union=union, advice=recipe.keep_base_rows)
     if joined is None:
         return base, tuple(experts)
     return _Growing(
@@ -72,6 +77,29 @@ def with_new_tokens(
         names=names,
         recipe=recipe,
     ).models(experts)
+
+
+def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
+    """The tokens of one expert in its order; None if they are the base's. Raises RecipeError."""
+    owner = next((t for t, each in enumerate(known) if each.name == name), None)
+    if owner is None:
+        raise RecipeError(
+            f"The tokenizer of {plain(name)} is wanted, which is no expert with a vocabulary; name "
+            f"base, union, or one of {', '.join(plain(each.name) for each in known)}.",
+            key="tokenizer",
+        )
+    chosen, before = known[owner], set(ours.tokens.values())
+    if (chosen.tokens, chosen.rows) == (ours.tokens, ours.rows):
+        return None
+    added = tuple(token for _, token in sorted(chosen.tokens.items()) if token not in before)
+    others = set[str]().union(*(each.held for each in known)) - set(chosen.tokens.values())
+    return Joined(
+        tokens=chosen.tokens,
+        rows=chosen.rows,
+        added=added,
+        owner=owner,
+        left_out=frozenset(others),
+    )
 
 
 def _as_wide(expert: OpenedModel, base: OpenedModel, names: Sequence[str]) -> bool:
@@ -166,7 +194,13 @@ class _Growing:
                     sizes = resized(config, self.ours.rows, self.joined.rows)
                 changes[file] = sizes | renumbered({**config, **sizes}, moved)
         if self.joined.owner is None:
-            changes |= self._extended()
+            return changes | self._extended()
+        theirs = side_files_of(self.owners[self.joined.owner].checkpoint)
+        chosen = bool(self.recipe.tokenizer) and "generation_config.json" in theirs
+        if chosen and "generation_config.json" in changes:
+            own = read_json(theirs["generation_config.json"], limit=JSON_LIMIT)
+            ids = {key: value for key, value in own.items() if _TOKEN_ID.search(key)}
+            changes["generation_config.json"] |= ids
         return changes
 
     def _extended(self) -> _Changes:

@@ -14,9 +14,13 @@ from ace_gui.recipe.values import Choices, ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class Expert:
-    """An expert in the list. ``colour`` is its palette index, which does not change."""
+    """An expert in the list. ``colour`` is its palette index, which does not change.
+
+    ``on``: the model on which an adapter is merged; None: the base.
+    """
 
     path: Path
+    on: Path | None = None
     name: str | None = None
     weight: float = 1.0
     colour: int = 0
@@ -38,7 +42,9 @@ class Inputs(Choices):
     def from_recipe(cls, recipe: Recipe) -> Inputs:
         """The inputs of a recipe."""
         experts = tuple(
-            Expert(path=entry.model, name=entry.name, weight=entry.weight, colour=colour)
+            Expert(
+                path=entry.model, on=entry.on, name=entry.name, weight=entry.weight, colour=colour
+            )
             for colour, entry in enumerate(recipe.models)
         )
         return cls(
@@ -93,7 +99,7 @@ class Inputs(Choices):
     def task_vectors(self) -> tuple[object, ...]:
         """Equal for inputs with the same task vectors. Weights count, because energies are
         weighted."""
-        experts = tuple((expert.path, expert.weight) for expert in self.experts)
+        experts = tuple((expert.path, expert.on, expert.weight) for expert in self.experts)
         return (self.base, experts, *self.of_task_vectors())
 
     def recipe(self) -> Recipe:
@@ -103,7 +109,7 @@ class Inputs(Choices):
         return Recipe(
             base_model=self.base,
             models=tuple(
-                ModelEntry(model=expert.path, name=expert.name, weight=expert.weight)
+                ModelEntry(model=expert.path, on=expert.on, name=expert.name, weight=expert.weight)
                 for expert in self.experts
             ),
             merge_method=self.method,

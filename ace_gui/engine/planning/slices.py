@@ -1,0 +1,359 @@
+"""A model made of blocks of several models, as a recipe's ``slices`` say, from headers alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from ace_gui.architecture.names import block_list, match_names
+from ace_gui.architecture.sandbox import Describer
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints.composed import ComposedTensor, compose
+from ace_gui.checkpoints.parts import MAIN, ModelPart
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.block_configs import full_config, joined_config
+from ace_gui.engine.planning.models import (
+    OpenedModel,
+    describe,
+    open_models,
+    open_whole,
+    refuse_unfound,
+)
+from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.formatting import listing, plain
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Slice, Source
+from ace_gui.steps import Steps
+
+COPIED: Final = "the only source of its slice: copied"
+
+_Key = tuple[Path, Path | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """A source. ``names``: the first model's name of a tensor → its name here."""
+
+    opened: OpenedModel
+    names: Mapping[str, str]
+    blocks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    """The tensors of the output. ``tensors``: of each model, by name; ``base``: of the bases.
+
+    ``slices``: in which slice a tensor is.
+    """
+
+    base: dict[str, ComposedTensor] = field(default_factory=dict)
+    tensors: dict[_Key, dict[str, ComposedTensor]] = field(default_factory=dict)
+    slices: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, number: int, sources: Sequence[tuple[Source, _Model, str]]) -> None:
+        """Add a tensor of the output, from the sources that have it; ``str``: the first's name."""
+        self.slices[name] = number
+        for position, (source, model, first) in enumerate(sources):
+            if (own := model.names.get(first)) is None:
+                if block_list(name) is None:
+                    continue
+                raise MismatchError(
+                    f"{plain(source.model.name)} lacks `{plain(first)}`, which a slice has; choose "
+                    "models of one architecture.",
+                    path=source.model,
+                    tensor=first,
+                )
+            found = ComposedTensor(checkpoint=model.opened.checkpoint, name=own)
+            if position == 0:
+                self.base[name] = found
+            else:
+                self.tensors.setdefault(_key(source), {})[name] = found
+
+
+def _key(source: Source) -> _Key:
+    return source.model, source.adapter
+
+
+def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
+    """The base and every expert of a recipe, with or without slices. Raises as both ways do."""
+    if not recipe.slices:
+        return (yield from open_models(recipe))
+    refuse_unfound(recipe)
+    with Describer() as describer:
+        return (yield from _open_slices(recipe, describer))
+
+
+def _open_slices(
+    recipe: Recipe, describer: Describer
+) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
+    """The bases of all slices as one base, and of each expert what it has in the output.
+
+    Raises RecipeError if ranges do not fit, or a config cannot be written for such blocks.
+    """
+    models = yield from _opened(recipe, describer)
+    layers = [_layers(recipe, number, models) for number in range(len(recipe.slices))]
+    output, first = _output(recipe, models, layers), models[_key(recipe.slices[0].sources[0])]
+    untied = _untie_heads(recipe, models, output)
+    config = _config(recipe, models, layers, untied=untied)
+    base = yield from _base(first.opened, output, config, describer)
+    experts = []
+    for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
+        key = (entry.on, entry.model) if entry.on else (entry.model, None)
+        if key not in models:
+            raise RecipeError(f"{plain(name)} is in no slice; remove it.", key="slices")
+        own = output.tensors.get(key, {})
+        view = compose(models[key].opened.checkpoint, own)
+        experts.append(
+            OpenedModel(
+                name=name,
+                checkpoint=view,
+                architecture=base.architecture,
+                own_names={n: n for n in own if n in base.checkpoint.tensors},
+            )
+        )
+    return replace(base, slices=output.slices), tuple(experts)
+
+
+def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
+    """Every source of the slices, by model and adapter."""
+    known = {(recipe.base_model, recipe.adapter)}
+    known |= {(e.on, e.model) if e.on else (e.model, None) for e in recipe.models}
+    found: dict[_Key, _Model] = {}
+    first: OpenedModel | None = None
+    for source in (source for part in recipe.slices for source in part.sources):
+        if _key(source) in found:
+            continue
+        if _key(source) not in known:
+            raise RecipeError(
+                f"A slice has {source.model}, which is not a model of the recipe; list it there.",
+                path=source.model,
+                key="slices",
+            )
+        opened = yield from open_whole(source.model, describer, source.adapter)
+        first = first or opened
+        blocks = _count(opened)
+        found[_key(source)] = _Model(
+            opened=opened, names=_named_as(first, opened, blocks), blocks=blocks
+        )
+    return found
+
+
+def _named_as(first: OpenedModel, other: OpenedModel, blocks: int) -> dict[str, str]:
+    """The first model's name of each tensor → its name in the other, which may have more blocks.
+
+    Raises MismatchError if a block has other tensors, or tensors of other shapes.
+    """
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for name, info in first.checkpoint.tensors.items():
+        for block in range(blocks) if block_list(name) else [0]:
+            shapes.setdefault(renumbered(name, block), set()).add(info.shape)
+    answers = match_names(shapes, other.checkpoint.tensors)
+    for own, info in other.checkpoint.tensors.items():
+        traits = other.architecture.traits[own]
+        if traits.block is None or traits.role is Role.BUFFER:
+            continue
+        if own not in answers or info.shape not in shapes[answers[own]]:
+            what = "lacks it" if own not in answers else "has another shape there"
+            raise MismatchError(
+                f"`{plain(own)}` of {plain(other.name)} cannot be in a slice: {plain(first.name)} "
+                f"{what}; choose models of one architecture and width.",
+                path=other.checkpoint.path,
+                tensor=own,
+                shapes={other.name: info.shape},
+            )
+    return {theirs: own for own, theirs in answers.items()}
+
+
+def _count(model: OpenedModel) -> int:
+    """The number of blocks. Raises RecipeError unless there is one list of blocks."""
+    names = model.checkpoint.tensors
+    lists = {found for name in names if (found := block_list(name)) is not None}
+    if len(lists) != 1 or len(model.checkpoint.parts) > 1:
+        has = f"has {listing(sorted(lists))}" if lists else "has none"
+        raise RecipeError(
+            f"Slices need a model with one list of blocks, but {plain(model.name)} {has}; merge "
+            "whole models.",
+            path=model.checkpoint.path,
+            key="slices",
+        )
+    traits = model.architecture.traits.values()
+    return max(each.block for each in traits if each.block is not None) + 1
+
+
+def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[tuple[int, int]]:
+    """The range of blocks of each source of a slice. Raises RecipeError if they do not fit."""
+    sources = recipe.slices[number].sources
+    found = []
+    for source in sources:
+        blocks = models[_key(source)].blocks
+        first, end = source.layers or (0, blocks)
+        if not 0 <= first < end <= blocks:
+            raise RecipeError(
+                f"Slice {number} has blocks [{first}, {end}] of {plain(source.model.name)}, which "
+                f"has {blocks} blocks; name blocks that it has.",
+                path=source.model,
+                key="slices",
+            )
+        found.append((first, end))
+    if len({end - first for first, end in found}) > 1:
+        counts = ", ".join(
+            f"{end - first} of {plain(source.model.name)}"
+            for source, (first, end) in zip(sources, found, strict=True)
+        )
+        raise RecipeError(
+            f"The sources of slice {number} have different numbers of blocks ({counts}); name "
+            "ranges of one length.",
+            key="slices",
+        )
+    if len({_key(source) for source in sources}) < len(sources):
+        raise RecipeError(f"Slice {number} has a model twice; name it once.", key="slices")
+    return found
+
+
+def _output(
+    recipe: Recipe, models: Mapping[_Key, _Model], layers: Sequence[Sequence[tuple[int, int]]]
+) -> _Output:
+    """What each tensor of the output is made of: first what is before the blocks, then these."""
+    output, start = _Output(), 0
+    first = models[_key(recipe.slices[0].sources[0])].opened
+    blocks = {name: traits.block for name, traits in first.architecture.traits.items()}
+    outside = [name for name, block in blocks.items() if block is None]
+    for number, part in enumerate(recipe.slices):
+        used = [(source, models[_key(source)]) for source in part.sources]
+        if number == 0:
+            for name in (name for name in outside if _is_before(name, first)):
+                output.add(name, number, [(*each, name) for each in used])
+        for k in range(layers[number][0][1] - layers[number][0][0]):
+            places = [own[0] + k for own in layers[number]]
+            for name in (name for name, block in blocks.items() if block == places[0]):
+                named = [
+                    (*each, renumbered(name, place))
+                    for each, place in zip(used, places, strict=True)
+                ]
+                output.add(renumbered(name, start + k), number, named)
+        start += layers[number][0][1] - layers[number][0][0]
+        if number == len(recipe.slices) - 1:
+            for name in (name for name in outside if not _is_before(name, first)):
+                output.add(name, number, [(*each, name) for each in used])
+    return output
+
+
+def _is_before(name: str, model: OpenedModel) -> bool:
+    """Whether a tensor outside of the blocks comes before them, as embeddings do."""
+    role = model.architecture.traits[name].role
+    heads = (Role.HEAD, Role.VOCABULARY_HEAD)
+    return role in (Role.EMBEDDING, Role.POSITION) or ("embed" in name and role not in heads)
+
+
+_NUMBER = re.compile(r"((?:^|\.)(?:layers?|h|blocks?|resblocks|\w+_layers)\.)\d+(?=\.|$)")
+
+
+def renumbered(name: str, block: int) -> str:
+    """The name of the same tensor of another block."""
+    return _NUMBER.sub(lambda found: f"{found[1]}{block}", name, count=1)
+
+
+def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output) -> bool:
+    """Add a head of its own where embedding and head come from different sources.
+
+    Returns whether the output's head is untied.
+    """
+    ends = recipe.slices[0], recipe.slices[-1]
+    if _same_merge(*ends):
+        return False
+    untied = False
+    for position, source in enumerate(ends[1].sources):
+        model = models[_key(source)].opened
+        heads = [n for n, t in model.architecture.traits.items() if t.tied_to is not None]
+        absent = dict(model.architecture.absent)
+        absent |= {name: str(model.architecture.traits[name].tied_to) for name in heads}
+        for name, table in absent.items():
+            if block_list(name) is not None or not name.endswith("weight"):
+                continue
+            found = ComposedTensor(checkpoint=model.checkpoint, name=table)
+            into = output.base if position == 0 else output.tensors.setdefault(_key(source), {})
+            into[name] = found
+            output.slices[name] = len(recipe.slices) - 1
+            untied = True
+    return untied
+
+
+def _same_merge(first: Slice, last: Slice) -> bool:
+    """Whether two slices merge the same models with the same settings outside of blocks."""
+    same = [_key(source) for source in first.sources] == [_key(s) for s in last.sources]
+    settings = [[r for r in part.overrides if r.blocks is None] for part in (first, last)]
+    return same and settings[0] == settings[1]
+
+
+def _config(
+    recipe: Recipe,
+    models: Mapping[_Key, _Model],
+    layers: Sequence[Sequence[tuple[int, int]]],
+    *,
+    untied: bool,
+) -> dict[str, object] | None:
+    """The output's config, of the blocks of the bases; None if these have none."""
+    found = []
+    for part, own in zip(recipe.slices, layers, strict=True):
+        model = models[_key(part.sources[0])]
+        config = model.opened.checkpoint.config
+        if config is None:
+            return None
+        found += [(full_config(config), model.blocks, block) for block in range(*own[0])]
+    return joined_config(found, untied=untied)
+
+
+def _base(
+    first: OpenedModel, output: _Output, config: Mapping[str, object] | None, describer: Describer
+) -> Steps[OpenedModel]:
+    """The bases of all slices as one model."""
+    before = first.checkpoint
+    changes = {}
+    if config is not None:
+        changes["config.json"] = {
+            key: value for key, value in config.items() if (before.config or {}).get(key) != value
+        }
+    part = ModelPart(stem=before.parts[MAIN].stem, config=config)
+    checkpoint = compose(
+        before, output.base, config=config, parts={MAIN: part}, changes=changes, metadata={}
+    )
+    architecture = yield from describe(checkpoint, describer)
+    return replace(
+        first,
+        checkpoint=checkpoint,
+        architecture=architecture,
+        own_names={name: name for name in output.base},
+    )
+
+
+def with_slice_rules(recipe: Recipe, base: OpenedModel) -> Recipe:
+    """The recipe with the rules of its slices, each for the tensors of its slice alone."""
+    rules = list(recipe.overrides)
+    for number, part in enumerate(recipe.slices):
+        own = [name for name, found in base.slices.items() if found == number]
+        for rule in part.overrides:
+            named = [n for n in own if rule.pattern is None or fnmatchcase(n, rule.pattern)]
+            chosen = tuple(n for n in named if not rule.tensors or n in rule.tensors)
+            if chosen:
+                rules.append(replace(rule, pattern=None, tensors=chosen))
+    return replace(recipe, overrides=tuple(rules))
+
+
+def without_idle_rows(
+    rows: Sequence[PlanRow], recipe: Recipe, parameters: Mapping[str, object]
+) -> tuple[PlanRow, ...]:
+    """The rows; those that only the base has, and that no factor changes, are copied from it."""
+    if not recipe.slices:
+        return tuple(rows)
+    found = []
+    for row in rows:
+        values = row.override.parameters if row.override else parameters
+        idle = not row.experts and values.get("base_weight", 1.0) == 1.0
+        if idle and row.disposition is Disposition.MERGED:
+            row = replace(row, disposition=Disposition.BASE, override=None, reason=COPIED)
+        found.append(row)
+    return tuple(found)

@@ -1,0 +1,162 @@
+"""The chat template of the output: the base's, a model's, a file's or a well-known one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from ace_gui.checkpoints import Checkpoint, plain
+from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of
+from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.recipe import Recipe
+
+_CONFIG: Final = "tokenizer_config.json"
+_FILE: Final = "chat_template.jinja"
+_LONGEST: Final = 1_000_000
+
+_TURNS: Final = "{% for message in messages %}"
+_END: Final = "{% endfor %}{% if add_generation_prompt %}"
+BUILT_IN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "chatml": (
+            _TURNS + "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
+            "'<|im_end|>\n' }}" + _END + "{{ '<|im_start|>assistant\n' }}{% endif %}"
+        ),
+        "llama3": (
+            "{{ bos_token }}" + _TURNS + "{{ '<|start_header_id|>' + message['role'] + "
+            "'<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}"
+            + _END
+            + "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+        ),
+        "mistral": (
+            "{{ bos_token }}" + _TURNS + "{% if message['role'] == 'assistant' %}"
+            "{{ ' ' + message['content'] + eos_token }}"
+            "{% else %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endif %}{% endfor %}"
+        ),
+        "alpaca": (
+            _TURNS + "{% if message['role'] == 'system' %}{{ message['content'] + '\n\n' }}"
+            "{% elif message['role'] == 'user' %}"
+            "{{ '### Instruction:\n' + message['content'] + '\n\n' }}"
+            "{% else %}{{ '### Response:\n' + message['content'] + eos_token + '\n\n' }}{% endif %}"
+            + _END
+            + "{{ '### Response:\n' }}{% endif %}"
+        ),
+        "exaone": (
+            _TURNS + "{{ '[|' + message['role'] + '|]' + message['content'] }}"
+            "{% if message['role'] == 'user' %}{{ '\n' }}{% else %}{{ '[|endofturn|]\n' }}"
+            "{% endif %}" + _END + "{{ '[|assistant|]' }}{% endif %}"
+        ),
+    }
+)
+"""The formats of well-known model families, by the names that mergekit has for them."""
+
+
+def with_chat_template(
+    base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+) -> OpenedModel:
+    """The base with the chat template that the recipe names; with auto, there need not be one.
+
+    A file stays a file. Other templates are written into the tokenizer's config. Raises RecipeError
+    if the recipe names none that exists.
+    """
+    wanted = recipe.chat_template
+    if not wanted or wanted == "base":
+        return base
+    found = _wanted(wanted, base, experts)
+    if not found:
+        return base
+    before = base.checkpoint
+    files = dict(before.side_files if before.output_files is None else before.output_files)
+    files.pop(_FILE, None)
+    config = dict(before.changes.get(_CONFIG, {}))
+    if not isinstance(found, Path):
+        config["chat_template"] = found
+    else:
+        files[_FILE] = found
+        if "chat_template" in _config(before):
+            config["chat_template"] = None
+    changes = {**before.changes, _CONFIG: config}
+    return replace(base, checkpoint=replace(before, changes=changes, output_files=files))
+
+
+def _wanted(wanted: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> Path | object:
+    if wanted in BUILT_IN:
+        return BUILT_IN[wanted]
+    named = {expert.name: expert for expert in experts}
+    if wanted == "auto":
+        found = [template_of(model.checkpoint) for model in (base, *experts)]
+        counts = Counter(template for template in found if template)
+        return counts.most_common(1)[0][0] if counts else ""
+    if wanted in named:
+        own = named[wanted].checkpoint
+        file = side_files_of(own).get(_FILE)
+        found_there = file or template_of(own)
+        if not found_there:
+            raise RecipeError(f"{plain(wanted)} has no chat template.", key="chat_template")
+        return found_there
+    if "{" in wanted:
+        return wanted
+    file = Path(wanted)
+    if file.is_file() and file.stat().st_size <= _LONGEST:
+        return file
+    raise RecipeError(
+        f"chat_template is {plain(wanted)!r}, which is no file; name base, one of the models "
+        f"({', '.join(named)}), a file, auto, or one of {', '.join(BUILT_IN)}.",
+        key="chat_template",
+    )
+
+
+def template_of(checkpoint: Checkpoint) -> str:
+    """The chat template of a model; empty if it has none that can be read."""
+    file = side_files_of(checkpoint).get(_FILE)
+    if file is not None:
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+    found = _config(checkpoint).get("chat_template")
+    return found if isinstance(found, str) else ""
+
+
+def _config(checkpoint: Checkpoint, name: str = _CONFIG) -> Mapping[str, object]:
+    file = side_files_of(checkpoint).get(name)
+    try:
+        return {} if file is None else read_json(file, limit=JSON_LIMIT)
+    except CheckpointError:
+        return {}
+
+
+def chat_checks(
+    base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+) -> tuple[Check, ...]:
+    """Notes about templates that only experts have, and about end tokens that differ."""
+    notes = []
+    having = [plain(expert.name) for expert in experts if template_of(expert.checkpoint)]
+    if having and not recipe.chat_template and not template_of(base.checkpoint):
+        notes.append(
+            f"Only {', '.join(having)} {'have' if having[1:] else 'has'} a chat template, not the "
+            f"base. To have it in the output, write `chat_template: {having[0]}` in the recipe."
+        )
+    ends = {plain(m.name): _end_token(m.checkpoint) for m in (base, *experts)}
+    if len(set(ends.values()) - {""}) > 1:
+        named = ", ".join(f"{end} in {name}" for name, end in ends.items() if end)
+        notes.append(
+            f"The tokens that end an answer differ: {named}. The output has those of its tokenizer."
+        )
+    return tuple(
+        Check(subject=EVERYTHING, title="Chat", verdict=Verdict.NOTE, sentence=note)
+        for note in notes
+    )
+
+
+def _end_token(checkpoint: Checkpoint) -> str:
+    found = _config(checkpoint).get("eos_token")
+    content = found.get("content") if isinstance(found, dict) else found
+    return repr(plain(content)) if isinstance(content, str) else ""

@@ -1,0 +1,297 @@
+"""Models made of blocks of others: the tensors, the config, and that transformers runs them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.adapters import factors, save_adapter
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": 96,
+    "max_position_embeddings": 32,
+}
+
+
+def make(folder: Path, kind: str, seed: int, blocks: int = 4, **more: Any) -> Path:
+    torch.manual_seed(seed)
+    config = {
+        "qwen3": transformers.Qwen3Config,
+        "gemma3": transformers.Gemma3TextConfig,
+        "llama": transformers.LlamaConfig,
+    }[kind](num_hidden_layers=blocks, **SMALL, **more)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def merged(folder: Path, **document: Any) -> Path:
+    path = folder / "mergekit.yaml"
+    path.write_text(json.dumps({"dtype": "float32", **document}))
+    out = folder / "out"
+    for _ in merge_to_folder(load_recipe(path), out, Options()):
+        pass
+    return out
+
+
+def one(model: str, first: int, end: int, **parameters: Any) -> dict[str, Any]:
+    return {"model": model, "layer_range": [first, end], "parameters": parameters}
+
+
+def tensors(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def adapter(folder: Path) -> Tensor:
+    """An adapter of one matrix; returns its change."""
+    module = "model.layers.1.self_attn.q_proj"
+    a, b = (found := factors(module, 32, 32)).values()
+    save_adapter(folder, found)
+    return 4.0 * b @ a
+
+
+def block(name: str, number: int) -> str:
+    return name.replace("layers.0.", f"layers.{number}.")
+
+
+def require_loads(folder: Path) -> Any:
+    model, found = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not found["missing_keys"], found
+    assert not found["unexpected_keys"], found
+    with torch.no_grad():
+        answer = model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=4, do_sample=False)
+    assert answer.shape[1] > 3
+    return model
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gemma3", "llama"])
+def test_stacked_blocks_of_two_models(tmp_path: Path, kind: str) -> None:
+    types = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    more: dict[str, Any] = {} if kind == "llama" else {"layer_types": types, "sliding_window": 8}
+    more |= {"use_sliding_window": True} if kind == "qwen3" else {}
+    for seed, name in enumerate("ab"):
+        make(tmp_path / name, kind, seed, **more)
+    out = merged(
+        tmp_path,
+        merge_method="passthrough",
+        slices=[{"sources": [one("a", 0, 3)]}, {"sources": [one("b", 1, 4)]}],
+    )
+    model = require_loads(out)
+    a, b, found = (tensors(folder) for folder in (tmp_path / "a", tmp_path / "b", out))
+    assert model.config.num_hidden_layers == 6
+    if more:
+        assert model.config.layer_types == [*types[:3], *types[1:]]
+    name = "model.layers.0.mlp.up_proj.weight"
+    for new, (source, old) in enumerate([(a, 0), (a, 1), (a, 2), (b, 1), (b, 2), (b, 3)]):
+        assert torch.equal(found[block(name, new)], source[block(name, old)])
+    assert torch.equal(found["model.embed_tokens.weight"], a["model.embed_tokens.weight"])
+    assert torch.equal(found["model.norm.weight"], b["model.norm.weight"])
+    tied = "lm_head.weight" not in a
+    head = b["model.embed_tokens.weight" if tied else "lm_head.weight"]
+    assert torch.equal(found["lm_head.weight"], head)
+    assert model.config.tie_word_embeddings is False
+
+
+def test_a_repeated_range_whose_outputs_are_scaled_to_zero_does_nothing(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0, tie_word_embeddings=True)
+    scale = [
+        {"filter": "o_proj", "value": 0.0},
+        {"filter": "down_proj", "value": 0.0},
+        {"value": 1.0},
+    ]
+    out = merged(
+        tmp_path,
+        merge_method="passthrough",
+        slices=[
+            {"sources": [one("a", 0, 4)]},
+            {"sources": [one("a", 2, 4, scale=scale)]},
+        ],
+    )
+    model = require_loads(out)
+    assert model.config.num_hidden_layers == 6
+    assert model.config.tie_word_embeddings is False  # the two slices have different settings
+    before = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "a")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        assert torch.allclose(model(ids).logits, before(ids).logits, atol=1e-5)
+    assert not tensors(out)["model.layers.5.mlp.down_proj.weight"].any()
+
+
+def test_heads_stay_tied_where_both_ends_are_one_model(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0, tie_word_embeddings=True)
+    parts = [{"sources": [one("a", 0, 2)]}, {"sources": [one("a", 1, 4)]}]
+    out = merged(tmp_path, merge_method="passthrough", slices=parts)
+    assert require_loads(out).config.tie_word_embeddings is True
+    assert "lm_head.weight" not in tensors(out)
+
+
+def test_one_model_is_copied_bit_by_bit(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0)
+    path = tmp_path / "file.yaml"
+    path.write_text("merge_method: passthrough\nmodels: [{model: a}]\n")
+    for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
+        pass
+    a, found = tensors(tmp_path / "a"), tensors(tmp_path / "out")
+    assert a.keys() == found.keys()
+    assert all(torch.equal(a[name].view(torch.int32), found[name].view(torch.int32)) for name in a)
+
+
+def test_a_scale_of_everything(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0)
+    out = merged(
+        tmp_path,
+        merge_method="passthrough",
+        models=[{"model": "a"}],
+        parameters={"scale": [0.5, 1.0]},
+    )
+    a, found = tensors(tmp_path / "a"), tensors(out)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    for number, factor in enumerate([0.5, 2 / 3, 5 / 6, 1.0]):
+        expected = factor * a[block(name, number)]
+        assert torch.allclose(found[block(name, number)], expected, atol=1e-7)
+    assert torch.allclose(found["model.embed_tokens.weight"], 0.5 * a["model.embed_tokens.weight"])
+
+
+def test_slices_are_merged_by_the_method(tmp_path: Path) -> None:
+    """Other blocks of other models than those of the base, with weights of their slice."""
+    for seed, name in enumerate("abc"):
+        make(tmp_path / name, "llama", seed, blocks=3)
+    out = merged(
+        tmp_path,
+        merge_method="linear",
+        slices=[
+            {"sources": [one("a", 0, 2, weight=1.0), one("b", 1, 3, weight=3.0)]},
+            {"sources": [one("b", 2, 3, weight=1.0), one("c", 0, 1, weight=[9.0, 1.0])]},
+        ],
+    )
+    require_loads(out)
+    a, b, c, found = (tensors(tmp_path / name) for name in ("a", "b", "c", "out"))
+    name = "model.layers.0.self_attn.q_proj.weight"
+    for new, expected in enumerate(
+        [
+            0.25 * a[block(name, 0)] + 0.75 * b[block(name, 1)],
+            0.25 * a[block(name, 1)] + 0.75 * b[block(name, 2)],
+            0.5 * b[block(name, 2)] + 0.5 * c[block(name, 0)],  # one block: the last value
+        ]
+    ):
+        assert torch.allclose(found[block(name, new)], expected, atol=1e-6)
+    first = "model.embed_tokens.weight"
+    assert torch.allclose(found[first], 0.25 * a[first] + 0.75 * b[first], atol=1e-6)
+    last = "model.norm.weight"
+    assert torch.allclose(found[last], 0.1 * b[last] + 0.9 * c[last], atol=1e-6)
+
+
+def test_the_output_of_slices_is_merged_again_by_its_recipe(tmp_path: Path) -> None:
+    for seed, name in enumerate("ab"):
+        make(tmp_path / name, "llama", seed)
+    sources = [one("a", 0, 3), one("b", 1, 4)]
+    out = merged(
+        tmp_path,
+        merge_method="slerp",
+        base_model="a",
+        parameters={"t": 0.3},
+        slices=[{"sources": sources}],
+    )
+    again = tmp_path / "again"
+    for _ in merge_to_folder(load_recipe(out / "merge_recipe.yaml"), again, Options()):
+        pass
+    first, second = tensors(out), tensors(again)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert len(first) > 20
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        ([one("a", 0, 40), one("b", 0, 40)], ["slice 0", "a", "4 blocks"]),
+        ([one("a", 0, 4), one("b", 0, 3)], ["slice 0", "4 of a", "3 of b"]),
+        ([one("a", 3, 3), one("b", 3, 3)], ["slice 0", "[3, 3]"]),
+    ],
+)
+def test_ranges_that_do_not_fit(tmp_path: Path, sources: list[Any], words: list[str]) -> None:
+    for seed, name in enumerate("ab"):
+        make(tmp_path / name, "llama", seed)
+    with pytest.raises(RecipeError) as caught:
+        merged(tmp_path, merge_method="linear", slices=[{"sources": sources}])
+    for word in words:
+        assert word in caught.value.sentence.casefold()
+
+
+def test_models_of_another_width_are_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0)
+    config = transformers.LlamaConfig(num_hidden_layers=4, **{**SMALL, "intermediate_size": 64})
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "b")
+    with pytest.raises(MismatchError, match="width"):
+        merged(
+            tmp_path,
+            merge_method="passthrough",
+            slices=[{"sources": [one("a", 0, 3)]}, {"sources": [one("b", 1, 4)]}],
+        )
+
+
+def test_a_pattern_that_can_no_longer_be_expressed(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0)
+    file = tmp_path / "a" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "mixed_interval": 2}))
+    parts = [{"sources": [one("a", 0, 3)]}, {"sources": [one("a", 2, 4)]}]
+    with pytest.raises(RecipeError, match="mixed_interval"):
+        merged(tmp_path, merge_method="passthrough", slices=parts)
+
+
+def test_an_adapter_on_another_model_than_the_base(tmp_path: Path) -> None:
+    """``a+x`` is a with the adapter on it, on any side."""
+    for seed, name in enumerate(["base", "a"]):
+        make(tmp_path / name, "llama", seed)
+    change = adapter(tmp_path / "x")
+    models = [{"model": "a+x", "parameters": {"weight": 0.5}}]
+    name = "model.layers.1.self_attn.q_proj.weight"
+    base, a = tensors(tmp_path / "base"), tensors(tmp_path / "a")
+    out = merged(tmp_path, merge_method="task_arithmetic", base_model="base", models=models)
+    expected = base[name] + 0.5 * (a[name] + change - base[name])
+    assert torch.allclose(tensors(out)[name], expected, atol=1e-6)
+    (tmp_path / "second").mkdir()
+    models = [{"model": str(tmp_path / "base"), "parameters": {"weight": 0.5}}]
+    out = merged(
+        tmp_path / "second",
+        merge_method="task_arithmetic",
+        base_model=f"{tmp_path / 'a'}+{tmp_path / 'x'}",
+        models=models,
+    )
+    expected = a[name] + change + 0.5 * (base[name] - a[name] - change)
+    assert torch.allclose(tensors(out)[name], expected, atol=1e-6)
+    assert transformers.AutoModelForCausalLM.from_pretrained(out).config.num_hidden_layers == 4
+
+
+def test_a_base_with_an_adapter_keeps_its_number_formats(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(num_hidden_layers=2, **SMALL)
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+    for name in ("base", "a"):
+        model.save_pretrained(tmp_path / name)
+        model.lm_head.weight.data += 0.5
+    adapter(tmp_path / "x")
+    path = tmp_path / "own.yaml"
+    path.write_text("merge_method: linear\nbase_model: base\nadapter: x\nmodels: [{model: a}]\n")
+    for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
+        pass
+    found = tensors(tmp_path / "out")
+    assert {tensor.dtype for tensor in found.values()} == {torch.bfloat16}
+    prepared = prepare(load_recipe(path))
+    assert prepared.base.checkpoint.config == json.loads(
+        (tmp_path / "base" / "config.json").read_text()
+    )

@@ -1,0 +1,93 @@
+"""Files with several documents: a merge is an input of another."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import RecipeError
+from ace_gui.paths import merges_folder
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.mergekit_files import make_models
+
+FIRST = {
+    "name": "first",
+    "merge_method": "linear",
+    "models": [
+        {"model": "a", "parameters": {"weight": 1.0}},
+        {"model": "b", "parameters": {"weight": 1.0}},
+    ],
+    "dtype": "float32",
+}
+LAST = {
+    "merge_method": "task_arithmetic",
+    "base_model": "base",
+    "models": [
+        {"model": "first", "parameters": {"weight": 0.5}},
+        {"model": "c", "parameters": {"weight": 1.0}},
+    ],
+    "dtype": "float32",
+}
+
+
+def write(folder: Path, *documents: object) -> Path:
+    path = folder / "file.yaml"
+    path.write_text("---\n".join(yaml.safe_dump(each) for each in documents))
+    return path
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_stage_is_merged_first_and_kept(tmp_path: Path, turned: bool) -> None:
+    make_models(tmp_path)
+    documents = [FIRST, LAST][:: -1 if turned else 1]
+    recipe = load_recipe(write(tmp_path, *documents))
+    (folder,) = recipe.stages
+    assert folder.parent == merges_folder()
+    for _ in merge_to_folder(recipe, tmp_path / "out", Options()):
+        pass
+    models = {name: load_file(tmp_path / name / "model.safetensors") for name in ("base", *"abc")}
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    for name, base in models["base"].items():
+        first = (models["a"][name] + models["b"][name]) / 2
+        expected = base + 0.5 * (first - base) + (models["c"][name] - base)
+        assert torch.allclose(found[name], expected, atol=1e-6), name
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    again = load_recipe(tmp_path / "file.yaml")
+    assert list(again.stages) == [folder]
+    for _ in merge_to_folder(again, tmp_path / "again", Options()):
+        pass
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_another_content_is_another_stage(tmp_path: Path) -> None:
+    make_models(tmp_path)
+    (first,) = load_recipe(write(tmp_path, FIRST, LAST)).stages
+    (same,) = load_recipe(write(tmp_path, FIRST, {**LAST, "parameters": {"lambda": 0.5}})).stages
+    (other,) = load_recipe(write(tmp_path, {**FIRST, "dtype": "float16"}, LAST)).stages
+    config = tmp_path / "a" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"more": 1}))
+    (changed,) = load_recipe(write(tmp_path, FIRST, LAST)).stages
+    assert first == same
+    assert len({first, other, changed}) == 3
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ([{**FIRST, "models": [{"model": "last"}]}, {**LAST, "name": "last"}], ["needs first"]),
+        ([FIRST, FIRST, LAST], ["name of its own"]),
+        ([LAST, LAST], ["name of its own"]),
+        ([FIRST, {**LAST, "name": "second", "models": [{"model": "c"}]}], ["first", "second"]),
+        ([{**FIRST, "name": 3}, LAST], ["name"]),
+    ],
+)
+def test_stages_that_cannot_be_ordered(
+    tmp_path: Path, documents: list[object], words: list[str]
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(tmp_path, *documents))
+    assert all(word in caught.value.sentence for word in words)
