@@ -50,6 +50,11 @@ class TensorInfo:
     start: int
     nbytes: int
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes in the file."""
+        return self.nbytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Header:

@@ -30,6 +30,7 @@ from ace_gui.checkpoints.parts import (
     part_of,
 )
 from ace_gui.checkpoints.quantised import plain_config, refuse_unmergeable
+from ace_gui.checkpoints.scaled_weights import with_scales
 from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
@@ -127,11 +128,12 @@ def open_checkpoint(
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """The contents of one part. ``warnings``: a sentence each."""
+    """The contents of one part. ``warnings``: a sentence each. ``described``: config.json."""
 
     part: ModelPart
     headers: list[Header]
     warnings: tuple[str, ...] = ()
+    described: Mapping[str, object] | None = None
 
 
 def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
@@ -148,9 +150,9 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
 
 def _read_part(folder: Path, converted: Converted) -> _Read:
     config_file = folder / "config.json"
-    config = None
+    config = described = None
     if os.path.lexists(config_file):
-        config = read_config(config_file, limit=CONFIG_LIMIT)
+        config = described = read_config(config_file, limit=CONFIG_LIMIT)
     try:
         weights = find_weights(folder)
     except PickleConsentError:
@@ -160,16 +162,18 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
         weights = find_weights(other)
     headers, warnings = _headers(weights)
     if config is not None:
-        tensors = (tensor for header in headers for tensor in header.tensors)
-        plainer = plain_config(folder, config, tensors)
-        if plainer is not config:
+        tensors, scaled = with_scales(_by_name(headers), config)
+        plainer = plain_config(folder, config, tensors.values())
+        if plainer is not config and not scaled:
             warnings += (
                 "config.json calls the weights quantised, but all are floating point of 16 bits or "
                 "more: they are read as they are, and the merged model's config does not say so.",
             )
         config = dict(plainer)
     part = ModelPart(stem=weights.stem, config=config)
-    return _Read(part=part, headers=headers, warnings=(*weights.warnings, *warnings))
+    return _Read(
+        part=part, headers=headers, warnings=(*weights.warnings, *warnings), described=described
+    )
 
 
 def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
@@ -235,8 +239,8 @@ def _assembled(
     """The checkpoint of these parts, unless their tensors cannot be merged."""
     tensors: dict[str, TensorInfo] = {}
     for name, read in parts.items():
-        own = _by_name(read.headers)
-        warnings += (*read.warnings, *_tie_warnings(read.headers, own))
+        own, scaled = with_scales(_by_name(read.headers), read.described)
+        warnings += (*read.warnings, *scaled, *_tie_warnings(read.headers, own))
         for tensor, info in own.items():
             full = full_name(name, tensor)
             if part_of(full, parts) != name:

@@ -37,8 +37,8 @@ def _digest(_files: tuple[FileStamp, ...], infos: tuple[TensorInfo, ...]) -> str
     """``_files`` is part of the cache key: a changed file is read again."""
     digest = hashlib.sha256()
     for info in infos:
-        block = bytearray(min(BLOCK, info.nbytes))
-        middle = (info.nbytes - len(block)) // 2
+        block = bytearray(min(BLOCK, info.stored_bytes))
+        middle = (info.stored_bytes - len(block)) // 2
         with open_regular(info.file) as (descriptor, _):
             read_at(descriptor, memoryview(block), info.start + middle)
         digest.update(f"{info.dtype} {info.shape}".encode())

@@ -1,0 +1,96 @@
+"""fp8 weights with scales are read as what transformers and the formula make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import CheckpointError
+from tests.helpers.checkpoints import save_model
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
+
+FP8 = torch.float8_e4m3fn
+CONFIG = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 8]}}
+
+
+def quantised(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(FP8)
+
+
+def scales(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(9)) + 0.5
+
+
+def blocks(grid: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    wide = grid.repeat_interleave(4, -2).repeat_interleave(8, -1)
+    return wide[..., :rows, :columns]
+
+
+GRID, ROWS, STACK = scales(2, 3), scales(8, 1), scales(3, 2, 3)
+CASES = {
+    "blocks": ("weight_scale_inv", (8, 24), GRID, blocks(GRID, 8, 24)),
+    "blocks that end early": ("weight_scale_inv", (7, 20), GRID, blocks(GRID, 7, 20)),
+    "blocks of a stack": ("weight_scale_inv", (3, 8, 24), STACK, blocks(STACK, 8, 24)),
+    "rows": ("weight_scale", (8, 24), ROWS, ROWS),
+    "rows, flat": ("weight_scale", (8, 24), ROWS[:, 0], ROWS),
+    "a tensor": ("weight_scale", (8, 24), torch.tensor(0.3), torch.tensor(0.3)),
+    "a tensor, one element": ("weight_scale", (8, 24), torch.tensor([0.3]), torch.tensor(0.3)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_kind_of_scales_is_its_formula(case: str, tmp_path: Path) -> None:
+    end, shape, scale, factors = CASES[case]
+    weight = quantised(*shape)
+    tensors = {"q.weight": weight, f"q.{end}": scale, "norm.weight": torch.ones(3)}
+    folder = save_model(tmp_path / "m", {**tensors, "q.input_scale": torch.ones(1)}, config=CONFIG)
+    checkpoint = open_checkpoint(folder)
+    assert set(checkpoint.tensors) == {"q.weight", "norm.weight"}
+    assert checkpoint.tensors["q.weight"].dtype == "F32"
+    assert any("fp8" in warning for warning in checkpoint.warnings)
+    assert "quantization_config" not in (checkpoint.config or {})
+    exact = weight.float() * factors
+    with TensorReader(checkpoint) as reader:
+        assert torch.equal(reader.read("q.weight"), exact)
+        for start, stop in ((0, 0), (5, 61), (30, 31), (0, exact.numel())):
+            assert torch.equal(
+                reader.read_part("q.weight", start, stop), exact.flatten()[start:stop]
+            )
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"q.weight": quantised(8, 24)},
+        {"q.weight": quantised(8, 24), "q.weight_scale_inv": scales(3, 3)},
+        {"q.weight": quantised(8, 24), "q.weight_scale": scales(7)},
+        {"q.weight": quantised(8, 24).to(torch.float8_e5m2), "q.weight_scale": scales(8, 1)},
+        {"q.weight": quantised(8), "q.weight_scale": scales(8)},
+    ],
+)
+def test_without_scales_that_fit_it_stays_refused(
+    tensors: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    folder = save_model(tmp_path / "m", tensors, config=CONFIG)
+    with pytest.raises(CheckpointError, match="quantised"):
+        open_checkpoint(folder)
+
+
+def test_fp8_models_merge_with_each_other_and_with_others(tmp_path: Path) -> None:
+    folders = []
+    for seed in range(3):
+        tensors = {"q.weight": quantised(8, 24, seed=seed), "q.weight_scale_inv": GRID * (seed + 1)}
+        folders.append(save_model(tmp_path / str(seed), tensors, config=CONFIG))
+    wide = {"q.weight": torch.randn(8, 24)}
+    folders.append(save_model(tmp_path / "wide", wide))
+    recipe = recipe_over(folders[0], folders[1:], merge_method="linear")
+    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
+    exact = [quantised(8, 24, seed=s).float() * blocks(GRID, 8, 24) * (s + 1) for s in (1, 2)]
+    mean = torch.stack([*exact, wide["q.weight"]]).double().mean(0)
+    assert set(found) == {"q.weight"}
+    torch.testing.assert_close(found["q.weight"].double(), mean, rtol=1e-6, atol=1e-6)
