@@ -16,7 +16,7 @@ from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
 from ace_gui.checkpoints.read_checksums import ReadChecksums
-from ace_gui.checkpoints.scaled_weights import ScaledInfo
+from ace_gui.checkpoints.scaled_weights import QuantisedInfo
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.finite import is_finite
@@ -58,21 +58,9 @@ class TensorReader:
         Raises as ``read`` does.
         """
         info = self._tensors[name]
-        if isinstance(info, ScaledInfo):
-            return self._with_scales(info, start, stop)
+        if isinstance(info, QuantisedInfo):
+            return info.read(self._stored, start, stop)
         return self._stored(info, start, stop)
-
-    def _with_scales(self, info: ScaledInfo, start: int, stop: int) -> Tensor:
-        """Elements of a weight with scales, float32."""
-        stored = self._stored(info.quantised, start, stop)
-        part = stored.view(torch.float8_e4m3fn).to(torch.float32)
-        width = info.shape[-1]
-        if start < stop:
-            first, last = start // width, -(-stop // width)
-            scales = self._stored(info.scale, 0, math.prod(info.scale.shape))
-            factors = info.factors(scales, first, last).reshape(-1)
-            part.mul_(factors[start - first * width : stop - first * width])
-        return part
 
     def _stored(self, info: TensorInfo, start: int, stop: int) -> Tensor:
         """Elements of a tensor as they are in its file."""

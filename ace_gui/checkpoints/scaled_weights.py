@@ -1,12 +1,12 @@
-"""Weights of 8 bits with scales, read as float32: W = scale · q, for a tensor, its rows or blocks.
+"""Quantised weights with scales, read as float32: W = scale · q, for a tensor, rows or blocks.
 
-fp8 (E4M3) as FBGEMM, compressed-tensors and DeepSeek's models store it.
+fp8 (E4M3) as FBGEMM, compressed-tensors and DeepSeek's models store it, and gpt-oss's MXFP4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
@@ -16,37 +16,53 @@ from torch import Tensor
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.formatting import counted
 
+_FP4: Final = tuple(sign * x for sign in (1.0, -1.0) for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6))
 _FP8: Final = "F8_E4M3"
 _SCALES: Final = ("weight_scale_inv", "weight_scale")
 _SCALE_FORMATS: Final = ("F32", "BF16", "F16")
 _OF_INPUTS: Final = ("input_scale", "input_activation_scale")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaledInfo(TensorInfo):
-    """A weight of 8 bits, described as it is read. ``block``: rows and columns of one scale."""
+Stored = Callable[[TensorInfo, int, int], Tensor]
+"""Reads elements of a tensor as they are in its file."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class QuantisedInfo(TensorInfo):
+    """A weight described as it is read: float32. ``quantised``: as it is stored; ``scale``: its."""
+
+    quantised: TensorInfo
     scale: TensorInfo
-    block: tuple[int, int]
 
     @property
     def stored_bytes(self) -> int:
         """Bytes in the file."""
-        return prod(self.shape)
+        return self.quantised.nbytes
 
-    @property
-    def quantised(self) -> TensorInfo:
-        """The bytes in the file."""
-        return TensorInfo(
-            name=self.name,
-            dtype="U8",
-            shape=self.shape,
-            file=self.file,
-            start=self.start,
-            nbytes=self.stored_bytes,
-        )
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements ``start`` to ``stop`` of the flattened weight, float32."""
+        raise NotImplementedError
 
-    def factors(self, scales: Tensor, first: int, last: int) -> Tensor:
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledInfo(QuantisedInfo):
+    """A weight in fp8. ``block``: rows and columns of one scale."""
+
+    block: tuple[int, int]
+
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements of the weight; scales are those of the rows that they are in."""
+        raw = stored(replace(self.quantised, dtype="U8"), start, stop)
+        part = raw.view(torch.float8_e4m3fn).to(torch.float32)
+        if start < stop:
+            width = self.shape[-1]
+            first, last = start // width, -(-stop // width)
+            scales = stored(self.scale, 0, prod(self.scale.shape))
+            factors = self._factors(scales, first, last).reshape(-1)
+            part.mul_(factors[start - first * width : stop - first * width])
+        return part
+
+    def _factors(self, scales: Tensor, first: int, last: int) -> Tensor:
         """The scale of each element of the rows ``first`` to ``last``, counted through a stack."""
         rows, columns = self.shape[-2:]
         grid = scales.to(torch.float32).reshape(-1, max(1, -(-columns // self.block[1])))
@@ -54,6 +70,36 @@ class ScaledInfo(TensorInfo):
         at = torch.arange(first, last)
         wanted = grid[at // rows * per_matrix + at % rows // self.block[0]]
         return wanted.repeat_interleave(self.block[1], dim=1)[:, :columns]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedInfo(QuantisedInfo):
+    """A stack of experts in MXFP4, as gpt-oss has it: experts × inputs × outputs when read.
+
+    Stored are experts × outputs × groups × 16 bytes of two numbers each, the lower four bits first,
+    and an exponent of 2 for each group of 32.
+    """
+
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements of the stack; one expert's matrix is unpacked at a time."""
+        size = prod(self.shape[1:])
+        part = torch.empty(stop - start)
+        for expert in range(start // size, -(-stop // size)):
+            at = expert * size
+            first, last = max(start, at), min(stop, at + size)
+            part[first - start : last - start] = self._matrix(stored, expert)[
+                first - at : last - at
+            ]
+        return part
+
+    def _matrix(self, stored: Stored, expert: int) -> Tensor:
+        outputs, groups, packed = self.quantised.shape[1:]
+        count = outputs * groups
+        raw = stored(self.quantised, expert * count * packed, (expert + 1) * count * packed)
+        exponents = stored(self.scale, expert * count, (expert + 1) * count).to(torch.int32) - 127
+        nibbles = torch.stack([raw & 15, raw >> 4], dim=-1).reshape(count, 2 * packed)
+        values = torch.ldexp(torch.tensor(_FP4)[nibbles.long()], exponents[:, None])
+        return values.reshape(outputs, -1).T.reshape(-1)
 
 
 def with_scales(
@@ -67,22 +113,22 @@ def with_scales(
     found = {
         name: made
         for name, info in tensors.items()
-        if (made := _scaled(info, tensors, _blocks(config))) is not None
+        if (made := _scaled(info, tensors, _blocks(config)) or _packed(info, tensors)) is not None
     }
     if not found:
         return dict(tensors), ()
     ends = tuple(f".{end}" for end in _OF_INPUTS)
     used = {made.scale.name for made in found.values()}
     kept = {
-        name: found.get(name, info)
+        found[name].name if name in found else name: found.get(name, info)
         for name, info in tensors.items()
         if name not in used and not name.endswith(ends)
     }
-    weights = counted(len(found), "fp8 weight is", "fp8 weights are")
+    weights = counted(len(found), "quantised weight is", "quantised weights are")
     note = (
-        f"{weights} read as float32, each with its scales; a merged model has no such weights: it "
-        "is four times as large, or twice with `out_dtype: bfloat16`, and what fp8 rounded away "
-        "is in every change."
+        f"{weights} read as float32 (fp8 or MXFP4, with scales). The merged model is not "
+        "quantised: its weights are four times as large as fp8, eight times as large as MXFP4, and "
+        "half of that with `out_dtype: bfloat16`. What they rounded away is in every change."
     )
     return kept, (note,)
 
@@ -120,7 +166,29 @@ def _scaled(
                 file=info.file,
                 start=info.start,
                 nbytes=4 * prod(info.shape),
+                quantised=info,
                 scale=scale,
                 block=block,
             )
     return None
+
+
+def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo | None:
+    name = info.name.removesuffix("_blocks")
+    scale = tensors.get(f"{name}_scales")
+    if name == info.name or name in tensors or scale is None:
+        return None
+    fits = len(info.shape) == 4 and info.shape[3] == 16 and scale.shape == info.shape[:3]
+    if not fits or (info.dtype, scale.dtype) != ("U8", "U8") or not prod(info.shape):
+        return None
+    experts, outputs, groups, _ = info.shape
+    return PackedInfo(
+        name=name,
+        dtype="F32",
+        shape=(experts, 32 * groups, outputs),
+        file=info.file,
+        start=info.start,
+        nbytes=4 * experts * outputs * 32 * groups,
+        quantised=info,
+        scale=scale,
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.engine.planning.prepare import prepare
@@ -52,7 +53,7 @@ def test_each_kind_of_scales_is_its_formula(case: str, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(folder)
     assert set(checkpoint.tensors) == {"q.weight", "norm.weight"}
     assert checkpoint.tensors["q.weight"].dtype == "F32"
-    assert any("fp8" in warning for warning in checkpoint.warnings)
+    assert any("quantised" in warning for warning in checkpoint.warnings)
     assert "quantization_config" not in (checkpoint.config or {})
     exact = weight.float() * factors
     with TensorReader(checkpoint) as reader:
@@ -79,6 +80,23 @@ def test_without_scales_that_fit_it_stays_refused(
     folder = save_model(tmp_path / "m", tensors, config=CONFIG)
     with pytest.raises(CheckpointError, match="quantised"):
         open_checkpoint(folder)
+
+
+def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
+    generator, name = torch.Generator().manual_seed(3), "mlp.experts.down_proj"
+    blocks_EOGB = torch.randint(0, 256, (3, 5, 2, 16), generator=generator, dtype=torch.uint8)
+    scales_EOG = torch.randint(120, 133, (3, 5, 2), generator=generator, dtype=torch.uint8)
+    tensors = {f"{name}_blocks": blocks_EOGB, f"{name}_scales": scales_EOG}
+    config = {"quantization_config": {"quant_method": "mxfp4"}}
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=config))
+    exact = convert_moe_packed_tensors(blocks_EOGB, scales_EOG, dtype=torch.float32)
+    with TensorReader(checkpoint) as reader:
+        found = reader.read(name)
+        assert torch.equal(found, exact)
+        for start, stop in ((0, 0), (5, 61), (300, 700), (0, exact.numel())):
+            part = reader.read_part(name, start, stop)
+            assert torch.equal(part, exact.flatten()[start:stop])
+    assert found.shape == (3, 64, 5)
 
 
 def test_fp8_models_merge_with_each_other_and_with_others(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ UNSUPPORTED = [
     Unsupported("GPTQ or AWQ without its config", quantised("q.qweight")),
     Unsupported("fp8 without scales", quantised("a", torch.float8_e4m3fn)),
     Unsupported("fp8 with scales that do not fit", tensors_named("q.weight", "q.weight_scale_inv")),
-    Unsupported("MXFP4", tensors_named("q_blocks", "q_scales", dtype=torch.uint8)),
+    Unsupported("MXFP4 of another form", tensors_named("q_blocks", "q_scales", dtype=torch.uint8)),
     Unsupported("compressed-tensors", tensors_named("q.weight_packed", dtype=torch.int32)),
     Unsupported("HQQ", tensors_named("q.W_q", dtype=torch.uint8)),
     Unsupported("AQLM", tensors_named("q.codebooks", "q.codes")),
