@@ -246,7 +246,7 @@ def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
     """
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
     method = method_of(row, default)
-    if method.working_memory is None:
+    if row.disposition is not Disposition.MERGED or method.working_memory is None:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
         numbers = method.working_memory(shape, len(row.experts))

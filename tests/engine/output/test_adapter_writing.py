@@ -19,6 +19,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
+from ace_gui.methods import METHODS, checked_parameters
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
@@ -238,3 +239,26 @@ def test_experts_in_files_of_their_own_are_named(tmp_path: Path) -> None:
         tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2, exclude=["*.experts.*"]
     )
     assert (tmp_path / "x" / WEIGHTS).is_file()
+
+
+PLAIN = [
+    name
+    for name, each in METHODS.items()
+    if each.modules is None
+    and each.learning is None
+    and each.need(checked_parameters(each, {})) is None
+    and each.most != 1
+]
+
+
+@pytest.mark.parametrize("method", PLAIN)
+def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path: Path) -> None:
+    experts = [fine_tune(base, tmp_path / name) for name in "ab"]
+    whole = recipe_over(base, experts, merge_method=method)
+    merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    recipe = recipe_over(base, experts, merge_method=method, output="adapter", rank=16)
+    written(recipe, tmp_path / "x")
+    start = load_file(base / "model.safetensors")
+    for name, tensor in read_back(base, tmp_path / "x", tmp_path / "store").items():
+        change = (merged[name] - start[name]).norm()
+        assert (tensor - merged[name]).norm() <= 1e-5 * change + 1e-6 * start[name].norm(), name
