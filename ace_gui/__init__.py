@@ -15,6 +15,14 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # turns; libgomp takes 300 000
 
 if TYPE_CHECKING:
     from ace_gui import errors
+    from ace_gui.engine.contract.events import (
+        Exported,
+        JobProgress,
+        MergeFinished,
+        PlanReady,
+        TensorFinished,
+    )
+    from ace_gui.engine.inspecting.model_diff import ModelDiff
     from ace_gui.library import (
         Comparison,
         Evaluation,
@@ -22,18 +30,24 @@ if TYPE_CHECKING:
         MergeResult,
         Tuning,
         compare,
+        devices,
+        diff,
         evaluate,
         extract,
         inspect,
         load_model,
         merge,
+        merge_state_dicts,
+        methods,
         plan,
+        report,
         routes,
+        task,
         tune,
     )
     from ace_gui.methods.method import Kind, Merged, parameter
     from ace_gui.methods.registry import register_method
-    from ace_gui.recipe import Recipe
+    from ace_gui.recipe import ModelEntry, Override, Recipe
     from ace_gui.recipe.tasks import Task
 
 __version__ = "0.1.0"
@@ -43,29 +57,50 @@ APPLICATION_ID: Final = "io.github.ace_workbench"
 __all__ = [
     "Comparison",
     "Evaluation",
+    "Exported",
     "Inspection",
+    "JobProgress",
     "Kind",
+    "MergeFinished",
     "MergeResult",
     "Merged",
+    "ModelDiff",
+    "ModelEntry",
+    "Override",
+    "PlanReady",
     "Recipe",
     "Task",
+    "TensorFinished",
     "Tuning",
     "__version__",
     "compare",
+    "devices",
+    "diff",
     "errors",
     "evaluate",
     "extract",
     "inspect",
     "load_model",
     "merge",
+    "merge_state_dicts",
+    "methods",
     "parameter",
     "plan",
     "register_method",
+    "report",
     "routes",
+    "task",
     "tune",
 ]
 
 _PLACES: Final = {
+    **dict.fromkeys(
+        ("Exported", "JobProgress", "MergeFinished", "PlanReady", "TensorFinished"),
+        "ace_gui.engine.contract.events",
+    ),
+    "ModelDiff": "ace_gui.engine.inspecting.model_diff",
+    "ModelEntry": "ace_gui.recipe",
+    "Override": "ace_gui.recipe",
     "Kind": "ace_gui.methods.method",
     "Merged": "ace_gui.methods.method",
     "Recipe": "ace_gui.recipe",
@@ -79,8 +114,8 @@ _PLACES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "errors":
-        return import_module("ace_gui.errors")
+    if name in ("errors", "methods"):  # the package of the methods can be called
+        return import_module(f"ace_gui.{name}")
     return getattr(import_module(_PLACES.get(name, "ace_gui.library")), name)
 
 

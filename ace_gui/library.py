@@ -15,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from ace_gui.engine import workflow
+from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import (
+    DeviceInfo,
     Evaluated,
     Event,
     Exported,
+    JobProgress,
     MergeFinished,
     MethodCompared,
+    MethodInfo,
     PlanReady,
+    Reported,
 )
 from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.layers import Layer
@@ -31,13 +36,17 @@ from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
-from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.devices import available_devices, resolve_device, use_threads
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.model_diff import ModelDiff, diff_models
+from ace_gui.engine.output.task_model import write_task_model
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
+from ace_gui.methods import METHODS
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
@@ -51,7 +60,7 @@ GivenModels = Path | str | Mapping[str, Any] | Sequence[Any] | Any
 Progress = Callable[[Event], object]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Inspection:
     """``layers``: one per tensor, in the plan's order. ``checks``: worst first. ``covariances``:
     one per matrix and expert, if requested.
@@ -61,6 +70,10 @@ class Inspection:
     checks: tuple[Check, ...]
     plan: Plan
     covariances: tuple[CovarianceMatch, ...] = ()
+
+    def __repr__(self) -> str:
+        worries = sum(check.is_worry for check in self.checks)
+        return f"<Inspection: {len(self.layers)} tensors, {worries} warnings>"
 
     def to_frame(self) -> Any:
         """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
@@ -79,11 +92,16 @@ class MergeResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """``scores``: one a model and task, base first, then experts, then the folders."""
 
     scores: tuple[TaskScore, ...]
+
+    def __repr__(self) -> str:
+        models = dict.fromkeys(each.model for each in self.scores)
+        tasks = dict.fromkeys(each.task for each in self.scores)
+        return f"<Evaluation: {len(models)} models on {len(tasks)} tasks>"
 
     @property
     def means(self) -> tuple[MeanScore, ...]:
@@ -97,7 +115,7 @@ class Evaluation:
         return pd.DataFrame([score.record() for score in self.scores])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Tuning:
     """``recipe``: with the chosen values, and with those that followed from the base model.
 
@@ -108,8 +126,11 @@ class Tuning:
     recipe: Recipe
     result: Tuned
 
+    def __repr__(self) -> str:
+        return f"<Tuning: {dict(self.result.best.parameters)} of {len(self.result.points)} merges>"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """``rows``: one per merge, in the requested order. A failed merge has its reason in
     ``error``.
@@ -117,15 +138,50 @@ class Comparison:
 
     rows: tuple[MethodCompared, ...]
 
+    def __repr__(self) -> str:
+        failed = sum(bool(row.error) for row in self.rows)
+        return f"<Comparison: {len(self.rows)} merges, {failed} failed>"
+
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; ImportError where pandas is not installed."""
+        """One line per merge and task, as a pandas DataFrame. Raises ImportError without pandas.
+
+        The columns are title, method, the parameters of the method (one each), norm, distance,
+        cosine, warned, seconds, peak_bytes and error; and with tasks: task, metric, score, n,
+        standard_error, normalised.
+
+        >>> ace_gui.compare(recipe, methods=["linear", "ties"]).to_frame()["method"].tolist()
+        ['linear', 'ties']
+        """
         import pandas as pd
 
-        return pd.DataFrame([compare_recipes.compared_record(row) for row in self.rows])
+        return pd.DataFrame([record for row in self.rows for record in _tidy(row)])
+
+
+def _tidy(row: MethodCompared) -> list[dict[str, Any]]:
+    cosines = list(row.cosines.values())
+    figures: dict[str, Any] = {
+        "title": row.title,
+        "method": row.variant.recipe.merge_method,
+        **row.parameters,
+        "relative_norm": row.relative_norm,
+        "distance": row.mean_distance,
+        "cosine": sum(cosines) / len(cosines) if cosines else None,
+        "warned": row.warned,
+        "seconds": row.seconds,
+        "peak_bytes": row.peak_bytes,
+        "error": row.error,
+    }
+    names = ("task", "metric", "score", "n", "standard_error", "normalised")
+    scores = [each.record() for each in row.scores]
+    return [figures | {name: each[name] for name in names} for each in scores] or [figures]
 
 
 def plan(recipe: GivenRecipe) -> Plan:
-    """What a merge would do with every tensor, and why; reads headers and configs alone."""
+    """What a merge would do with every tensor, and why; reads headers and configs alone.
+
+    >>> [(row.name, row.disposition.value) for row in ace_gui.plan(recipe).rows]
+    [('layers.0.norm.weight', 'merged'), ('layers.0.q_proj.weight', 'merged')]
+    """
     return prepare(recipe_from(recipe)).plan
 
 
@@ -142,6 +198,9 @@ def inspect(
     ``convert``: convert PyTorch pickles among the models, once, into the cache. ``covariances``:
     also compare ACE's covariances with those of the inputs that the experts have with the
     `calibration` data of their tasks, which runs each expert once, on the ``device``.
+
+    >>> sorted(ace_gui.inspect(recipe).layers[1].energies)
+    ['expert-a', 'expert-b']
     """
     given = recipe_from(recipe)
     found = workflow.inspect(given, convert=convert)
@@ -179,6 +238,9 @@ def merge(
 
     ``device``: auto, cpu or cuda:N. ``threads`` None: as torch chooses. ``resume``: go on with an
     unfinished merge of the same recipe. For the rest see ``workflow.Options``.
+
+    >>> ace_gui.merge(recipe, "merged").files
+    ('README.md', 'merge_recipe.yaml', 'model.safetensors')
     """
     options = workflow.Options(
         device=device,
@@ -211,7 +273,8 @@ def extract(
     ``rank``: of its factors (default 32); or ``energy``: the share of the squared norm of each
     change that they keep. ``include``, ``exclude``: patterns of tensors' names, with ``*``.
 
-        ace_gui.extract("base", "fine-tune", "adapter", rank=16)
+    >>> ace_gui.extract("base", "expert-a", "adapter", rank=4).folder.name
+    'adapter'
     """
     given = recipe_for(str(base), [str(model)], "task_arithmetic")
     events = workflow.extract_adapter(
@@ -265,6 +328,9 @@ def compare(
     """Merge by each of ``methods``, or with each of ``values`` of one parameter, and measure each.
 
     ``cluster``: whose workers do so, as of ``merge``. Nothing that was merged is kept.
+
+    >>> ace_gui.compare(recipe, methods=["linear", "ties"])
+    <Comparison: 2 merges, 0 failed>
     """
     use_threads(None)
     recipes: tuple[Recipe, ...] = (recipe_from(recipe),)
@@ -309,6 +375,9 @@ def evaluate(
     ``datasets.Dataset``; ``name`` it then. ``limit``: maximum number of examples per task, drawn
     with a fixed seed. ``cluster``: workers for the models, as for ``merge``. Raises TaskError for
     unusable data or models, before any long work.
+
+    >>> ace_gui.evaluate(sample, limit=4, device="cpu")
+    <Evaluation: 6 models on 5 tasks>
     """
     given = None if recipe is None else recipe_from(recipe)
     found = _models(models)
@@ -341,6 +410,10 @@ def tune(
     One parameter on a grid of 9 merges, several by Optuna in 25; ``merges``: another number. What
     is reported was measured on the other half. ``cluster``: whose workers try them. Nothing that
     was merged is kept.
+
+    >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
+    >>> sorted(found.result.best.parameters)
+    ['scaling']
     """
     use_threads(None)
     given = recipe_from(recipe)
@@ -372,6 +445,9 @@ def routes(
     """Which experts models with routers take for examples of each task, and what that costs.
 
     Arguments as of ``evaluate``; models without a router are left out.
+
+    >>> ace_gui.routes(sample, [], limit=4)
+    ()
     """
     given = None if recipe is None else recipe_from(recipe)
     chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
@@ -387,6 +463,125 @@ def routes(
     return found
 
 
+def diff(
+    a: Path | str,
+    b: Path | str,
+    *,
+    convert: bool = False,
+    progress: Callable[[JobProgress], object] | None = None,
+) -> ModelDiff:
+    """How far ``b`` is from ``a``, by tensor, block and role; reads a part of a tensor at a time.
+
+    ``a``, ``b``: folders, files, or names in the local Hugging Face cache. ``convert``: convert
+    PyTorch pickles first. Raises RecipeError for a model that is not there, CheckpointError, and
+    PickleConsentError for a pickle without ``convert``.
+
+    >>> found = ace_gui.diff("base", "expert-a")
+    >>> [(each.name, each.relative > 1) for each in found.by_role]
+    [('norm', True), ('query', True)]
+    >>> ace_gui.diff("base", "base").total.change
+    0.0
+    """
+    result: ModelDiff | None = None
+    for event in diff_models(a, b, convert=convert):
+        if isinstance(event, ModelDiff):
+            result = event
+        elif progress is not None:
+            progress(event)
+    assert result is not None
+    return result
+
+
+def report(
+    recipe: GivenRecipe,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    convert: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Write one HTML file about a recipe's merge, and return its path; the model is not kept.
+
+    ``overwrite``: replace a file that this program did not write. Raises OutputError if it may not
+    be written, and the errors of preparing and merging.
+
+    >>> ace_gui.report(recipe, "report.html").name
+    'report.html'
+    """
+    options = workflow.Options(device=device, threads=threads, convert=convert)
+    file = Path(out)
+    for event in workflow.report_to_file(
+        recipe_from(recipe), file, options, inputs=(), overwrite=overwrite
+    ):
+        if isinstance(event, Reported):
+            file = event.file
+        if progress is not None:
+            progress(event)
+    return file
+
+
+def task(
+    model: Path | str, expert: str, out: Path | str, *, base: Path | str | None = None
+) -> Path:
+    """Rebuild one expert's model from a merged model with modules; returns the new folder.
+
+    ``base``: the base model, None: the recipe's. Raises OutputError for an unknown expert or a
+    folder that may not be written, and CheckpointError.
+
+    >>> kept = ace_gui.merge({**recipe, "merge_method": "tall_masks"}, "with-modules")
+    >>> ace_gui.task("with-modules", "expert-a", "expert-a-again").name
+    'expert-a-again'
+    """
+    found = None if base is None else Path(base)
+    return write_task_model(Path(model), expert, Path(out), base=found)
+
+
+def methods() -> tuple[MethodInfo, ...]:
+    """Every merge method, with its title, formula, parameters and citation.
+
+    >>> [each.title for each in ace_gui.methods()][:2]
+    ['ACE-Merging', 'WUDI-Merging']
+    """
+    return tuple(method_info(name) for name in METHODS)
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """The devices that can compute: the processor, and GPUs.
+
+    >>> ace_gui.devices()[0].name
+    'cpu'
+    """
+    return available_devices()
+
+
+def merge_state_dicts(
+    base: StateDict,
+    experts: Sequence[StateDict] | Mapping[str, StateDict],
+    *,
+    method: str = "ace",
+    device: str = "auto",
+    **parameters: ParameterValue,
+) -> dict[str, Any]:
+    """Merge tensors that are in memory; the result has the base's names, shapes and dtypes.
+
+    ``method``: as in a recipe, or ``METHOD:VARIANT``, or ``recommended``; ``parameters``: of the
+    method. The numbers are those of a merge of the same tensors in files without a config: roles,
+    blocks and ties are guessed from the tensors' names, and matrices are taken as outputs × inputs,
+    unlike GPT-2's, so merge folders where these have to be right. The inputs stay as they are.
+    Tensors pass through temporary files, which need the disk space of all models. Results are on
+    the CPU. Raises RecipeError for an unknown method or parameter, MismatchError, CheckpointError
+    for names or values that cannot be stored, NonFiniteError and ResourceError.
+
+    >>> experts = [{"w": ones}, {"w": -ones}]
+    >>> merged = ace_gui.merge_state_dicts({"w": zeros}, experts, method="linear")
+    >>> float(merged["w"].sum())
+    0.0
+    """
+    return merged_state_dicts(base, experts, method=method, device=device, parameters=parameters)
+
+
 def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:
     """A merged model as a transformers model in evaluation mode, with its modules.
 
@@ -395,6 +590,9 @@ def load_model(folder: Path | str, *, task: str | None = None, device: str = "cp
     example of a batch separately, so that no output depends on the rest of the batch. Float32 if
     memory allows. No code of the folder is run. Raises CheckpointError for an unusable folder or
     modules, ArchitectureError, OutputError for an unknown task, and MismatchError.
+
+    >>> type(ace_gui.load_model(sample.parent / "experts" / "digits")).__name__
+    'ViTForImageClassification'
     """
     return loaded_model(Path(folder), task, device)
 

@@ -1,9 +1,13 @@
 """The package as a library: light to import, its contract, and the examples of its page."""
 
+import doctest
+import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 import torch
@@ -11,8 +15,10 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import ace_gui
+from ace_gui import library
 from ace_gui.engine.contract.events import Exported, PlanReady, TensorFinished
-from ace_gui.paths import resource_path
+from ace_gui.paths import Sample, resource_path
+from ace_gui.recipe.new_recipes import recipe_keys
 from tests.helpers.registry import own_registry
 
 PAGE = resource_path("help/library.md")
@@ -133,3 +139,95 @@ def test_importing_it_is_light() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_reference_is_up_to_date() -> None:
+    script = Path(__file__).parents[1] / "packaging" / "make_reference.py"
+    assert runpy.run_path(str(script))["page"]() == resource_path("help/reference.md").read_text()
+
+
+EXAMPLES = {
+    name: doctest.DocTestParser().get_examples(getattr(ace_gui, name).__doc__ or "")
+    for name in ("compare", "devices", "diff", "evaluate", "extract",
+             "inspect", "load_model", "merge",
+                 "merge_state_dicts", "plan", "report", "routes", "task", "tune")
+}  # fmt: skip
+EXAMPLES |= {
+    "methods": doctest.DocTestParser().get_examples(library.methods.__doc__ or ""),
+    "Recipe.load": doctest.DocTestParser().get_examples(ace_gui.Recipe.load.__doc__ or ""),
+    "Recipe.save": doctest.DocTestParser().get_examples(ace_gui.Recipe.save.__doc__ or ""),
+    "Comparison.to_frame": doctest.DocTestParser().get_examples(
+        ace_gui.Comparison.to_frame.__doc__ or ""
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_docstrings_run(name: str, models: Path) -> None:
+    assert EXAMPLES[name], "an example"
+    (models / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
+    sample = Sample.IMAGES.recipe
+    names = {"recipe": RECIPE, "sample": sample, "ace_gui": ace_gui, "Recipe": ace_gui.Recipe}
+    tensors = {"zeros": torch.zeros(3, 4), "ones": torch.ones(3, 4)}
+    test = doctest.DocTest(EXAMPLES[name], {**names, **tensors}, name, None, 0, "")
+    printed: list[str] = []
+    doctest.DocTestRunner().run(test, out=printed.append)
+    assert not printed, "".join(printed)
+
+
+def test_every_public_function_has_an_example() -> None:
+    functions = {
+        name for name in ace_gui.__all__ if isinstance(getattr(ace_gui, name), FunctionType)
+    }
+    assert functions - {"register_method", "parameter"} <= set(EXAMPLES)
+
+
+def test_every_public_name_is_annotated() -> None:
+    for name in ace_gui.__all__:
+        value = getattr(ace_gui, name)
+        if isinstance(value, FunctionType):
+            parameters = inspect.signature(value).parameters.values()
+            assert all(each.annotation is not each.empty for each in parameters), name
+            assert "return" in value.__annotations__, name
+
+
+@pytest.mark.parametrize("method", ["ace", "ace:automatic", "recommended", "ties", "linear"])
+def test_merging_in_memory_is_merging_files(models: Path, method: str) -> None:
+    names = ("base", "expert-a", "expert-b")
+    files = [load_file(models / name / "model.safetensors") for name in names]
+    before = [{key: value.clone() for key, value in state.items()} for state in files]
+    merged = ace_gui.merge_state_dicts(files[0], files[1:], method=method)
+    recipe = recipe_keys("base", names[1:], None if method == "recommended" else method)
+    ace_gui.merge(recipe, "out")
+    expected = load_file(models / "out" / "model.safetensors")
+    assert list(merged) == list(files[0])
+    for key, value in expected.items():
+        assert torch.equal(merged[key], value), key
+    for state, earlier in zip(files, before, strict=True):
+        assert all(torch.equal(state[key], value) for key, value in earlier.items())
+
+
+def test_tensors_in_memory_keep_their_dtype_and_ties(models: Path) -> None:
+    shared = torch.randn(4, 6).bfloat16()
+    base = {"embed.weight": shared, "head.weight": shared, "norm.weight": torch.ones(6)}
+    experts = {
+        "one": {name: value + 0.5 for name, value in base.items()},
+        "two": {name: value.t().contiguous().t() - 0.5 for name, value in base.items()},
+    }
+    merged = ace_gui.merge_state_dicts(base, experts, method="task_arithmetic", scaling=1.0)
+    assert {name: value.dtype for name, value in merged.items()} == {
+        name: value.dtype for name, value in base.items()
+    }
+    with pytest.raises(ace_gui.errors.RecipeError):
+        ace_gui.merge_state_dicts(base, experts, method="ties", densty=0.1)
+    with pytest.raises(ace_gui.errors.CheckpointError):
+        ace_gui.merge_state_dicts({**base, "step": 3}, experts)
+
+
+def test_a_comparison_is_tidy() -> None:
+    pytest.importorskip("pandas")
+    recipe = {**RECIPE, "merge_method": "task_arithmetic"}
+    found = ace_gui.compare(recipe, parameter="scaling", values=[0.5, 1.0])
+    frame = found.to_frame()
+    assert frame["scaling"].tolist() == [0.5, 1.0]
+    assert len(repr(found)) < 80

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.engine.output.exporting import RECIPE
@@ -220,3 +221,12 @@ def test_what_is_installed_can_be_removed(qapp, tmp_path: Path) -> None:
     assert [path for path in left if path.name not in caches and "mime" not in path.parts] == [
         other
     ]
+
+
+def test_the_citation_has_the_version_and_license() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == __version__
+    assert citation["license"] == project["license"]
+    assert set(project["scripts"]) == {"ace-gui", "ace-workbench"}
+    assert len({*project["scripts"].values(), *project["gui-scripts"].values()}) == 1

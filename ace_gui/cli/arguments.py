@@ -89,7 +89,6 @@ def counts_given(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 RecipeFile = Annotated[
     Path,
     typer.Argument(
@@ -118,61 +117,6 @@ Settings = Annotated[
 NewFolder = Annotated[
     Path,
     typer.Option(
-        parser=path_given, metavar="DIR", help=("The output folder; it must be new or empty.")
-    ),
-]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        parser=path_given,
-        metavar="FILE|-",
-        help="Also write the figures as JSON; with -, to the standard output instead of tables.",
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Maximum number of examples per task, drawn at random."),
-]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda:N")]
-Cluster = Annotated[
-    str,
-    typer.Option(
-        metavar="local:N|auto|ray://HOST:PORT",
-        help="Distribute the work: N local processes, or the workers of a Ray cluster.",
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        parser=threads_given,
-        metavar="N",
-        help="Number of compute threads (default: one per processor).",
-    ),
-]
-Rank = Annotated[
-    int | None,
-    typer.Option("--rank", min=1, metavar="N", help="The adapter's rank."),
-]
-Energy = Annotated[
-    float | None,
-    typer.Option(
-        "--energy",
-        min=1e-6,
-        max=1.0,
-        metavar="SHARE",
-        help="Instead: the ranks that keep this share of each change's squared norm.",
-    ),
-]
-Convert = Annotated[
-    bool,
-    typer.Option(
-        "--convert",
-        help="Convert PyTorch pickles to safetensors first; no code in them is run.",
-    ),
-]
-Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help=("Replace existing files even if this program did not write them.")
+        parser=path_given, metavar="DIR", help="The output folder; it must be new or empty."
     ),
 ]

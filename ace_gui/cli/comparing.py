@@ -3,22 +3,20 @@ mergekit."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, print_warnings, shown, wide_console
+from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown
 from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.contract.events import CompareProgress, MethodCompared
+from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (
@@ -28,13 +26,17 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.merging.merge import models_of
-from ace_gui.errors import MethodError, RecipeError
+from ace_gui.engine.workflow import prepared_with_consent
+from ace_gui.errors import MethodError, RecipeError, WorkbenchError
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import ParameterValue
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Compare, Mergekit
 
 # First bytes of the files, as in ``ace_gui.cli.console``.
 JSON_MARK: Final = b'{\n "methods": ['
@@ -43,34 +45,24 @@ MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 ALL = "all"
 
 
-def compare_methods(
-    recipe_file: Path,
-    *,
-    methods: str,
-    parameter: str,
-    json_file: Path | None,
-    device: str,
-    cluster: str = "",
-    overwrite: bool = False,
-) -> None:
-    """``ace-gui compare``: merge with each method or value, and print one table.
+def compare_methods(given: Compare) -> None:
+    """Merge with each method or value, and print one table.
 
-    ``methods``: names separated by commas, or all. ``parameter``: ``name=value,value``. Either may
-    be empty. Raises RecipeError for an unknown one, and
-    MethodError if every merge failed.
+    Raises RecipeError for an unknown one, and MethodError if every merge failed.
     """
-    use_threads(None)
-    recipe = load_recipe(recipe_file)
-    recipes = variants(recipe, methods, parameter)
-    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
-    outputs.check({json_file: JSON_MARK})
-    with workers_at(cluster, device) as workers:
-        rows = run(recipes, device, workers)
-    if json_file is not None:
-        content = {"methods": [compared_record(row) for row in rows]}
-        text = json.dumps(content, indent=1, ensure_ascii=False)
-        outputs.write(json_file, text + "\n", JSON_MARK)
-    console = wide_console()
+    use_threads(given.threads)
+    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    methods = ",".join(NAMES) if given.shelf else given.methods
+    recipes = variants(recipe, methods, given.parameter)
+    outputs = Outputs((given.recipe, *models_of(recipe)), overwrite=given.overwrite)
+    outputs.check({given.json: JSON_MARK})
+    if given.convert:
+        with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
+            prepared_with_consent(recipe, convert=True)
+    with workers_at(given.cluster, given.device) as workers:
+        rows = run(recipes, given.device, workers, terminal)
+    outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]}, JSON_MARK)
+    console = terminal.results
     console.print(comparison_table(rows))
     for said in dict.fromkeys(said for row in rows for said in row.mean.remarks):
         console.print(shown(f"{MARK} {said}", style="yellow"))
@@ -78,7 +70,7 @@ def compare_methods(
         if row.error:
             console.print(shown(f"{row.title}: {row.error}", style="yellow"))
     warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
-    print_warnings(tuple(warnings), Console(stderr=True))
+    print_warnings(tuple(warnings), terminal.notes)
     if all(row.error for row in rows):
         raise MethodError("No merge succeeded; the reasons are above.")
 
@@ -111,23 +103,14 @@ def _scalar(value: object) -> ParameterValue:
 
 
 def run(
-    recipes: Sequence[Recipe], device: str = "auto", workers: Executor | None = None
+    recipes: Sequence[Recipe],
+    device: str = "auto",
+    workers: Executor | None = None,
+    terminal: Terminal = USUAL,
 ) -> list[MethodCompared]:
     """Merge and measure each recipe. The merged models are removed afterwards."""
-    rows = []
-    columns = (TextColumn("{task.description}", markup=False), BarColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        for event in compare_all(recipes, device, workers):
-            match event:
-                case CompareProgress():
-                    title = printable(f"{event.index + 1}/{event.of} {event.title}")
-                    total = event.total or None
-                    progress.update(task, description=title, total=total, completed=event.done)
-                case MethodCompared():
-                    rows.append(event)
-    return rows
+    events = terminal.progressed(compare_all(recipes, device, workers))
+    return [event for event in events if isinstance(event, MethodCompared)]
 
 
 def comparison_table(rows: Sequence[MethodCompared]) -> Table:
@@ -163,13 +146,13 @@ def _cells(row: MethodCompared) -> list[str]:
     ]
 
 
-def write_mergekit(recipe_file: Path, out: Path, *, overwrite: bool = False) -> None:
-    """``ace-gui mergekit``: a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
-    recipe = load_recipe(recipe_file)
-    outputs = Outputs((recipe_file, *models_of(recipe)), overwrite=overwrite)
+def write_mergekit(given: Mergekit) -> None:
+    """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
+    recipe = load_recipe(given.recipe)
+    outputs = Outputs((given.recipe, *models_of(recipe)), overwrite=given.overwrite)
     parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
-    text = dump_mergekit(recipe, dataclasses.asdict(parameters), out.resolve().parent)
-    outputs.write(out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
+    text = dump_mergekit(recipe, dataclasses.asdict(parameters), given.out.resolve().parent)
+    outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
     for line in text.splitlines():
         if line.startswith("# "):
-            Console(stderr=True).print(shown(f"Note: {line[2:]}", style="yellow"))
+            Terminal.of(given).notes.print(shown(f"Note: {line[2:]}", style="yellow"))

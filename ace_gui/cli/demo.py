@@ -14,8 +14,9 @@ from rich.console import Console
 from ace_gui.bundled import is_bundled, part_command
 from ace_gui.checkpoints import check_output_folder
 from ace_gui.cli.comparing import run
-from ace_gui.cli.console import print_checks, print_layers, shown, wide_console
+from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
 from ace_gui.cli.evaluating import score_table
+from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
@@ -37,8 +38,9 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
     recipe = load_recipe(recipe_file)
     target = None if out is None else check_output_folder(out, models_of(recipe))
     found = inspect(recipe)
-    print_layers(found.prepared.plan, found.layers)
-    console = wide_console()
+    console = Terminal().results
+    print_layers(found.prepared.plan, found.layers, console)
+    print_warnings(found.prepared.plan.warnings, console)
     print_checks(found.checks, console)
     console.print(
         "\nScores on held-out data: methods with their defaults, and the recommended merge:\n"

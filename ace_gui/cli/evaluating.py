@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, said_to_convert, shown, wide_console
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
 from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
+from ace_gui.engine.contract.events import Evaluated, Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import (
     MeanScore,
@@ -33,73 +31,60 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe, load_tasks
 from ace_gui.recipe.tasks import Task
 
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Evaluate
+
 JSON_MARK: Final = b'{\n "scores": ['
 MARK: Final = "†"
 """Marks an undefined score or mean."""
 _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 
-def evaluate_models(
-    paths: Sequence[Path],
-    *,
-    tasks_file: Path | None,
-    limit: int | None,
-    json_file: Path | None,
-    device: str,
-    convert: bool,
-    harness: str = "",
-    harness_tasks: Path | None = None,
-    cluster: str = "",
-    routing: bool = False,
-    overwrite: bool = False,
-) -> None:
-    """``ace-gui evaluate``: score a recipe's base and experts, and folders, on its tasks or a
-    file's.
-
-    ``harness``: names of lm-eval tasks, separated by commas, for the folders.
-    """
+def evaluate_models(given: Evaluate) -> None:
+    """Score a recipe's base and experts, and folders, on its tasks or a file's."""
+    paths, terminal = given.models, Terminal.of(given)
     recipes = [path for path in paths if path.suffix in _RECIPES]
     folders = list(dict.fromkeys(path for path in paths if path not in recipes))
-    if len(recipes) > 1 or not (recipes or tasks_file or harness):
+    if len(recipes) > 1 or not (recipes or given.tasks or given.harness):
         raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
-    if harness and not folders:
+    if given.harness and not folders:
         raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
     recipe = load_recipe(recipes[0]) if recipes else None
     tasks = () if recipe is None else recipe.tasks
-    tasks = tasks if tasks_file is None else load_tasks(tasks_file)
+    tasks = tasks if given.tasks is None else load_tasks(given.tasks)
     data = [path for task in tasks for path in (task.data, task.calibration) if path is not None]
-    files = [*recipes, *([] if tasks_file is None else [tasks_file])]
+    files = [*recipes, *([] if given.tasks is None else [given.tasks])]
     models = [] if recipe is None else [*recipe.paths]
-    outputs = Outputs((*files, *folders, *models, *data), overwrite=overwrite)
-    outputs.check({json_file: JSON_MARK})
-    run = Harness(harness.split(","), harness_tasks) if harness else None
-    how: dict[str, Any] = {"limit": limit, "device": device, "convert": convert}
+    outputs = Outputs((*files, *folders, *models, *data), overwrite=given.overwrite)
+    outputs.check({given.json: JSON_MARK})
+    run = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("limit", "device", "convert")}
     found: tuple[TaskScore, ...] = ()
-    with said_to_convert(convert):
+    with said_to_convert(given.convert):
         if tasks or run is None:
-            with workers_at(cluster, device) as workers:
-                found = _driven(score(recipe, folders, tasks, workers=workers, **how))
-        taken = _routes_of(recipe, folders, tasks, how) if routing else ()
-    harness_scores = () if run is None else _by_harness(run, folders, limit, device)
-    if json_file is not None:
-        content = {
-            "scores": [each.record() for each in found],
-            "means": [each.record() for each in means(found)],
-        }
-        if routing:
-            content["routes"] = [each.record() for each in taken]
-        if run is not None:
-            content["harness"] = [each.record() for each in harness_scores]
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        outputs.write(json_file, text + "\n", JSON_MARK)
-    if found:
-        wide_console().print(score_table(found))
-        print_remarks(found)
-    for model in dict.fromkeys(each.model for each in taken):
-        wide_console().print(_routes_table([each for each in taken if each.model == model]))
+            with workers_at(given.cluster, given.device) as workers:
+                events = score(recipe, folders, tasks, workers=workers, **how)
+                found = _scores_of(terminal.progressed(events))
+        taken = _routes_of(recipe, folders, tasks, how) if given.routing else ()
+    harness_scores = () if run is None else _by_harness(run, folders, given.limit, given.device)
+    content = {
+        "scores": [each.record() for each in found],
+        "means": [each.record() for each in means(found)],
+    }
+    if given.routing:
+        content["routes"] = [each.record() for each in taken]
     if run is not None:
-        wide_console().print(_harness_table(harness_scores))
-        _print_notes(harness_scores)
+        content["harness"] = [each.record() for each in harness_scores]
+    outputs.write_json(given.json, content, JSON_MARK)
+    console = terminal.results
+    if found:
+        console.print(score_table(found))
+        print_remarks(found, console)
+    for model in dict.fromkeys(each.model for each in taken):
+        console.print(_routes_table([each for each in taken if each.model == model]))
+    if run is not None:
+        console.print(_harness_table(harness_scores))
+        _print_notes(harness_scores, console)
 
 
 def _routes_of(
@@ -154,21 +139,10 @@ def _harness_table(scores: Sequence[TaskScore]) -> Table:
     return table
 
 
-def _driven(events: Iterator[Event]) -> tuple[TaskScore, ...]:
-    """Run the evaluation, with a progress bar on a terminal."""
-    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None)
-        for event in events:
-            match event:
-                case EvaluationProgress():
-                    what = printable(f"{event.model} on {event.task}")
-                    if event.tokens_per_second:
-                        what += f", {event.tokens_per_second:.0f} tokens/s"
-                    progress.update(bar, total=event.total, completed=event.done, description=what)
-                case Evaluated(scores=scores):
-                    return scores
+def _scores_of(events: Iterator[Event]) -> tuple[TaskScore, ...]:
+    for event in events:
+        if isinstance(event, Evaluated):
+            return event.scores
     raise Cancelled
 
 
@@ -198,16 +172,16 @@ def mean_cells(mean: MeanScore) -> tuple[str, str]:
     return _number(mean.score) or (MARK if mean.undefined else ""), share
 
 
-def print_remarks(scores: Sequence[TaskScore]) -> None:
+def print_remarks(scores: Sequence[TaskScore], console: Console) -> None:
     """Print footnotes of a table: why means are missing, and how models were asked."""
     for said in missing(scores):
-        wide_console().print(shown(f"{MARK} {said}", style="yellow"))
-    _print_notes(scores)
+        console.print(shown(f"{MARK} {said}", style="yellow"))
+    _print_notes(scores, console)
 
 
-def _print_notes(scores: Sequence[TaskScore]) -> None:
+def _print_notes(scores: Sequence[TaskScore], console: Console) -> None:
     for said in notes(scores):
-        wide_console().print(shown(said))
+        console.print(shown(said))
 
 
 def _cell(score: TaskScore | None, errors: bool) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import typer
 import yaml
 
 from ace_gui.cli.arguments import recipe_given
@@ -15,6 +16,9 @@ from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Init
 
 _WIDTH: Final = 96
 _HEADER: Final = (
@@ -32,6 +36,11 @@ _COMMENTS: Final[Mapping[str, str]] = {
         "If heads are kept for each expert, the modules that feed only heads are kept with them."
     ),
 }
+
+
+def init(given: Init) -> None:
+    """Print the commented recipe."""
+    typer.echo(init_recipe(given.models, given.method, given.settings or ()), nl=False)
 
 
 def init_recipe(

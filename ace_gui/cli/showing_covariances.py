@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.cli.console import Terminal
 from ace_gui.engine.contract.figures.covariance_match import (
     CovarianceMatch,
     CovariancesCompared,
@@ -25,23 +23,14 @@ from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 
 
-def compared(recipe: Recipe) -> tuple[CovarianceMatch, ...]:
+def compared(recipe: Recipe, terminal: Terminal) -> tuple[CovarianceMatch, ...]:
     """The matches of every matrix and expert, with a progress bar on a terminal."""
     found: list[CovarianceMatch] = []
     prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
-    columns = (BarColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=None)
-        for event in compare_covariances(prepared, resolve_device("cpu"), cache):
-            if event is None:
-                continue
-            title = "comparing covariances"
-            match event:
-                case PassProgress(title=pass_title):
-                    title = printable(pass_title)
-                case CovariancesCompared(layer=layer) if layer is not None:
-                    found += layer.matches
-            progress.update(bar, total=event.total, completed=event.done, description=title)
+    events = compare_covariances(prepared, resolve_device("cpu"), cache)
+    for event in terminal.progressed(events):
+        if isinstance(event, CovariancesCompared) and event.layer is not None:
+            found += event.layer.matches
     return tuple(found)
 
 

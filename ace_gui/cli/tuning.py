@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, shown, wide_console
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.contract.scored.tuned import (
     ParameterRange,
@@ -26,49 +25,37 @@ from ace_gui.engine.contract.scored.tuned import (
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import models_of
+from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import printable, value_text
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Tune
 
 JSON_MARK: Final = b'{\n "points": ['
 RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 
-def tune_recipe(
-    recipe_file: Path,
-    *,
-    parameters: Sequence[str],
-    merges: int | None,
-    limit: int | None,
-    out: Path | None,
-    json_file: Path | None,
-    device: str,
-    cluster: str = "",
-    overwrite: bool = False,
-) -> None:
-    """``ace-gui tune``. ``parameters``: each ``NAME=a..b``. Raises RecipeError otherwise."""
-    use_threads(None)
-    if not cluster:
-        resolve_device(device)
-    recipe = load_recipe(recipe_file)
-    ranges = [parameter_range(text) for text in parameters]
+def tune_recipe(given: Tune) -> None:
+    """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
+    use_threads(given.threads)
+    if not given.cluster:
+        resolve_device(given.device)
+    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    ranges = [parameter_range(text) for text in given.parameter]
     data = [task.data for task in recipe.tasks]
-    outputs = Outputs((recipe_file, *models_of(recipe), *data), overwrite=overwrite)
-    outputs.check({json_file: JSON_MARK, out: RECIPE_MARK})
-    with workers_at(cluster, device) as workers:
-        how: dict[str, Any] = {
-            "merges": merges,
-            "limit": limit,
-            "device": device,
-            "workers": workers,
-        }
-        found = _driven(tune(recipe, ranges, **how))
-    if json_file is not None:
-        text = json.dumps(_record(found), indent=1, ensure_ascii=False, allow_nan=False)
-        outputs.write(json_file, text + "\n", JSON_MARK)
-    if out is not None:
-        outputs.write(out, _tuned_recipe(found, out), RECIPE_MARK)
-    _print(found, wide_console())
+    outputs = Outputs((given.recipe, *models_of(recipe), *data), overwrite=given.overwrite)
+    outputs.check({given.json: JSON_MARK, given.out: RECIPE_MARK})
+    with said_to_convert(given.convert):
+        prepared_with_consent(recipe, convert=given.convert)
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("merges", "limit", "device")}
+    with workers_at(given.cluster, given.device) as workers:
+        found = _driven(tune(recipe, ranges, workers=workers, **how), terminal)
+    outputs.write_json(given.json, _record(found), JSON_MARK)
+    if given.out is not None:
+        outputs.write(given.out, _tuned_recipe(found, given.out), RECIPE_MARK)
+    _print(found, terminal.results)
 
 
 def parameter_range(text: str) -> ParameterRange:
@@ -86,20 +73,16 @@ def parameter_range(text: str) -> ParameterRange:
     return found
 
 
-def _driven(events: Iterator[TunePoint | Tuned | None]) -> Tuned:
-    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None)
+def _driven(events: Iterator[TunePoint | Tuned | None], terminal: Terminal) -> Tuned:
+    def steps() -> Iterator[TunePoint | Tuned | JobProgress | None]:
         for event in events:
-            match event:
-                case TunePoint():
-                    what = printable(values_of(event))
-                    progress.update(
-                        bar, total=event.of, completed=event.index + 1, description=what
-                    )
-                case Tuned():
-                    return event
+            yield event
+            if isinstance(event, TunePoint):
+                yield JobProgress(done=event.index + 1, total=event.of, title=values_of(event))
+
+    for event in terminal.progressed(steps()):
+        if isinstance(event, Tuned):
+            return event
     raise Cancelled
 
 

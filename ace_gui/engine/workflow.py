@@ -288,12 +288,12 @@ class Inspected:
     statistics: Mapping[str, LayerStatistics]
 
 
-def inspect(recipe: Recipe, *, convert: bool = False) -> Inspected:
+def inspect(recipe: Recipe, *, convert: bool = False, threads: int | None = None) -> Inspected:
     """Read every expert once: γ, energies and regime of each tensor, and whether the experts fit.
 
     Raises the errors of ``prepare``, and NonFiniteError if NaN or Inf would stop the merge.
     """
-    use_threads(None)
+    use_threads(threads)
     prepared = prepared_with_consent(recipe, convert=convert)
     statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
     return Inspected(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from ace_gui.output_files import write_file
 from ace_gui.recipe.fields import about, traits_of
 from ace_gui.recipe.overrides import After, Cap, Override, ParameterValue
 from ace_gui.recipe.tasks import Task
@@ -211,6 +214,11 @@ class Choices:
         return (*(getattr(self, each.name) for each in ours), rules)
 
 
+def _recipe_file() -> Any:
+    """The module that reads and writes recipes. It needs this one, and comes when it is used."""
+    return import_module("ace_gui.recipe.recipe_file")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Choices):
     """Everything that determines a merge. Equal recipes give equal merges of the same files.
@@ -236,6 +244,32 @@ class Recipe(Choices):
     stages: Mapping[Path, Recipe] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recipe:
+        """Read a recipe, or mergekit's as one; relative paths in it are taken from its folder.
+
+        Raises RecipeError with the file, and the key where one is at fault.
+
+        >>> Recipe.load("recipe.yaml").merge_method
+        'linear'
+        """
+        loaded: Recipe = _recipe_file().load_recipe(Path(path))
+        return loaded
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the recipe as YAML; models are written relative to the file's folder.
+
+        An existing file is replaced, in one step. Raises OutputError.
+
+        >>> recipe = Recipe.load("recipe.yaml")
+        >>> recipe.save("copy.yaml")
+        >>> Recipe.load("copy.yaml") == recipe
+        True
+        """
+        file = Path(path)
+        text = _recipe_file().dump_recipe(self, file.resolve().parent)
+        write_file(file, text.encode(), tuple(entry.model for entry in self.models), overwrite=True)
 
     @property
     def methods(self) -> tuple[str, ...]:

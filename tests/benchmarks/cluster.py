@@ -336,7 +336,7 @@ def large(folder: Path) -> None:
         entries = [{"model": str(path)} for path in models[1:]]
         document = {"merge_method": "ace", "base_model": str(models[0]), "models": entries}
         recipe.write_text(yaml.safe_dump(document))
-        command = [sys.executable, "-m", "ace_gui", "plan", str(recipe), "--workers", "1,8,64"]
+        command = [sys.executable, "-m", "ace_gui", "estimate", str(recipe), "--workers", "1,8,64"]
         planned = run([*command, "--speed", "30000", "--disk", "3000"])
         say(
             f"{title}: planned in {planned.seconds:.1f} s, {planned.processor_seconds:.1f} s of "

@@ -106,7 +106,7 @@ def child(recipe: str, out: str, report: str) -> None:
     from ace_gui.imports import heavy_imports
 
     with heavy_imports():  # as the command would
-        from ace_gui.cli.console import merge_to_folder  # noqa: F401
+        from ace_gui.cli.merging import merge_to_folder  # noqa: F401
 
     born = psutil.Process().create_time()
     clocks = Clocks()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +16,19 @@ import pytest
 import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import LlamaConfig
+from typer.testing import CliRunner
 
 from ace_gui.cli import commands as cli
 from ace_gui.cli.arguments import recipe_given
 from ace_gui.cli.commands import app
 from ace_gui.cli.error_reporting import reported
+from ace_gui.engine.contract.shelf import NAMES
+from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
+from tests.helpers.recipes import file_over
 from tests.helpers.scored_models import save_scored_family
+from tests.helpers.sparse_models import sparse_model
 
 STATUSES = {0, 1, 2, 130}
 
@@ -184,7 +191,7 @@ def test_a_path_that_is_not_there_is_named(capfd: pytest.CaptureFixture[str]) ->
 def test_what_was_not_foreseen_is_logged(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_gui.cli.console.show_methods", lambda: {}["no such key"])
+    monkeypatch.setattr("ace_gui.cli.listing.known_methods", lambda: {}["no such key"])
     ended = run(capfd, "methods")
     assert ended.status == 1
     assert "KeyError" in ended.err
@@ -216,7 +223,7 @@ def test_without_a_log_folder_the_temporary_one_is_used(
 def test_the_devices_and_why_there_is_no_gpu(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_gui.cli.console.devices_not_used", lambda: ("No driver.",))
+    monkeypatch.setattr("ace_gui.cli.merging.devices_not_used", lambda: ("No driver.",))
     ended = run(capfd, "devices")
     assert ended.status == 0
     assert ended.out.startswith("cpu  Processor (CPU)")
@@ -233,7 +240,7 @@ def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
     assert recipe_given("text-sample") == Path("text-sample"), "a file is meant as it is named"
 
 
-@pytest.mark.parametrize("command", ["inspect", "plan", "merge"])
+@pytest.mark.parametrize("command", ["inspect", "estimate", "merge"])
 def test_sentences_end_once(
     command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,20 +267,148 @@ _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit"
 def test_numbers_that_are_none(
     option: str, value: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(option, "plan")
+    command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(
+        option, "estimate"
+    )
     more = {"merge": ["--out", str(tmp_path / "out")], "tune": ["--parameter", "scaling=0..1"]}
     ended = run(capfd, command, "sample", option, value, *more.get(command, []))
     assert ended.status == 2, ended.err
     require_good_end(ended)
 
 
+_TWO_MODELS = tuple(str(Sample.IMAGES.recipe.parent / name) for name in ("base", "experts/digits"))
 _WITH_JSON = {
     "inspect": ([], "layers"),
-    "plan": (["--speed", "10", "--disk", "100"], "units"),
+    "estimate": (["--speed", "10", "--disk", "100"], "units"),
+    "diff": ([], "tensors"),
+    "methods": ([], "methods"),
+    "devices": ([], "devices"),
     "compare": (["--methods", "linear"], "methods"),
     "evaluate": (["--limit", "4"], "scores"),
     "tune": (["--parameter", "scaling=0.5..1", "--merges", "2", "--limit", "8"], "points"),
 }
+
+
+_COMPUTING = ("merge", "extract", "report", "compare", "tune", "estimate", "inspect", "diff")
+_SHARED = {
+    "--quiet": None,
+    "--verbose": None,
+    "--threads": {*_COMPUTING},
+    "--device": {"merge", "extract", "report", "compare", "evaluate", "tune", "estimate"},
+    "--limit": {"evaluate", "tune"},
+    "--convert": {*_COMPUTING, "evaluate"},
+    "--cluster": {"merge", "compare", "evaluate", "tune", "estimate"},
+    "--json": {"inspect", "estimate", "compare", "evaluate", "tune", "diff", "methods", "devices"},
+}
+
+
+@pytest.mark.parametrize("option", _SHARED)
+def test_a_shared_option_is_one_everywhere(option: str) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = {
+        name: [(own.help, own.metavar, own.default) for own in each.params if option in own.opts]
+        for name, each in commands.items()
+        if name != "plan"
+    }
+    having = {name for name, each in found.items() if each}
+    assert having == (_SHARED[option] or set(found))
+    assert len({each[0] for each in found.values() if each}) == 1
+    assert all(each[0][0] for each in found.values() if each), "a help text"
+
+
+def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", "ace-gui est")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("_ACE_GUI_COMPLETE", "complete_bash")
+    done = CliRunner().invoke(app, [], prog_name="ace-gui")
+    assert done.output.split() == ["estimate"]
+
+
+def test_the_former_name_of_estimate_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    old = run(capfd, "plan", "sample", "--speed", "10")
+    assert old.status == 0
+    assert "ace-gui estimate" in old.err
+    new = run(capfd, "estimate", "sample", "--speed", "10")
+    assert (new.out, new.err) == (old.out, "")
+
+
+def test_an_estimate_says_where_its_figures_come_from(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = run(capfd, "estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
+    found = json.loads((tmp_path / "found").read_text())
+    assert found["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
+    assert "10.0 G operations a second (given)" in ended.out
+    assert "500 MB a second (assumed)" in ended.out
+    [first] = [line for line in ended.out.splitlines() if "0.6 G" in line]
+    assert first.split()[:2] == ["×", "4"]
+    assert "layer.*" in first
+    assert "free at" in ended.out
+    assert "GPU: " in ended.out
+
+
+def test_models_of_zeros_are_no_measure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256,
+        num_attention_heads=4,
+    )  # fmt: skip
+    models = [sparse_model(config, tmp_path / f"model-{t}") for t in range(3)]
+    recipe = file_over(tmp_path / "recipe", models[0], models[1:])
+    ended = run(capfd, "estimate", str(recipe))
+    assert ended.status == 0, ended.err
+    assert "only zeros" in ended.err
+    assert str(models[0]) in ended.err
+    assert "measured on" not in ended.out
+
+
+@pytest.mark.parametrize("out", [(), ("--out", "out")])
+def test_a_dry_run_writes_nothing(
+    out: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for models in (["sample"], [*_TWO_MODELS, str(Sample.IMAGES.recipe.parent / "experts/shapes")]):
+        ended = run(capfd, "merge", *models, "--dry-run", *out)
+        assert ended.status == 0, ended.err
+        words = ("tensors merged", "Memory: ", "Disk: ", "workers", "Nothing was written")
+        assert all(word in ended.out for word in words)
+        assert not list(tmp_path.iterdir())
+    assert run(capfd, "merge", "sample", "--dry-run", "--convert").status == 2
+
+
+def test_lists_of_methods(capfd: pytest.CaptureFixture[str]) -> None:
+    shelf = run(capfd, "methods").out
+    assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*NAMES]
+    every = [line.split()[0] for line in run(capfd, "methods", "--all").out.splitlines()]
+    assert set(METHODS) <= set(every)
+    assert not set("─│┃━┌") & set(shelf)
+    found = json.loads(run(capfd, "methods", "ties", "--json", "-").out)["methods"]
+    assert [one["name"] for one in found] == ["ties"]
+    assert run(capfd, "methods", "tiess").status == 1
+
+
+def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['ace-gui', 'methods']\n"
+        "from ace_gui.cli.commands import main\n"
+        "try: main()\n"
+        "finally: print('torch' in sys.modules)\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+
+    def listed() -> list[str]:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    first, again = listed(), listed()
+    assert (first[-1], again[-1]) == ("True", "False")
+    assert first[:-1] == again[:-1]
+    [kept] = tmp_path.rglob("methods/*.json")
+    kept.rename(kept.with_name("of-other-files.json"))
+    assert listed()[-1] == "True"
 
 
 def test_every_command_with_json_is_listed() -> None:
@@ -282,7 +417,7 @@ def test_every_command_with_json_is_listed() -> None:
         name: {option.metavar for option in each.params if "--json" in option.opts}
         for name, each in commands.items()
     }
-    assert {name: each for name, each in found.items() if each} == {
+    assert {name: each for name, each in found.items() if each and name != "plan"} == {
         name: {"FILE|-"} for name in _WITH_JSON
     }
 
@@ -294,10 +429,14 @@ def test_json_goes_to_standard_output_alone(
     monkeypatch.chdir(tmp_path)
     options, first_key = _WITH_JSON[command]
     recipe = save_scored_family(tmp_path / "family", 20)
-    ended = run(capfd, command, str(recipe), *options, "--json", "-")
+    of = {"methods": (), "devices": (), "diff": _TWO_MODELS}.get(command, (str(recipe),))
+    ended = run(capfd, command, *of, *options, "--json", "-")
     assert ended.status == 0, ended.err
     assert next(iter(json.loads(ended.out))) == first_key
-    assert len(ended.err.splitlines()) > 2, "the tables"
+    assert len(ended.err.splitlines()) >= 2, "the tables"
+    quiet = run(capfd, command, *of, *options, "--json", "-", "--quiet")
+    assert (quiet.status, quiet.err) == (0, "")
+    assert json.loads(quiet.out).keys() == json.loads(ended.out).keys()
     assert [path.name for path in tmp_path.iterdir()] == ["family"]
     ended = run(capfd, "devices")
     assert ended.out.startswith("cpu"), "the next command has the standard output again"

@@ -76,7 +76,7 @@ def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += "import ace_gui.__main__ as m; m.end_at_once(); print('!', flush=True); m.main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "methods"],
+        [sys.executable, "-c", code, "devices"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -47,7 +47,7 @@ def context() -> Iterator[ForkServerContext]:
     """Processes that begin with everything imported: importing takes far longer than a merge."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["ace_gui.cli.console", "transformers.models.roberta.modeling_roberta"]
+        ["ace_gui.cli.merging", "transformers.models.roberta.modeling_roberta"]
     )
     yield context
     from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]

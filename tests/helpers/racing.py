@@ -31,7 +31,7 @@ class Task:
 
 def merging(task: Task) -> None:
     """``ace-gui merge``."""
-    from ace_gui.cli.console import merge_to_folder
+    from ace_gui.cli.merging import merge_to_folder
     from ace_gui.engine.workflow import Options
     from ace_gui.recipe.recipe_file import load_recipe
 

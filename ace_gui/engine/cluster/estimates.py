@@ -40,17 +40,18 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     return read + method.flops(shape, experts, prepared.parameters_of(row))
 
 
-def row_bytes(row: PlanRow, output: str) -> int:
-    """Bytes that merging a row reads and writes; ``output``: dtype tag of the stored result."""
+def row_bytes(row: PlanRow, prepared: Prepared) -> int:
+    """Bytes that merging a row reads, and writes in the number format of the output."""
     entries, models = prod(row.shape), 1
     if row.disposition in COMBINED:
         models += len(row.experts)
+    output = row.output_dtype(prepared.plan.recipe.out_dtype)
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
 def some_seconds(row: PlanRow, prepared: Prepared) -> float:
     """Estimated seconds for merging a row on an unknown worker."""
-    return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, row.store_dtype) / SOME_BYTES
+    return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, prepared) / SOME_BYTES
 
 
 def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:

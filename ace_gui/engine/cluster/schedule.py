@@ -58,7 +58,7 @@ class Speed:
             return self.tried[kind]
         if alike in self.ratios:
             return self.ratios[alike] * some_seconds(row, prepared)
-        moved = row_bytes(row, row.store_dtype) / self.read
+        moved = row_bytes(row, prepared) / self.read
         return row_flops(row, prepared) / self.flops + moved
 
 
@@ -99,7 +99,7 @@ def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
         name=unit[0].name,
         rows=len(unit),
         flops=sum(row_flops(row, prepared) for row in unit),
-        bytes=sum(row_bytes(row, row.store_dtype) for row in unit),
+        bytes=sum(row_bytes(row, prepared) for row in unit),
         memory=unit_bytes(unit, prepared),
         seconds=sum(speed.seconds(row, prepared) for row in unit),
     )

@@ -103,13 +103,13 @@ class _Timed:
 
 def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """The speed computed from some trials, the smallest first."""
-    telling = [each for each in found if row_bytes(each[0], each[0].store_dtype) > TELLING]
+    telling = [each for each in found if row_bytes(each[0], prepared) > TELLING]
     flops, read = SOME_FLOPS, SOME_BYTES
     for row, timed in telling:
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
         else:
-            read = row_bytes(row, row.store_dtype) / timed.seconds
+            read = row_bytes(row, prepared) / timed.seconds
     syncing = sum(timed.syncing for _, timed in telling)
     return Speed(
         flops=flops,

@@ -42,7 +42,7 @@ from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
-from ace_gui.engine.planning.prepare import Prepared, prepare, preparing
+from ace_gui.engine.planning.prepare import OpenedModels, Prepared, prepare, preparing
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
@@ -169,12 +169,13 @@ def compare(
     ``memory_bytes``: memory limit of a merge, None: all free memory. ``workers``: the processes
     that carry out each merge, None: this process.
     """
+    opened: OpenedModels = []
     for index, variant in enumerate(variants):
         title = title_of(variant.recipe)
         progress = CompareProgress(title=title, index=index, of=len(variants), done=0, total=0)
         yield progress
         try:
-            yield from _compared(variant, progress, device, memory_bytes, workers)
+            yield from _compared(variant, progress, device, memory_bytes, workers, opened)
         except WorkbenchError as error:
             yield MethodCompared(title=title, variant=variant, index=index, error=error.sentence)
 
@@ -185,8 +186,9 @@ def _compared(
     device: str,
     memory_bytes: int | None,
     workers: Workers | None,
+    opened: OpenedModels,
 ) -> Iterator[Event | None]:
-    prepared = yield from preparing(variant.recipe)
+    prepared = yield from preparing(variant.recipe, opened)
     begun = variant.store.exists()
     checks = store_checks(
         prepared.plan,

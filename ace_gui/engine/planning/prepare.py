@@ -152,10 +152,24 @@ def prepare(recipe: Recipe) -> Prepared:
     return result_of(preparing(recipe))
 
 
-def preparing(recipe: Recipe) -> Steps[Prepared]:
-    """Like ``prepare``, in steps: describing a model may take long."""
+OpenedModels = list[tuple[Recipe, tuple[OpenedModel, tuple[OpenedModel, ...]]]]
+"""Opened bases and experts, each with its recipe less the method and its parameters."""
+
+
+def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepared]:
+    """Like ``prepare``, in steps: describing a model may take long.
+
+    ``opened``: models of earlier recipes, to which these are added. Readers refuse their files if
+    they changed meanwhile.
+    """
     method = _checked_method(recipe)
-    base, experts = yield from open_recipe(recipe)
+    known = [] if opened is None else opened
+    inputs = dataclasses.replace(recipe, merge_method="", parameters={})
+    found = next((models for own, models in known if own == inputs), None)
+    if found is None:
+        found = yield from open_recipe(recipe)
+        known.append((inputs, found))
+    base, experts = found
     given, recipe = recipe, with_slice_rules(recipe, base)
     # Taken before reading, so that a later change is noticed.
     tokenizers = deciding_tokenizers((base, *experts), recipe.matching)

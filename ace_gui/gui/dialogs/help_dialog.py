@@ -31,6 +31,7 @@ PAGES = (
     "modules",
     "command-line",
     "library",
+    "reference",
     "cluster",
     "adapters",
     "limits",

@@ -37,6 +37,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
+from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.numbers import value_text
@@ -74,18 +75,8 @@ _OF_SCREEN: Final = 0.92
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
-SHELF: Final = (
-    recommended.NAME,
-    "ace",
-    "linear",
-    "task_arithmetic",
-    "ties",
-    "dare_ties",
-    "slerp",
-    "tsv_m",
-    "regmean",
-)
-"""The methods that come first: the recommended one, and those that most papers compare with."""
+SHELF: Final = tuple(name for name in NAMES if ":" not in name)
+"""The methods that come first; a variant is chosen in the form of its method."""
 FIRST: Final = "First choices"
 
 

@@ -171,7 +171,7 @@ def test_command_reads_headers_alone(tmp_path: Path) -> None:
     recipe = file_over(tmp_path / "recipe", models[0], models[1:])
     found = tmp_path / "plan.json"
     done = ace_gui(
-        "plan", recipe, "--speed", "1000", "--disk", "1000", "--workers", "1,4", "--json", found
+        "estimate", recipe, "--speed", "1000", "--disk", "1000", "--workers", "1,4", "--json", found
     )
     assert done.returncode == 0, done.stderr
     assert "limited by" in done.stdout
@@ -194,5 +194,5 @@ def test_command_reads_headers_alone(tmp_path: Path) -> None:
 def test_wrong_arguments(
     family: Family, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
 ) -> None:
-    done = ace_gui("plan", file_of(tmp_path, family), *arguments)
+    done = ace_gui("estimate", file_of(tmp_path, family), *arguments)
     assert (done.returncode, says in done.stderr) == (status, True), done.stderr

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ace_gui.cli.console import print_layers
+from ace_gui.cli.console import Terminal
+from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.figures.health import (
@@ -186,7 +187,7 @@ def test_the_regime_says_where_it_is_one_of_scale_alone(
         rows=(row,), parameters={"tau": 0.3}, recipe=SimpleNamespace(overrides=()), warnings=(),
         tau_of=lambda _: 0.3, has_regimes=lambda _: True,
     )  # fmt: skip
-    print_layers(plan, layers_of(plan, {"a": found}))
+    print_layers(plan, layers_of(plan, {"a": found}), Terminal().results)
     printed = capsys.readouterr().out
     assert (BY_SCALE in printed) == (scale == 1.0)
     assert ("1 of them by scale alone" in printed) == (scale == 1.0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +18,12 @@ from ace_gui.engine.inspecting.compare_recipes import (
     title_of,
 )
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning import prepare
+from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended, with_recommended
+from ace_gui.steps import Steps
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import recipe_of
 
@@ -158,3 +162,21 @@ def test_what_the_command_line_says(recipe: Recipe) -> None:
 def test_nonsense_is_refused(recipe: Recipe, methods: str, parameter: str, words: str) -> None:
     with pytest.raises(RecipeError, match=words):
         variants(recipe, methods, parameter)
+
+
+def test_models_are_opened_once_for_all_settings(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Recipe] = []
+
+    def counted(given: Recipe) -> Steps[Any]:
+        opened.append(given)
+        return open_recipe(given)
+
+    monkeypatch.setattr(prepare, "open_recipe", counted)
+    settings = by_value(replace(recipe, merge_method="ace"), "scaling", [0.5, 1.0, 1.5])
+    together = run(settings, "cpu")
+    assert len(opened) == 1
+    alone = [row for own in settings for row in run([own], "cpu")]
+    assert [row.norm for row in together] == [row.norm for row in alone]
+    assert [row.distances for row in together] == [row.distances for row in alone]

@@ -1,0 +1,105 @@
+"""``ace-gui diff``: how far one model is from another, by tensor, block and role."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.table import Table
+
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.inspecting.model_diff import (
+    GroupChange,
+    ModelDiff,
+    TensorChange,
+)
+from ace_gui.engine.inspecting.model_diff import diff_models as differences
+from ace_gui.formatting import counted, shape_text
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Diff
+
+WIDE: Final = 120
+"""Columns of a terminal that has room for all figures."""
+
+JSON_MARK: Final = b'{\n "tensors": ['
+
+
+def diff_models(given: Diff) -> None:
+    """Print and write the changes. Raises the errors of opening and reading the models."""
+    use_threads(given.threads)
+    terminal = Terminal.of(given)
+    outputs = Outputs((Path(given.first), Path(given.second)), overwrite=given.overwrite)
+    outputs.check({given.json: JSON_MARK})
+    with said_to_convert(given.convert):
+        events = differences(given.first, given.second, convert=given.convert)
+        *_, found = terminal.progressed(events)
+    assert isinstance(found, ModelDiff)
+    content = {
+        "tensors": [_record(each) for each in found.tensors],
+        "blocks": [_record(each) for each in found.by_block],
+        "roles": [_record(each) for each in found.by_role],
+        "missing": found.missing,
+        "extra": found.extra,
+        "other_shape": found.other_shape,
+    }
+    outputs.write_json(given.json, content, JSON_MARK)
+    _print(found, terminal)
+
+
+def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
+    values = asdict(each) | {"relative": each.relative}
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
+
+
+def _print(found: ModelDiff, terminal: Terminal) -> None:
+    console = terminal.results
+    table = Table(box=None, pad_edge=False)
+    more = ("change", "shape") if console.width >= WIDE else ()
+    for heading in ("relative", *more, "role", "tensor"):
+        right = heading not in ("role", "tensor")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for each in found.tensors:
+        formats = "" if each.dtype == each.second_dtype else f" ({each.dtype}, {each.second_dtype})"
+        name = shown(f"{each.name}{formats}")
+        figures = (_number(each.change), shape_text(each.shape)) if more else ()
+        table.add_row(_ratio_text(each), *figures, each.role, name)
+    console.print(table)
+    for heading, groups in (("block", found.by_block), ("role", found.by_role)):
+        console.print("", _groups(heading, groups))
+    total = found.total
+    same = sum(not each.change for each in found.tensors)
+    console.print(
+        f"\nIn all {_ratio_text(total)} of the first model's norm; "
+        f"{counted(same, 'tensor is', 'tensors are')} equal."
+    )
+    for other, first, second in found.other_shape:
+        line = f"Other shape: {other}: {shape_text(first)} and {shape_text(second)}"
+        console.print(shown(line, style="yellow"), soft_wrap=True)
+    for title, names in (("first", found.missing), ("second", found.extra)):
+        for own in names:
+            console.print(shown(f"Only in the {title}: {own}", style="yellow"), soft_wrap=True)
+
+
+def _groups(heading: str, groups: Sequence[GroupChange]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("relative", "change", "tensors", heading):
+        table.add_column(title, justify="left" if title == heading else "right", no_wrap=True)
+    for each in groups:
+        table.add_row(_ratio_text(each), _number(each.change), str(each.tensors), each.name)
+    return table
+
+
+def _ratio_text(each: TensorChange | GroupChange) -> str:
+    return "–" if each.relative is None else f"{each.relative:.3g}"
+
+
+def _number(value: float) -> str:
+    return "not finite" if math.isnan(value) else f"{value:.4g}"

@@ -1,0 +1,151 @@
+"""``ace-gui inspect``: the plan and the statistics of every tensor, as a table, JSON and CSV."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from ace_gui.cli.console import (
+    Outputs,
+    Terminal,
+    print_checks,
+    print_parameter_notes,
+    print_warnings,
+    said_to_convert,
+    shown,
+)
+from ace_gui.cli.showing_covariances import compared, covariance_tables
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_SCALE
+from ace_gui.engine.contract.layers import Layer
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.devices import use_threads
+from ace_gui.engine.merging.merge import input_paths, models_of
+from ace_gui.engine.workflow import expected_of, inspect
+from ace_gui.formatting import csv_text
+from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.rules import describe
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Inspect
+
+# First bytes of the files that the command writes. Such files may be replaced.
+JSON_MARK: Final = b'{\n "layers": ['
+CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
+CSV_MORE: Final = ("log_variance", "gamma_unreliable")
+UNSURE: Final = "?"
+
+
+def inspect_recipe(given: Inspect) -> None:
+    """Print, and write if asked to, the plan with γ, energies and regimes."""
+    use_threads(given.threads)
+    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    marks = {given.json: JSON_MARK, given.csv: CSV_MARK}
+    Outputs((given.recipe, *models_of(recipe)), given.overwrite).check(marks)
+    with said_to_convert(given.convert):
+        found = inspect(recipe, convert=given.convert, threads=given.threads)
+    plan = found.prepared.plan
+    outputs = Outputs((given.recipe, *input_paths(found.prepared)), given.overwrite)
+    matches = compared(recipe, terminal) if given.covariances else ()
+    records = [dataclasses.asdict(layer) for layer in found.layers]
+    scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
+    content = {
+        "layers": records,  # only the fields that other programs rely on
+        "scales": [scale for scale in scales if scale["log_variance"] is not None],
+        "checks": [dataclasses.asdict(check) for check in found.checks],
+        "parameters": dict(plan.parameters),
+    }
+    if given.covariances:
+        content["covariances"] = [dataclasses.asdict(match) for match in matches]
+    outputs.write_json(given.json, content, JSON_MARK)
+    if given.csv is not None:
+        outputs.write(given.csv, _csv(found.layers, plan), CSV_MARK)
+    console = terminal.results
+    print_layers(plan, found.layers, console)
+    if not given.quiet:
+        print_warnings(plan.warnings, console)
+        print_parameter_notes(plan, console)
+    if given.covariances:
+        for table in covariance_tables(matches):
+            console.print("", table)
+    expected = expected_of(found)
+    if expected is not None:
+        console.print(f"\n{expected.sentence}")
+    if not given.quiet:
+        print_checks(found.checks, console, notes=True)
+
+
+def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
+    """Remove and return the entries of these keys."""
+    return {key: record.pop(key) for key in keys}
+
+
+def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
+    """Print one line per tensor, then the number of heterogeneous ones."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("γ", justify="right")
+    for heading in ("regime", "disposition", "role"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("shape", no_wrap=True, justify="right")
+    table.add_column("Var ln E", justify="right", no_wrap=True)
+    table.add_column("tensor", overflow="fold")
+    for layer in layers:
+        table.add_row(
+            _gamma_text(layer),
+            _regime_text(layer),
+            layer.disposition,
+            layer.role,
+            "×".join(map(str, layer.shape)),
+            "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
+            shown(layer.name),
+        )
+    console.print(table)
+    unsure = sum(layer.gamma_unreliable for layer in layers)
+    if unsure:
+        console.print(f"\n{UNSURE} {UNRELIABLE}: {WHY_BY_SCALE}. See Var ln E.")
+    regimes = [layer.regime for layer in layers if layer.regime is not None]
+    if regimes:
+        over = regimes.count(Regime.HETEROGENEOUS.value)
+        tau = plan.parameters.get("tau", "τ")
+        if any("tau" in rule.parameters for rule in plan.recipe.overrides):
+            tau = f"{tau}, or the threshold of an override"
+        scale = f", {unsure} of them by scale alone" if unsure else ""
+        console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}){scale}.")
+    _print_overrides(plan, console)
+
+
+def _regime_text(layer: Layer) -> str:
+    by_scale = layer.gamma_unreliable and layer.regime == Regime.HETEROGENEOUS.value
+    return BY_SCALE if by_scale else layer.regime or ""
+
+
+def _gamma_text(layer: Layer) -> str:
+    if layer.gamma is None:
+        return ""
+    return f"{layer.gamma:.4f}" + (UNSURE if layer.gamma_unreliable else "")
+
+
+def _print_overrides(plan: Plan, console: Console) -> None:
+    for index, rule in enumerate(plan.recipe.overrides):
+        ruled = [row for row in plan.rows if row.override and index in row.override.rules]
+        if ruled:
+            reasons = Counter(row.reason for row in ruled)
+            console.print(shown(f"Override for {describe(rule)}: {len(ruled)} tensors"))
+            for reason, count in reasons.items():
+                console.print(shown(f"  {count} {reason}"))
+
+
+def _csv(layers: Sequence[Layer], plan: Plan) -> str:
+    experts = [expert.name for expert in plan.experts]
+    fixed = CSV_MARK.decode().split(",")
+    lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts), *CSV_MORE]]
+    for layer in layers:
+        line = {**dataclasses.asdict(layer), "shape": "x".join(map(str, layer.shape))}
+        energies = [layer.energies.get(name) for name in experts]
+        lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
+    return csv_text(lines)

@@ -1,0 +1,212 @@
+"""``ace-gui methods``: the shelf, every method by family, or one method in detail.
+
+The list needs every method's module, and those need torch, which takes seconds to import. It is
+therefore kept in a file that is valid for the exact files of this package, and only if no method
+comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import ace_gui
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
+from ace_gui.engine.contract.shelf import NAMES, SHELF
+from ace_gui.errors import RecipeError, WorkbenchError
+from ace_gui.field_info import FieldInfo
+from ace_gui.formatting import printable, shown, value_text
+from ace_gui.output_files import check_file, write_file
+from ace_gui.paths import cache_root, methods_folder
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Methods
+
+JSON_MARK: Final = b'{\n "methods": ['
+STANDARD_OUTPUT: Final = Path("-")
+WIDE: Final = 120
+"""Columns of a terminal that has room for titles, too."""
+
+
+def methods(given: Methods) -> None:
+    """List the shelf or every method, or show one. Raises RecipeError for an unknown name."""
+    if given.folder:
+        print(methods_folder())  # noqa: T201
+        return
+    found, problems = known_methods()
+    if given.name is not None:
+        found = [_named(given.name, found)]
+    records = found if given.all or given.name else [one for one in found if one["shelf"]]
+    alone = given.json == STANDARD_OUTPUT
+    if given.json is not None:
+        text = json.dumps({"methods": records}, indent=1, ensure_ascii=False) + "\n"
+        if alone:
+            sys.stdout.write(text)
+        else:
+            data = text.encode("utf-8", "backslashreplace")
+            check_file(given.json, (), mark=JSON_MARK, overwrite=given.overwrite)
+            write_file(given.json, data, (), mark=JSON_MARK, overwrite=given.overwrite)
+    if not (alone and given.quiet):
+        stream = sys.stderr if alone else sys.stdout
+        _print(given, found, _console(stream))
+    notes = Console(stderr=True, quiet=given.quiet)
+    for problem in problems:
+        notes.print(Text(f"Warning: {printable(problem)}", style="yellow"), soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, width=None if stream.isatty() else 240, highlight=False)
+
+
+def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """A record for every method, and sentences about methods that could not be loaded."""
+    file = cache_root() / "methods" / f"{_digest()}.json"
+    own = _from_elsewhere()
+    if not own:
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(file.read_text("utf-8")), ()
+    from ace_gui.engine.capabilities import method_info
+    from ace_gui.methods import METHODS, PROBLEMS
+
+    found = [dataclasses.asdict(method_info(name)) for name in METHODS]
+    for record in found:
+        method = METHODS[record["name"]]
+        record["shelf"] = any(record["name"] == name.partition(":")[0] for name in NAMES)
+        record["by_base"] = list(method.defaults({})) if method.defaults else []
+    if not own:
+        with contextlib.suppress(OSError, WorkbenchError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for old in file.parent.glob("*.json"):
+                old.unlink()
+            write_file(file, json.dumps(found).encode(), ())
+    return json.loads(json.dumps(found)), PROBLEMS
+
+
+def _digest() -> str:
+    """Changes with every file of the package; a bundled application has its own file."""
+    text = [ace_gui.__version__, sys.executable]
+    folder = Path(ace_gui.__file__).parent
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".py"):
+                status = os.stat(os.path.join(parent, name))  # noqa: PTH116, PTH118 - fast
+                text.append(f"{parent}/{name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(text)).encode()).hexdigest()[:32]
+
+
+def _from_elsewhere() -> bool:
+    """Whether a package or the person's folder adds methods."""
+    from importlib.metadata import entry_points
+
+    with contextlib.suppress(OSError):
+        if any(methods_folder().glob("*.py")):
+            return True
+    return bool(entry_points(group="ace_gui.methods"))
+
+
+def _named(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    by_name = {one["name"]: one for one in found}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise RecipeError(
+        f"There is no merge method {shown(name)}; known: {', '.join(by_name)}.{hint}",
+        key="merge_method",
+    )
+
+
+def _print(given: Methods, found: list[dict[str, Any]], console: Console) -> None:
+    if given.name is not None:
+        _print_method(found[0], console)
+    elif given.all:
+        _print_families(found, console)
+    else:
+        _print_lines([(each.name, each.title, each.when) for each in SHELF], console)
+        more = len(found) - sum(one["shelf"] for one in found)
+        console.print(
+            f"\n{more} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
+            soft_wrap=True,
+        )
+
+
+def _print_families(found: list[dict[str, Any]], console: Console) -> None:
+    """A line for each method: on a terminal its first sentence, cut at the right border."""
+    families = dict.fromkeys(one["family"] for one in found)
+    for family in families:
+        console.print(Text(f"{family}:", style="italic"))
+        own = [one for one in found if one["family"] == family]
+        columns = ("name", "summary") if console.width < WIDE else ("name", "title", "summary")
+        _print_lines([tuple(one[name] for name in columns) for one in own], console)
+
+
+def _print_lines(lines: list[tuple[str, ...]], console: Console) -> None:
+    """Columns of text; a line that is too long for a terminal is cut at its end."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        cells = (
+            cell.ljust(width) for cell, width in zip(map(printable, line), widths, strict=True)
+        )
+        text = Text("  ".join(cells).rstrip())
+        text.stylize("bold", 0, len(line[0]))
+        if console.is_terminal:
+            text.truncate(console.width, overflow="ellipsis")
+        console.print(text, soft_wrap=True)
+
+
+def _print_method(info: dict[str, Any], console: Console) -> None:
+    """Formula, parameters and citation."""
+    console.print(Text(f"{info['title']} ({info['name']})", style="bold"))
+    needs = " ".join(filter(None, (info["needs"], info["leaves"])))
+    text = "\n".join(("", info["summary"], needs, "", info["formula"], ""))
+    console.print(Text(text), soft_wrap=not console.is_terminal)
+    fields = [FieldInfo(**field) for field in info["fields"]]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("parameter", "default", "range", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for row in _parameter_rows(fields, info["by_base"]):
+        table.add_row(*row)
+    console.print(table)
+    others = [item for item in fields if item.differs]
+    if others:
+        console.print(Text("\nOther defaults than in the sources", style="bold"))
+    for item in others:
+        console.print(Text(f"{item.name} = {value_text(item.default)}: {item.differs}"))
+    console.print(Text(f"\n{info['citation']}"))
+
+
+def _parameter_rows(fields: list[FieldInfo], by_base: list[str]) -> Iterator[tuple[str, ...]]:
+    for item in fields:
+        only = ""
+        if item.applies_when is not None:
+            other, *values = item.applies_when
+            only = f"Only with {other}: {' or '.join(values)}. "
+        default = "by the base model" if item.name in by_base else value_text(item.default)
+        own = item.help.removesuffix(item.differs).rstrip()
+        yield item.name, default, value_range(item), only + own
+    for item in (*AFTER_FIELDS, CAP_FIELD):
+        default = "none" if item is CAP_FIELD else str(item.default)
+        yield item.name, default, value_range(item), item.help
+
+
+def value_range(item: FieldInfo) -> str:
+    """The allowed values of a parameter, in words."""
+    if item.choices:
+        return ", ".join(item.choices)
+    if item.kind == "bool":
+        return "true or false"
+    low = "-∞" if item.low is None else f"{item.low:g}"
+    high = "∞" if item.high is None else f"{item.high:g}"
+    return f"{'over ' if item.low_open else ''}{low} to {high}"

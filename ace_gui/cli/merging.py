@@ -1,0 +1,190 @@
+"""``ace-gui merge``, ``report``, ``task`` and ``devices``."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from ace_gui.checkpoints import staging_folder
+from ace_gui.cli.adapters import as_adapter
+from ace_gui.cli.console import (
+    USUAL,
+    Outputs,
+    Terminal,
+    print_checks,
+    print_parameter_notes,
+    print_warnings,
+    said_to_convert,
+    shown,
+    without_errors,
+)
+from ace_gui.cli.estimating import print_dry_run
+from ace_gui.cli.from_models import recipe_of
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
+from ace_gui.engine.output.task_model import write_task_model
+from ace_gui.engine.workflow import Options, extract_adapter, report_to_file
+from ace_gui.engine.workflow import merge_to_folder as merging
+from ace_gui.errors import Cancelled
+from ace_gui.formatting import human_bytes
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.new_recipes import recipe_for
+from ace_gui.recipe.recipe_file import load_recipe
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Devices, Extract, Merge, RebuildTask, Report
+
+DEVICES_MARK: Final = b'{\n "devices": ['
+
+
+def merge(given: Merge) -> None:
+    """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
+    recipe = recipe_of(given.models, given.method, given.settings or ())
+    recipe = as_adapter(recipe, given.kind, given.rank, given.energy)
+    if given.dry_run:
+        print_dry_run(recipe, given)
+        return
+    options = Options(
+        device=given.device,
+        threads=given.threads,
+        memory_bytes=None if given.memory is None else int(given.memory * 1e9),
+        resume=given.resume,
+        convert=given.convert,
+        complete_heads=given.complete_heads,
+        evaluate=given.evaluate,
+        cluster=given.cluster,
+    )
+    assert given.out is not None
+    merge_to_folder(recipe, given.out, options, Terminal.of(given))
+
+
+def merge_to_folder(
+    recipe: Recipe, out: Path, options: Options, terminal: Terminal = USUAL
+) -> None:
+    """Print the plan's warnings, merge with a progress bar, and write the folder."""
+    merged_with_progress(merging(recipe, out, options), out, options, terminal)
+
+
+def merged_with_progress(
+    events: Iterator[Event], out: Path, options: Options, terminal: Terminal
+) -> None:
+    """Run a merge into the folder ``out``, whose first event is its plan; print how it goes."""
+    with said_to_convert(options.convert):
+        plan = _planned(next(events))
+    print_warnings(plan.warnings, terminal.notes)
+    print_parameter_notes(plan, terminal.notes)
+    print_checks(without_errors(plan.checks), terminal.notes)  # errors are raised
+    try:
+        finished, result = _merged(terminal.progressed(events))
+    except (KeyboardInterrupt, Cancelled):
+        store = staging_folder(out)
+        if store.exists():
+            terminal.notes.print(shown(f"Stopped; --resume continues from {store}."))
+        raise
+    _print_merged(len(plan.experts), finished, result, terminal.results)
+
+
+def extract(given: Extract) -> None:
+    """Write a model's change as an adapter."""
+    paths = recipe_for(given.base, [given.model], "task_arithmetic")
+    options = Options(
+        device=given.device, threads=given.threads, resume=given.resume, convert=given.convert
+    )
+    events = extract_adapter(
+        paths.base_model,
+        paths.models[0].model,
+        given.out,
+        options,
+        rank=given.rank,
+        energy=given.energy,
+        include=given.include or (),
+        exclude=given.exclude or (),
+    )
+    merged_with_progress(events, given.out, options, Terminal.of(given))
+
+
+def _planned(event: Event) -> Plan:
+    assert isinstance(event, PlanReady)
+    return event.plan
+
+
+def _merged(events: Iterable[Event]) -> tuple[MergeFinished, Exported]:
+    merged = None
+    for event in events:
+        match event:
+            case MergeFinished():
+                merged = event
+            case Exported() if merged is not None:
+                return merged, event
+    raise Cancelled
+
+
+def _print_merged(
+    experts: int, finished: MergeFinished, result: Exported, console: Console
+) -> None:
+    seconds = finished.seconds
+    size = f"{human_bytes(result.bytes)} in {result.folder}"
+    console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
+    for name in result.files:
+        console.print(shown(f"  {name}"))
+    for note in finished.notes:
+        console.print(shown(note))
+    if finished.gpu_peak is not None:
+        allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
+        console.print(
+            shown(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
+        )
+
+
+def report(given: Report) -> None:
+    """Describe the merge, tensor by tensor, in one HTML file."""
+    terminal = Terminal.of(given)
+    options = Options(device=given.device, threads=given.threads, convert=given.convert)
+    events = report_to_file(
+        load_recipe(given.recipe),
+        given.out,
+        options,
+        inputs=(given.recipe,),
+        overwrite=given.overwrite,
+    )
+    with said_to_convert(given.convert):
+        plan = _planned(next(events))
+    print_checks(without_errors(plan.checks), terminal.notes)
+    events = itertools.chain([next(events)], events)  # raises the errors that stop the report
+    errors = [check for check in plan.checks if check.verdict is Verdict.ERROR]
+    print_checks(errors, terminal.notes)
+    for event in terminal.progressed(events):
+        if isinstance(event, Reported):
+            terminal.results.print(shown(f"The report is in {event.file}."))
+
+
+def task(given: RebuildTask) -> None:
+    """Rebuild one expert's model."""
+    folder = write_task_model(given.model, given.expert, given.out, base=given.base)
+    Terminal.of(given).results.print(shown(f"Written to {folder}."), soft_wrap=True)
+
+
+def devices(given: Devices) -> None:
+    """Print one line per device, and why others are not used."""
+    found, automatic = available_devices(), str(resolve_device("auto"))
+    outputs, terminal = Outputs((), given.overwrite), Terminal.of(given)
+    outputs.check({given.json: DEVICES_MARK})
+    content = {
+        "devices": [dataclasses.asdict(each) for each in found],
+        "automatic": automatic,
+        "not_used": list(devices_not_used()),
+    }
+    outputs.write_json(given.json, content, DEVICES_MARK)
+    for device in found:
+        memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
+        chosen = "  (automatic)" if device.name == automatic else ""
+        terminal.results.print(shown(f"{device.name}  {device.title}{memory}{chosen}"))
+    for sentence in devices_not_used():
+        terminal.results.print(shown(sentence))

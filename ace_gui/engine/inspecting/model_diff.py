@@ -1,0 +1,225 @@
+"""How far one model is from another, tensor by tensor; any two models, one tensor in memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from ace_gui.architecture.names import match_names
+from ace_gui.architecture.sandbox import Describer
+from ace_gui.checkpoints import convert_pickle, reader_of
+from ace_gui.engine.contract.events import JobProgress
+from ace_gui.engine.planning.models import OpenedModel, open_whole
+from ace_gui.engine.streaming import parts_of
+from ace_gui.errors import PickleConsentError, RecipeError
+from ace_gui.paths import conversions_folder
+from ace_gui.recipe.model_paths import ModelPaths
+from ace_gui.steps import result_of
+
+TRIES: Final = 100
+"""Pickles of one model that are converted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange:
+    """One tensor of both models. ``norm``: ‖A‖_F; ``change``: ‖B − A‖_F, in float64.
+
+    Both are NaN where a value is NaN or infinite. ``second_name``: in the second model, where it
+    has another name or is tied to that tensor.
+    """
+
+    name: str
+    role: str
+    block: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    second_dtype: str
+    second_name: str
+    norm: float
+    change: float
+
+    @property
+    def relative(self) -> float | None:
+        """‖B − A‖ / ‖A‖; None where it is undefined."""
+        return _ratio(self.change, self.norm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupChange:
+    """The tensors of one block or role together, as one vector."""
+
+    name: str
+    tensors: int
+    norm: float
+    change: float
+
+    @property
+    def relative(self) -> float | None:
+        """‖B − A‖ / ‖A‖; None where it is undefined."""
+        return _ratio(self.change, self.norm)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelDiff:
+    """The change from one model to another. ``tensors``: those of both, with equal shapes.
+
+    ``missing``: tensors of the first alone; ``extra``: of the second alone; ``other_shape``: name,
+    shape in the first and in the second.
+    """
+
+    tensors: tuple[TensorChange, ...]
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    other_shape: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        changed = sum(each.change != 0 for each in self.tensors)
+        relative = self.total.relative
+        size = "" if relative is None else f", {relative:.3g} of the first's norm"
+        return f"<ModelDiff: {changed} of {len(self.tensors)} tensors changed{size}>"
+
+    @property
+    def total(self) -> GroupChange:
+        """All tensors of both models."""
+        return _group("all", self.tensors)
+
+    @property
+    def by_block(self) -> tuple[GroupChange, ...]:
+        """Each block, in order; the tensors outside the blocks come last, as ``outside``."""
+        blocks = sorted({each.block for each in self.tensors if each.block is not None})
+        found = [
+            _group(str(block), (each for each in self.tensors if each.block == block))
+            for block in blocks
+        ]
+        outside = _group("outside", (each for each in self.tensors if each.block is None))
+        return (*found, *([outside] if outside.tensors else []))
+
+    @property
+    def by_role(self) -> tuple[GroupChange, ...]:
+        """Each role, in the order of its first tensor."""
+        roles = dict.fromkeys(each.role for each in self.tensors)
+        return tuple(
+            _group(role, (each for each in self.tensors if each.role == role)) for role in roles
+        )
+
+    def to_frame(self) -> Any:
+        """One row per tensor of both models, as a pandas DataFrame. Raises ImportError."""
+        import pandas as pd
+
+        records = [asdict(each) | {"relative": each.relative} for each in self.tensors]
+        return pd.DataFrame(records)
+
+
+def diff_models(
+    first: str | os.PathLike[str], second: str | os.PathLike[str], *, convert: bool = False
+) -> Iterator[JobProgress | ModelDiff]:
+    """Yield progress, and the result at last; reads one part of a tensor at a time.
+
+    ``first``, ``second``: folders, files, or names in the local Hugging Face cache. ``convert``:
+    convert PyTorch pickles first. Tensors are matched by name, without wrappers' prefixes; a tensor
+    that one model ties to another is compared with that one. Raises RecipeError for a model that is
+    not there, CheckpointError, PickleConsentError and FileChangedError.
+    """
+    one, two = (_opened(os.fspath(each), convert) for each in (first, second))
+    pairs, missing, extra = _pairs(one, two)
+    changes: list[TensorChange] = []
+    other = []
+    with reader_of(one.checkpoint) as reader, reader_of(two.checkpoint) as second_reader:
+        for done, (name, own, theirs) in enumerate(pairs):
+            yield JobProgress(done=done, total=len(pairs), title=name)
+            info, second_info = one.checkpoint.tensors[own], two.checkpoint.tensors[theirs]
+            if info.shape != second_info.shape:
+                other.append((name, info.shape, second_info.shape))
+                continue
+            squares = torch.zeros(2, dtype=torch.float64)
+            for start, stop in parts_of(math.prod(info.shape)):
+                part = reader.read_part(own, start, stop).double()
+                gap = second_reader.read_part(theirs, start, stop).double() - part
+                squares += torch.stack((part.dot(part), gap.dot(gap)))
+            norm, change = squares.sqrt().tolist()
+            traits = one.architecture.traits[own]
+            changes.append(
+                TensorChange(
+                    name=name,
+                    role=traits.role.value,
+                    block=traits.block,
+                    shape=info.shape,
+                    dtype=info.dtype,
+                    second_dtype=second_info.dtype,
+                    second_name=theirs,
+                    norm=norm if math.isfinite(norm) else math.nan,
+                    change=change if math.isfinite(change) else math.nan,
+                )
+            )
+    yield ModelDiff(tensors=tuple(changes), missing=missing, extra=extra, other_shape=tuple(other))
+
+
+def _opened(written: str, convert: bool) -> OpenedModel:
+    paths = ModelPaths(folder=Path.cwd())
+    path = paths(written)
+    if not path.exists():
+        sentence = paths.unfound.get(path, f"{path} does not exist; name a model.")
+        raise RecipeError(sentence, path=path, key="model")
+    for _ in range(TRIES):
+        try:
+            with Describer() as describer:
+                return result_of(open_whole(path, describer))
+        except PickleConsentError as error:
+            if error.path is None or not convert:
+                raise
+            convert_pickle(error.path, conversions_folder())
+    raise RecipeError(f"{path} has too many pickles to convert.", path=path, key="model")
+
+
+def _pairs(
+    one: OpenedModel, two: OpenedModel
+) -> tuple[list[tuple[str, str, str]], tuple[str, ...], tuple[str, ...]]:
+    """What the tensor is called, its names in both files; names in one file alone."""
+    answers = match_names(one.checkpoint.tensors, two.checkpoint.tensors)
+    theirs = {first: second for second, first in answers.items()}
+    tied = {
+        name: target
+        for name, target in _matched(one.checkpoint.tensors, two.architecture.absent)
+        if name not in theirs and target in two.checkpoint.tensors
+    }
+    pairs = [
+        (name, name, (theirs | tied)[name])
+        for name in one.checkpoint.tensors
+        if name in theirs or name in tied
+    ]
+    untied = {
+        name: target
+        for name, target in _matched(two.checkpoint.tensors, one.architecture.absent)
+        if name not in answers and target in one.checkpoint.tensors
+    }
+    pairs += [(name, target, name) for name, target in untied.items()]
+    missing = tuple(n for n in one.checkpoint.tensors if n not in theirs and n not in tied)
+    extra = tuple(n for n in two.checkpoint.tensors if n not in answers and n not in untied)
+    return pairs, missing, extra
+
+
+def _matched(names: Iterable[str], absent: Any) -> Iterator[tuple[str, str]]:
+    """Names that the other model does not store but ties, each with the tensor it is tied to."""
+    for theirs, own in match_names(names, absent).items():
+        yield own, absent[theirs]
+
+
+def _group(name: str, changes: Iterable[TensorChange]) -> GroupChange:
+    found = list(changes)
+    norm = math.sqrt(math.fsum(each.norm**2 for each in found))
+    change = math.sqrt(math.fsum(each.change**2 for each in found))
+    return GroupChange(name=name, tensors=len(found), norm=norm, change=change)
+
+
+def _ratio(change: float, norm: float) -> float | None:
+    if math.isnan(change) or math.isnan(norm):
+        return None
+    if not norm:
+        return None if change else 0.0
+    return change / norm
