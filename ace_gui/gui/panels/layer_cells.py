@@ -89,8 +89,9 @@ class NameCell(Cell):
         theme, count = current_theme(), index.data(COUNT)
         if count is not None:
             used = write(painter, rect, option.text, face(Face.STRONG), theme.text)
-            rest = rect.adjusted(used + 10, 0, 0, 0)
-            write(painter, rest, count, face(Face.CAPTION), theme.text3)
+            rest, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
+            if rest.width() >= QFontMetricsF(caption).horizontalAdvance("0 matrices"):
+                write(painter, rest, count, caption, theme.text3)
             return
         found = _BLOCK.fullmatch(option.text)
         number, name = found.groups() if found else ("", option.text)
