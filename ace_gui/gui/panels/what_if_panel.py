@@ -36,44 +36,16 @@ from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
 
-FIGURES: Final = (
-    ("γ", "Heterogeneity: variance of the log energies over their squared mean", "gamma"),
-    (
-        "regime",
-        "Heterogeneous if γ exceeds τ: then the solution is refined",
-        "regime",
-    ),
+FIGURES: Final = (  # title, tooltip, and attribute of a LayerReport
+    ("γ", "How unequally the experts changed the matrix", "gamma"),
+    ("regime", "Heterogeneous if γ exceeds τ: then the solution is refined", "regime"),
     ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
-    (
-        "ridge mass Σεₜ",
-        "Near 1 the refinement turns against the experts",
-        "ridge_mass",
-    ),
-    (
-        "condition number",
-        "Bound on the condition number of the solved system",
-        "condition",
-    ),
-    (
-        "refinement cosine",
-        "Between the refinement and the summed task vectors",
-        "refinement_cosine",
-    ),
-    (
-        "refinement ratio",
-        "Norm of the refinement over that of W_pre",
-        "refinement_ratio",
-    ),
-    (
-        "cap factor",
-        "Factor by which the cap scaled the change; 1: not capped",
-        "cap_factor",
-    ),
-    (
-        "effective rank",
-        "Before and after reshaping the singular values",
-        "effective_ranks",
-    ),
+    ("ridge mass Σεₜ", "Near 1 the refinement turns against the experts", "ridge_mass"),
+    ("condition number", "Bound on the condition number of the solved system", "condition"),
+    ("refinement cosine", "Of the refinement and the summed task vectors", "refinement_cosine"),
+    ("refinement ratio", "Norm of the refinement over that of W_pre", "refinement_ratio"),
+    ("cap factor", "Factor by which the cap scaled the change; 1: not capped", "cap_factor"),
+    ("effective rank", "Before and after reshaping the singular values", "effective_ranks"),
 )
 _SPACING = 12  # px
 _PLOT = 15  # in text lines: width of the plot next to the figures

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
 
+from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.state.activity import MergeRun, State
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.shell_window import ShellWindow
+
+_MANY: Final = 400
+"""Tensors."""
 
 
 class MergeNews(QObject):
@@ -29,10 +33,20 @@ class MergeNews(QObject):
         if run is None or run.finished is None or not merging or run is self._last:
             return
         self._last = run
-        offers = {"See it": self._show_top, "Scores": self._show_scores}
-        if any(report.warnings for report in run.reports.values()):
-            offers = {"See them": self._show_health, "Scores": self._show_scores}
-        self._window.notice.offer(what_to_see(run), offers)
+        warned = self._warned(run)
+        offers = {"Scores": self._show_scores}
+        if warned:
+            offers = {"See them": self._show_health, **offers}
+        elif any(report.gamma is not None for report in run.reports.values()):
+            offers = {"See it": self._show_top, **offers}
+        self._window.notice.offer(what_to_see(run, warned), offers)
+
+    def _warned(self, run: MergeRun) -> int:
+        """The matrices with warnings; of many only the merge's own, because judging takes time."""
+        if len(self._window.session.layers.rows) > _MANY:
+            return sum(bool(report.warnings) for report in run.reports.values())
+        counts = self._window.workspace.healths.summary().counts
+        return counts.get(Verdict.WARNING, 0) + counts.get(Verdict.ERROR, 0)
 
     def _show_top(self) -> None:
         self._window.session.select(self._window.session.layers.most_heterogeneous)
@@ -49,10 +63,9 @@ class MergeNews(QObject):
         self._window.workspace.show_scores()
 
 
-def what_to_see(run: MergeRun) -> str:
+def what_to_see(run: MergeRun, warned: int) -> str:
     """What stands out: warnings, or else heterogeneous matrices, or else the largest γ."""
     reports = run.reports.values()
-    warned = sum(bool(report.warnings) for report in reports)
     if warned:
         return counted(
             warned,

@@ -3,7 +3,13 @@ from pathlib import Path
 
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Evaluated, JobDone, MethodCompared, PlanReady
+from ace_gui.engine.contract.events import (
+    Evaluated,
+    JobCancelled,
+    JobDone,
+    MethodCompared,
+    PlanReady,
+)
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
@@ -12,6 +18,7 @@ from ace_gui.recipe.recommended import TITLE, with_recommended
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import After
 from tests.gui.fakes import (
+    BASE,
     COLA,
     ENGINE,
     GAMMAS,
@@ -79,3 +86,15 @@ def test_merge_the_sample_does_all_that_a_person_would(
     assert worker.newest(MergeJob) == merge  # once is enough
     qtbot.waitUntil(lambda: timers_rest(window.engine))
     worker.say(JobDone())
+
+
+def test_models_opened_in_its_place_are_not_merged(
+    window: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    worker.say(ENGINE, job=0)
+    window.actions_.sample.trigger()
+    worker.say(JobCancelled())
+    window.opener.open_paths([BASE, COLA, SST2])
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone())
+    worker.say(*analysed(GAMMAS))
+    assert not any(isinstance(job, MergeJob) for job in worker.jobs.values())

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
+from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.merge_news import what_to_see
@@ -72,18 +73,30 @@ def report(name: str, **changes: object) -> LayerReport:
 
 
 @pytest.mark.parametrize(
-    ("reports", "words"),
+    ("reports", "warned", "words"),
     [
-        ([report("a", warnings=("Beware.",)), report("b", gamma=3.0)], "warning"),
-        ([report("a", regime=Regime.HETEROGENEOUS), report("b")], "heterogeneous"),
-        ([report("a", gamma=0.25), report("b", gamma=0.5)], "0.5"),
-        ([report("a"), report("b")], "2 tensors"),
+        ([report("a", gamma=3.0), report("b", regime=Regime.HETEROGENEOUS)], 2, "2 matrices have"),
+        ([report("a", regime=Regime.HETEROGENEOUS), report("b")], 0, "heterogeneous"),
+        ([report("a", gamma=0.25), report("b", gamma=0.5)], 0, "0.5"),
+        ([report("a"), report("b")], 0, "2 tensors"),
     ],
 )
-def test_the_worst_comes_first(reports: list[LayerReport], words: str) -> None:
+def test_the_worst_comes_first(reports: list[LayerReport], warned: int, words: str) -> None:
     run = MergeRun(recipe=recipe(COLA), store=Path("/cache/store"))
     run.reports |= {each.name: each for each in reports}
-    assert words in what_to_see(run)
+    assert words in what_to_see(run, warned)
+
+
+def test_layers_with_warnings_are_one_click_away(loaded: MainWindow, worker: FakeWorker) -> None:
+    loaded.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    tensor = finished_tensor("layer.10.q")
+    tensor = replace(tensor, report=replace(tensor.report, warnings=("Beware.",)))
+    store = worker.jobs[number].store
+    worker.say(started(), tensor, finished_merge(store), JobDone(), job=number)
+    assert "warning" in loaded.notice.said
+    loaded.notice.answers[0].click()
+    assert isinstance(loaded.workspace.heterogeneity.tabs.current, HealthPanel)
 
 
 def test_a_question_stands_below_the_button_that_asked_it(loaded: MainWindow) -> None:

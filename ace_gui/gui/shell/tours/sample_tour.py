@@ -16,11 +16,11 @@ COMPARED: Final = ("linear", "ace")
 
 
 class Demo(QObject):
-    """Performs the steps of a user in the window."""
+    """Performs the steps of a user in the window, as long as the sample is open."""
 
     def __init__(self, window: ShellWindow, recipe: Path) -> None:
         super().__init__(window)
-        self._window = window
+        self._window, self._recipe = window, recipe
         self._merging = False
         self._shown = False
         window.session.activity.changed.connect(self._go_on)
@@ -29,6 +29,8 @@ class Demo(QObject):
 
     def _go_on(self) -> None:
         session = self._window.session
+        if self._window.project.file != self._recipe:
+            return  # not open yet, or the person has opened something else
         if session.state is State.READY and session.layers.is_analysed and not self._merging:
             self._merging = True
             self._window.merge.start()
