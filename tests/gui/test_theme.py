@@ -110,6 +110,8 @@ def test_text_is_readable(theme: Tokens, ink: str, ground: str):
         ("bad", "bad_ground"),
         ("toast_text", "toast"),
         ("toast_action", "toast"),
+        ("toast_warn", "toast"),
+        ("toast_bad", "toast"),
         ("accent_on_tint", "tint"),
     ],
 )

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -21,6 +20,7 @@ from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.recipe.values import model_name
 
@@ -45,19 +45,17 @@ class CleanUpDialog(QDialog):
         self.tree.setHeaderLabels(_TITLES)
         self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.said = muted_label("Searching …", self)
+        self.summary = muted_label("Searching …", self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
         self.remove.setProperty("kind", "destructive")
         self._buttons.accepted.connect(self._delete)
         self._buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.tree, 1)
-        layout.addWidget(self.said)
-        layout.addWidget(self._buttons)
+        parts = (self.tree, 1), self.summary, self._buttons
+        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
         runs.listed.connect(self._fill)
         self._sum_up()
-        self.said.setText("Searching …")
+        self.summary.setText("Searching …")
         runs.list_all()
 
     def _fill(self, kept: Sequence[Kept]) -> None:
@@ -96,15 +94,15 @@ class CleanUpDialog(QDialog):
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
         self.remove.setToolTip("" if ticked else "Select what to delete")
         if not self._kept:
-            self.said.setText("There are no kept merges.")
+            self.summary.setText("There are no kept merges.")
             return
         if not ticked:
-            self.said.setText(f"{human_bytes(total)} in total. Select what to delete.")
+            self.summary.setText(f"{human_bytes(total)} in total. Select what to delete.")
             return
         lost = sum(not record.exported for _, record in ticked)
         free = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
         gone = f"{lost} not exported will be lost." if lost else ""
-        self.said.setText(f"{free} {gone}".rstrip())
+        self.summary.setText(f"{free} {gone}".rstrip())
 
     def _delete(self) -> None:
         self._runs.delete_kept([store for store, _ in self._ticked()])

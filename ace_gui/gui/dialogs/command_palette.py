@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QListView,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -32,6 +31,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.widget_kinds import state_is
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.widgets.layout.arrangement import down
 
 _Index = QModelIndex | QPersistentModelIndex
 _WIDTH: Final = 42  # in text lines
@@ -61,17 +61,14 @@ class CommandPalette(QDialog):
         self.list.setMouseTracking(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setFocusProxy(self.field)  # its arrow keys work here as well
-        self.said = muted_label("", self)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
-        layout.setSpacing(6)
-        for widget in (self.field, self.list, self.said):
-            layout.addWidget(widget)
+        self.description = muted_label("", self)
+        parts = (self.field, self.list, self.description)
+        self.setLayout(down(*parts, margins=(8, 8, 8, 8), gap=6))
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._find)
         self.field.returnPressed.connect(lambda: self._take(self.list.currentIndex()))
         self.list.clicked.connect(self._take)
-        self.list.selectionModel().currentChanged.connect(self._tell)
+        self.list.selectionModel().currentChanged.connect(self._describe)
         self._find("")
         self._place(window)
         self.field.setFocus()
@@ -101,18 +98,18 @@ class CommandPalette(QDialog):
     def _find(self, typed: str) -> None:
         self.model.find(typed)
         self.list.setCurrentIndex(self.model.index(0))
-        self._tell()
+        self._describe()
 
-    def _tell(self, *_: object) -> None:
+    def _describe(self, *_: object) -> None:
         """Describe the command below the list, or why it is disabled."""
         command = self.list.currentIndex().data(COMMAND)
         if isinstance(command, Command):
-            self.said.setText(command.why or command.tip or " ")
+            self.description.setText(command.why or command.tip or " ")
             self.field.setAccessibleDescription(
                 str(self.list.currentIndex().data(Qt.ItemDataRole.AccessibleTextRole))
             )
         else:
-            self.said.setText("No command matches; try another word.")
+            self.description.setText("No command matches; try another word.")
 
     def _take(self, index: QModelIndex) -> None:
         command = index.data(COMMAND)

@@ -91,8 +91,8 @@ class ExportDialog(QDialog):
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
-        beside = Settings().export_folder or folder_of(EXPORTS) or Path.home()
-        self.folder.setText(str(free_folder(beside, self._name())))
+        start = Settings().export_folder or folder_of(EXPORTS) or Path.home()
+        self.folder.setText(str(free_folder(start, self._name())))
         self.refresh()
 
     def refresh(self) -> None:

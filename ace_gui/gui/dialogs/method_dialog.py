@@ -287,8 +287,10 @@ def _grouped(
 
 def _spoken(method: MethodInfo, experts: int) -> str:
     mean = sample_figures().methods.get(method.name)
-    said = misfit(method, experts) or (f"mean on the sample {mean:.3f}" if mean is not None else "")
-    return ", ".join(filter(None, (method.title, said)))
+    words = misfit(method, experts) or (
+        f"mean on the sample {mean:.3f}" if mean is not None else ""
+    )
+    return ", ".join(filter(None, (method.title, words)))
 
 
 def _info(index: QModelIndex) -> MethodInfo | None:
@@ -314,8 +316,8 @@ def _about(method: MethodInfo | None, experts: int) -> QWidget:
         wrong.setProperty("kind", "warn")
         layout.addWidget(wrong)
     if method.needs or method.leaves:
-        said = " ".join(filter(None, (method.needs, method.leaves)))
-        layout.addWidget(muted_label(said, page))
+        words = " ".join(filter(None, (method.needs, method.leaves)))
+        layout.addWidget(muted_label(words, page))
     layout.addWidget(_formula(method, page))
     if method.fields:
         layout.addWidget(heading("Parameters", page))

@@ -228,8 +228,8 @@ class OverrideDialog(QDialog):
             return
         rows = self._session.layers.rows
         held = [row for row in rows if rule.selects and holds_for(rule, row)]
-        said = f"{len(held)} of {len(rows)} tensors"
-        self.verdict.setText(said if rule.selects else "Choose a role, blocks or names.")
+        counted_rows = f"{len(held)} of {len(rows)} tensors"
+        self.verdict.setText(counted_rows if rule.selects else "Choose a role, blocks or names.")
         ok.setEnabled(bool(held) and rule.changes)
 
 

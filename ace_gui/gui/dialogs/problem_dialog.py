@@ -6,11 +6,12 @@ from typing import Final
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QWidget
 
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.widgets.layout.arrangement import down
 
 _SIZE: Final = QSize(720, 560)
 _OF_SCREEN: Final = 0.92
@@ -39,10 +40,8 @@ class ProblemDialog(QDialog):
         self.copy.setToolTip("Copy the whole text")
         self.copy.clicked.connect(lambda _=False: self._copy())
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(plain_label(_SENTENCE, self))
-        layout.addWidget(self.text, 1)
-        layout.addWidget(buttons)
+        parts = plain_label(_SENTENCE, self), (self.text, 1), buttons
+        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
         self.text.setFocus()
 
     def _copy(self) -> None:

@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QRadioButton,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +24,7 @@ from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 from ace_gui.recipe.values import model_name
 
@@ -62,15 +62,13 @@ class ScanDialog(QDialog):
         self.tree.itemChanged.connect(lambda *_: self._allow())
         self.bases = QButtonGroup(self)
         self.bases.idToggled.connect(lambda *_: self._judge())
-        self.said = muted_label("Reading headers …", self)
+        self.note = muted_label("Reading headers …", self)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         self.take = self._buttons.addButton("&Open", QDialogButtonBox.ButtonRole.AcceptRole)
         self._buttons.accepted.connect(self._choose)
         self._buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.tree, 1)
-        layout.addWidget(self.said)
-        layout.addWidget(self._buttons)
+        parts = (self.tree, 1), self.note, self._buttons
+        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
         self.take.setEnabled(False)
         conductor.models_found.connect(self._fill)
         conductor.scan(paths, base)
@@ -147,11 +145,11 @@ class ScanDialog(QDialog):
             else counted(len(experts), "&Open with %n expert", "&Open with %n experts")
         )
         if not found.models:
-            self.said.setText("There is no model in this folder or its subfolders.")
+            self.note.setText("There is no model in this folder or its subfolders.")
         elif base < 0:
-            self.said.setText("Which one is the base, from which the others were fine-tuned?")
+            self.note.setText("Which one is the base, from which the others were fine-tuned?")
         else:
-            self.said.setText("Only headers were read; the models are checked once they are open.")
+            self.note.setText("Only headers were read; the models are checked once they are open.")
 
     def _choose(self) -> None:
         found, base = self._found, self.bases.checkedId()

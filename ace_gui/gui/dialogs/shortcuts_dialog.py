@@ -13,13 +13,13 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
 _SIZE: Final = QSize(520, 620)
@@ -45,9 +45,7 @@ class ShortcutsDialog(QDialog):
         self._fill(commands)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.tree, 1)
-        layout.addWidget(buttons)
+        self.setLayout(down((self.tree, 1), buttons, margins=(12, 12, 12, 12)))
 
     def _fill(self, commands: Sequence[Command]) -> None:
         groups: dict[str, list[Command]] = {}

@@ -107,17 +107,17 @@ class _Offer(Column):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said = plain_label("")
+        self.text = plain_label("")
         self.for_these = QPushButton("Use it for these layers")
         self.for_these.setToolTip("Add an override that merges them with the automatic variant")
         self.for_all = QPushButton("Use it for all")
         self.for_all.setToolTip("Merge every layer with the automatic variant")
-        parts = (self.said, 1), self.for_these, self.for_all
+        parts = (self.text, 1), self.for_these, self.for_all
         self.setLayout(across(*parts, margins=(0, 2, 0, 4)))
 
     def fill(self, count: int, *, all_too: bool) -> None:
         """Set the number of affected layers; zero hides the offer."""
-        self.said.setText(
+        self.text.setText(
             counted(
                 count,
                 "In %n layer, the published variant moves far more than the experts did, or "
@@ -215,9 +215,9 @@ def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidge
     name.setIcon(icon(ICONS[layer.verdict]))
     worst, *others = layer.findings
     more = f"(and {len(others)} more: hover over it)" if others else ""
-    said = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
-    for cell in (name, said):
+    finding = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
+    for cell in (name, finding):
         cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
     spoken = f"{WORDS[layer.verdict]}: {layer.name}"
     name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
-    return layer.name, [name, said]
+    return layer.name, [name, finding]

@@ -37,6 +37,11 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
+_ON_TOAST: Final = {
+    Severity.INFO: "toast_action",
+    Severity.WARNING: "toast_warn",
+    Severity.ERROR: "toast_bad",
+}
 _SPOKEN: Final = {
     Severity.INFO: "info",
     Severity.WARNING: "warning",
@@ -145,7 +150,7 @@ class Notice(QFrame):
         self.setLayout(down(line, self._answers, self.details, margins=(14, 12, 10, 10)))
 
     def _picture(self, severity: Severity) -> QIcon:
-        return icon(severity.value, "toast_action" if self._floats else "")
+        return icon(severity.value, _ON_TOAST[severity] if self._floats else "")
 
     def _button(self, text: str, tip: str) -> QToolButton:
         button = QToolButton(self)

@@ -50,6 +50,8 @@ class Tokens:
     bad_ground: str
     toast_text: str
     toast_action: str
+    toast_warn: str
+    toast_bad: str
     control: str
     axis: str
     merged: str
@@ -98,6 +100,8 @@ LIGHT: Final = Tokens(
     bad_ground="#fce8e6",
     toast_text="#f5f6f8",
     toast_action="#b4b8ff",
+    toast_warn="#ffc46b",
+    toast_bad="#ff9c94",
     control="#7b8393",
     axis="#7b8393",
     merged="#181b22",
@@ -134,6 +138,8 @@ DARK: Final = Tokens(
     bad_ground="#431f1c",
     toast_text="#f1f3f6",
     toast_action="#b4b8ff",
+    toast_warn="#ffc46b",
+    toast_bad="#ff9c94",
     control="#707888",
     axis="#707888",
     merged="#ffffff",

@@ -73,7 +73,7 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
     session.record_report(told)
     panel.refresh()
     assert panel.offer.isVisible()
-    assert "1 layer" in panel.offer.said.text()
+    assert "1 layer" in panel.offer.text.text()
     with qtbot.waitSignal(panel.inputs_edited) as asked:
         panel.offer.for_these.click()
     (rule,) = asked.args[0].overrides

@@ -7,6 +7,8 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import MismatchError
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.theme import current_theme
+from ace_gui.gui.widgets.labels.icon_label import IconLabel
 
 ERROR = MismatchError(
     "`q` is 4×3 in cola but 8×3 in the base; choose another expert.",
@@ -74,3 +76,20 @@ def test_it_can_be_dismissed(notice: Notice) -> None:
     notice.show_error(ERROR)
     notice.dismiss.click()
     assert notice.isHidden()
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_a_toasts_icon_has_the_colour_of_its_severity(qtbot: QtBot, severity: Severity) -> None:
+    toast = Notice(floats=True)
+    qtbot.addWidget(toast)
+    toast.show_message(severity, "Something.")
+    (icon,) = toast.findChildren(IconLabel)
+    image = icon.grab().toImage()
+    inks = {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(16)}
+    theme = current_theme()
+    expected = {
+        Severity.INFO: theme.toast_action,
+        Severity.WARNING: theme.toast_warn,
+        Severity.ERROR: theme.toast_bad,
+    }
+    assert expected[severity] in inks

@@ -256,7 +256,7 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
         points=points, best=points[1], scores=after, before=before, seconds=8.0, recipe=asked.recipe
     )
     worker.say(points[1], tuned, JobDone(), job=number)
-    assert index.said.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
+    assert index.result.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
     assert index.curve.message() is None
     assert "tau 0.9: 0.7500, chosen" in index.curve.accessibleDescription()
     assert [column.values[1].item() for column in index.curve.columns()] == [0.9, 0.75, 2.0]

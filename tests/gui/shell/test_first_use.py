@@ -378,11 +378,11 @@ def test_one_dialog_takes_folders_and_files(
 def test_the_first_page_says_that_something_is_being_opened(
     window: MainWindow, worker: FakeWorker
 ) -> None:
-    usual = window.welcome.said.text()
+    usual = window.welcome.subtitle.text()
     window.opener.open_sample()
-    assert "Reading" in window.welcome.said.text()
+    assert "Reading" in window.welcome.subtitle.text()
     worker.say(JobCancelled())
-    assert window.welcome.said.text() == usual
+    assert window.welcome.subtitle.text() == usual
 
 
 def test_escape_ends_the_tutorial_and_brings_all_panels_back(
@@ -410,5 +410,5 @@ def test_another_project_opens_with_its_layers(loaded: MainWindow, worker: FakeW
 
 def test_seconds_are_counted_while_models_are_read(window: MainWindow, qtbot: QtBot) -> None:
     window.opener.open_sample()
-    first = window.welcome.said.text()
-    qtbot.waitUntil(lambda: window.welcome.said.text() != first, timeout=3000)
+    first = window.welcome.subtitle.text()
+    qtbot.waitUntil(lambda: window.welcome.subtitle.text() != first, timeout=3000)

@@ -101,7 +101,7 @@ def test_what_cannot_be_done_says_why_and_is_not_done(window: MainWindow, qtbot:
     qtbot.keyClicks(palette.field, "merge experts into")
     index = palette.list.currentIndex()
     assert index.data() == "Merge"
-    assert palette.said.text() == index.data(COMMAND).why == "Open a base model first."
+    assert palette.description.text() == index.data(COMMAND).why == "Open a base model first."
     assert "Open a base model first." in index.data(Qt.ItemDataRole.AccessibleTextRole)
     qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert palette.isVisible()

@@ -107,8 +107,8 @@ class CompareMethodsPanel(QWidget):
             self.status.setText(f"{title}, {share} …" if progress.total else f"{title} …")
         else:
             failed = [row for row in self._shown if row.error]
-            said = [f"{row.title}: {row.error}" for row in failed]
-            text = self._comparison.obstacle or " ".join(said)
+            errors = [f"{row.title}: {row.error}" for row in failed]
+            text = self._comparison.obstacle or " ".join(errors)
             self.status.setText(text)
         waiting = progress is not None and not self._shown
         self._nothing.setText(self.status.text() if waiting else _NOTHING)

@@ -140,7 +140,7 @@ class ScoresTab(ScoresPart):
             self.title.setText(self.merge_title)
         lines = [known.line(each).values() for each in (BASE, EXPERTS, model)]
         missing = remarks([score for line in lines for score in line])
-        named = [said.replace(model, self.merge_title) if model else said for said in missing]
+        named = [each.replace(model, self.merge_title) if model else each for each in missing]
         self.note.setText(" ".join([_note(rows), *named]))
         marks = [
             Mark(title=each.title, value=mean, is_chosen=each.key == model)

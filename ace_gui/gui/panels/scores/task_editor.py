@@ -105,7 +105,7 @@ class TaskEditor(QWidget):
         self.choose.setToolTip(tooltip(tip))
         menu = QMenu(self.choose)
         menu.addAction("&File or folder…", self._ask_calibration)
-        self.without = menu.addAction("&None", lambda: self._say("calibration", None))
+        self.without = menu.addAction("&None", lambda: self._change("calibration", None))
         self.choose.setMenu(menu)
         row = QWidget()
         row.setLayout(across((self.calibration, 1), self.choose))
@@ -116,18 +116,20 @@ class TaskEditor(QWidget):
 
     def calibrate(self, chosen: list[Path]) -> None:
         """Take the first of these as the task's calibration inputs."""
-        self._say("calibration", chosen[0])
+        self._change("calibration", chosen[0])
 
     def _connect(self) -> None:
         self.name.editingFinished.connect(self._rename)
         self.labels.editingFinished.connect(self._relabel)
-        self.expert.activated.connect(lambda _: self._say("expert", self.expert.currentData()))
+        self.expert.activated.connect(lambda _: self._change("expert", self.expert.currentData()))
         # Qt stores the values of such enumerations as plain text.
-        self.kind.activated.connect(lambda _: self._say("kind", TaskKind(self.kind.currentData())))
-        self.measure.activated.connect(
-            lambda _: self._say("metric", Metric(self.measure.currentData()))
+        self.kind.activated.connect(
+            lambda _: self._change("kind", TaskKind(self.kind.currentData()))
         )
-        self.limit.valueChanged.connect(lambda value: self._say("limit", value or None))
+        self.measure.activated.connect(
+            lambda _: self._change("metric", Metric(self.measure.currentData()))
+        )
+        self.limit.valueChanged.connect(lambda value: self._change("limit", value or None))
 
     # Display
 
@@ -149,8 +151,8 @@ class TaskEditor(QWidget):
         kinds = found.kinds if found is not None else ()
         chosen = found.kind if found is not None else task.kind
         _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
-        says = "The kind of task; guessed." if task.kind is None else "The kind of task; as set."
-        self.kind.setToolTip(tooltip(says))
+        origin = "The kind of task; guessed." if task.kind is None else "The kind of task; as set."
+        self.kind.setToolTip(tooltip(origin))
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
         _offer(self.measure, {each.value: each for each in _with(metrics, task.metric)}, measured)
@@ -174,7 +176,7 @@ class TaskEditor(QWidget):
             self.columns = {}
             for index, role in enumerate(roles):
                 box = self.columns[role] = _box(f"Column: {role}")
-                box.activated.connect(lambda _, r=role: self._say_column(r))
+                box.activated.connect(lambda _, r=role: self._change_column(r))
                 self._form.insertRow(6 + index, sentence_case(role), box)
         if found is None:
             return
@@ -201,20 +203,20 @@ class TaskEditor(QWidget):
 
     # Edits
 
-    def _say(self, field: str, value: Any) -> None:
+    def _change(self, field: str, value: Any) -> None:
         if self._task is not None and getattr(self._task, field) != value:
             self.edited.emit(replace(self._task, **{field: value}))
 
     def _rename(self) -> None:
         text = self.name.text().strip()
         if self._task is not None and text != plain(self._task.title):
-            self._say("name", text or None)
+            self._change("name", text or None)
 
     def _relabel(self) -> None:
         parts = (part.strip() for part in self.labels.text().split(","))
-        self._say("labels", tuple(part for part in parts if part))
+        self._change("labels", tuple(part for part in parts if part))
 
-    def _say_column(self, role: str) -> None:
+    def _change_column(self, role: str) -> None:
         """Without a second text, name the first one, or else the second would be guessed again."""
         if self._task is None or self._found is None:
             return
@@ -224,7 +226,7 @@ class TaskEditor(QWidget):
             known = {name: given[0] for name, given in self._found.columns.items()}
             columns = {**known, **self._task.columns}
             columns.pop(role, None)
-        self._say("columns", columns)
+        self._change("columns", columns)
 
 
 def _columns_of(task: Task | None, role: str) -> tuple[str, ...]:
@@ -271,9 +273,9 @@ def _example_row(example: ShownExample) -> QWidget:
         row.addWidget(picture)
     words = down(gap=2)
     for role, text in example.texts:
-        said = f"{role}: {text}" if len(example.texts) > 1 else text
+        line = f"{role}: {text}" if len(example.texts) > 1 else text
         words.addWidget(
-            plain_label(said if len(said) < _MAX_CHARACTERS else f"{said[:_MAX_CHARACTERS]}…")
+            plain_label(line if len(line) < _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…")
         )
     label = QLabel(plain(example.label))
     label.setFont(face(Face.STRONG))

@@ -73,8 +73,8 @@ class TuneTab(ScoresPart):
         self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_choice(self.axis)
-        self.said = plain_label("", self)
-        self.said.setFont(face(Face.HEADING))
+        self.result = plain_label("", self)
+        self.result.setFont(face(Face.HEADING))
         self.note = secondary_label("", self)
         self.figures = FigureSheet("Scores on the other half of the data", self, kind="recipe")
         maximum, expanding = QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Expanding
@@ -100,7 +100,7 @@ class TuneTab(ScoresPart):
         view = PlotWithTable(self.curve, self.curve.columns)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
-        outcome = (self.said, self.figures, self.note, across(self.take, None))
+        outcome = (self.result, self.figures, self.note, across(self.take, None))
         result.setLayout(down(*outcome, margins=MARGINS))
         self._result = card(result)
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
@@ -182,7 +182,7 @@ class TuneTab(ScoresPart):
         if tuned is None:
             return
         before, after = _mean(tuned.before), _mean(tuned.scores)
-        self.said.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
+        self.result.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         rows = [
             _row("before", tuned.before, before, tasks),

@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAction, QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QWidget
 
 from ace_gui.formatting import duration
 from ace_gui.gui.panels.welcome.recent_column import RecentColumn
@@ -15,6 +15,7 @@ from ace_gui.gui.panels.welcome.sample_card import SampleCard
 from ace_gui.gui.panels.welcome.start_column import Start, StartColumn
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 
 _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns
@@ -53,23 +54,12 @@ class WelcomePanel(QWidget):
         page = QWidget()
         inner = QWidget(page)
         inner.setMaximumWidth(_WIDEST)
-        column = QVBoxLayout(inner)
-        column.setContentsMargins(32, 0, 32, 32)
         title = plain_label("ACE Workbench", inner, wrap=False)
         title.setFont(face(Face.DISPLAY))
-        column.addWidget(title)
-        self.said = secondary_label(_WHAT, inner)
-        column.addWidget(self.said)
-        column.addSpacing(32)
-        column.addLayout(self._columns)
-        across = QHBoxLayout()
-        across.addStretch(1)
-        across.addWidget(inner, 100)
-        across.addStretch(1)
-        whole = QVBoxLayout(page)
-        whole.addStretch(2)
-        whole.addLayout(across)
-        whole.addStretch(3)
+        self.subtitle = secondary_label(_WHAT, inner)
+        parts = (title, self.subtitle, 32, self._columns)
+        inner.setLayout(down(*parts, margins=(32, 0, 32, 32), gap=0))
+        page.setLayout(down(None, None, across(None, (inner, 100), None), None, None, None))
         area = QScrollArea(self)
         area.setAccessibleName("Welcome")
         area.setFrameShape(QFrame.Shape.NoFrame)
@@ -77,22 +67,20 @@ class WelcomePanel(QWidget):
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setWidgetResizable(True)
         area.setWidget(page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(area)
+        self.setLayout(down(area))
 
     def show_opening(self, opening: bool) -> None:
         """Show that something is being opened, and for how long."""
         if opening == self._clock.isActive():
             return
         self._seconds = 0
-        self.said.setText(_OPENING if opening else _WHAT)
-        self.said.setFont(face(Face.STRONG if opening else Face.BODY))
+        self.subtitle.setText(_OPENING if opening else _WHAT)
+        self.subtitle.setFont(face(Face.STRONG if opening else Face.BODY))
         (self._clock.start if opening else self._clock.stop)()
 
     def _count(self) -> None:
         self._seconds += 1
-        self.said.setText(f"{_OPENING} {duration(self._seconds)}")
+        self.subtitle.setText(f"{_OPENING} {duration(self._seconds)}")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
