@@ -85,12 +85,12 @@ class JobPage(QWidget):
 class RunButton(ProgressButton):
     """Starts a job; while it runs it shows the progress, and stops it.
 
-    ``text`` and ``name``: what it says and is called while nothing runs.
+    ``action`` and ``name``: its text and its accessible name while nothing runs.
     """
 
     def __init__(
         self,
-        text: str,
+        action: str,
         start: Callable[[], object],
         stop: Callable[[], object],
         *,
@@ -98,7 +98,7 @@ class RunButton(ProgressButton):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._action, self._name, self._running = text, name or text, False
+        self.action, self._name, self._running = action, name, False
         self.setProperty("kind", "tinted")
         self.clicked.connect(lambda _=False: (stop if self._running else start)())
         self.show_job(False, "")
@@ -112,9 +112,10 @@ class RunButton(ProgressButton):
             self.show_progress(share, f"{100 * share:.0f} % · press to stop")
             self.setToolTip(tooltip(tip))
         else:
-            self.show_action("Stop" if running else self._action, "")
+            self.show_action("Stop" if running else self.action, "")
             self.setToolTip(tooltip(tip if running else obstacle or tip))
-            self.setAccessibleName(f"Stop: {self._name}" if running else self._name)
+            name = self._name or self.action
+            self.setAccessibleName(f"Stop: {name}" if running else name)
         self.setEnabled(running or not obstacle)
 
 

@@ -20,6 +20,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.merge_choices import MergeChoices
+from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.session import Session
@@ -29,7 +30,6 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, seconda
 from ace_gui.gui.widgets.layout.arrangement import (
     BesideOrBelow,
     FlowLayout,
-    across,
     down,
     scroll_area,
     split,
@@ -61,11 +61,7 @@ class CompareMethodsPanel(QWidget):
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
         self.choices = MergeChoices(session, self)
-        self.start = plain_button(
-            "&Compare", "Merge with each selected method, one after another", self
-        )
-        self.start.setProperty("kind", "tinted")
-        self.stop = plain_button("&Stop", "Stop after the current tensor; finished rows stay", self)
+        self.start = RunButton("Compare", self._begin, comparison.stop)
         self.status = muted_label("", self)
         self.model = ComparedModel(self)
         self.table = self._make_table()
@@ -169,8 +165,7 @@ class CompareMethodsPanel(QWidget):
 
     def _lay_out(self) -> None:
         left, right = QWidget(self), QWidget(self)
-        run = across((self.start, 1), self.stop)
-        left.setLayout(down(heading("Methods", self), (self.choices, 1), run))
+        left.setLayout(down(heading("Methods", self), (self.choices, 1), self.start))
         actions = FlowLayout(spacing=8)
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
@@ -204,8 +199,6 @@ class CompareMethodsPanel(QWidget):
 
     def _connect(self) -> None:
         self.choices.changed.connect(self._allow)
-        self.start.clicked.connect(lambda _=False: self._comparison.start(self.choices.recipes()))
-        self.stop.clicked.connect(lambda _=False: self._comparison.stop())
         self.use.clicked.connect(lambda _=False: self._comparison.use(self.selected()[0]))
         self.pair.clicked.connect(lambda _=False: self.pair_wanted.emit(*self._pair()))
         self.save.clicked.connect(lambda _=False: self._ask_for_file())
@@ -233,14 +226,24 @@ class CompareMethodsPanel(QWidget):
     def _allow(self) -> None:
         running, chosen = self._comparison.is_running, self.selected()
         count = self.choices.count
-        self.start.setText(f"&Compare {count}" if count else "&Compare")
-        free = self._session.can_merge and not running and not self._comparison.obstacle
-        self.start.setEnabled(bool(count) and free)
-        self.stop.setVisible(running)
+        self.start.action = f"Compare {count}" if count else "Compare"
+        why = "" if count else "Select a method, or values of one parameter."
+        why = self._comparison.obstacle or why
+        why = why if self._session.can_merge else why or "Wait until the models can be merged."
+        self.start.show_job(running, why, share=self._share() if running else None)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
         self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
         for button in (self.use, self.pair, self.save):
             button.setVisible(self.model.rowCount() > 0)
+
+    def _begin(self) -> None:
+        self._comparison.start(self.choices.recipes())
+
+    def _share(self) -> float:
+        progress = self._comparison.progress
+        if progress is None:
+            return 0.0
+        return (progress.index + progress.done / max(progress.total, 1)) / max(progress.of, 1)
 
     def _ask_for_file(self) -> None:
         def write(paths: list[Path]) -> None:
