@@ -23,6 +23,7 @@ from ace_gui.gui.widgets.layout.arrangement import across, down
 
 _TEXTS: Final = 2  # rows, if examples are not pictures
 _TALL: Final = 56  # in text lines: in a lower window only the lost examples are shown
+_NOTHING: Final = "Examples that only one of expert and merge answers right."
 _WORDS: Final = {
     Verdict.LOST: ("Lost", "the true label, and below it what the merge answers"),
     Verdict.GAINED: ("Gained", "the true label, and below it what the expert answers"),
@@ -42,13 +43,13 @@ class ExamplesStrip(QWidget):
         self._session, self._scoring = session, scoring
         self._store: Path | None = None
         self._asked: tuple[object, ...] = ()
-        self.note = muted_label("Examples that only one of expert and merge answers right.", self)
+        self.note = muted_label("", self)
         self.ask = self._button("Compare the answers", self._compare)
         self.all = self._button("Show all", self.all_wanted.emit)
         self.all.setAccessibleName("Show all examples")
         self.rows = {verdict: _Row(verdict, self) for verdict in _WORDS}
         title = heading("Examples", self)
-        head = across(title, self.note, None, self.ask, self.all, gap=12)
+        head = across(title, (self.note, 1), self.ask, self.all, gap=12)
         self.setLayout(down(head, *self.rows.values(), margins=(8, 4, 8, 4), gap=4))
         scoring.changed.connect(self.refresh)
 
@@ -66,7 +67,7 @@ class ExamplesStrip(QWidget):
             row.setVisible(bool(found) and (tall or verdict is Verdict.LOST))
             row.show_examples(listed_examples(self._session, found.values(), verdict), found)
         self.all.setVisible(bool(found))
-        self.note.setVisible(not found)
+        self.note.setText("" if found else _NOTHING)
         self.ask.setVisible(not found)
         why = self._scoring.obstacle or ("" if store is not None else "Merge first.")
         self.ask.setEnabled(not why)

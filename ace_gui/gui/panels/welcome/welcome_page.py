@@ -100,5 +100,5 @@ class WelcomePanel(QWidget):
                 self._columns.addWidget(part, 0, index)
             else:
                 self._columns.addWidget(part, index - columns + 1, 0, 1, columns)
-        for index, stretch in enumerate((5, 10, 7)):
+        for index, stretch in enumerate((5, 9, 8)):
             self._columns.setColumnStretch(index, stretch if index < columns else 0)
