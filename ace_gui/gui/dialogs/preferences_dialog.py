@@ -26,7 +26,7 @@ from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, plain_l
 from ace_gui.gui.widgets.layout.arrangement import Column, across, down, scroll_area
 from ace_gui.paths import merges_folder
 
-_LINES: Final = QSize(36, 42)  # in text lines: width and height
+_LINES: Final = QSize(36, 34)  # in text lines: width and height
 _OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
