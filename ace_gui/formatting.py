@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +109,11 @@ def counted(count: int, one: str, many: str, /, **values: object) -> str:
     text = one if count == 1 else many
     text = text.replace("%n", str(count)) if "%n" in many else f"{count} {text}"
     return text.format(**values) if values else text
+
+
+def dimensions(shape: Sequence[int]) -> str:
+    """``768×3072`` within a sentence, or ``a scalar``."""
+    return "×".join(map(str, shape)) or "a scalar"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

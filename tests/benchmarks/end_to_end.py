@@ -17,16 +17,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from safetensors import safe_open
 
 from tests.benchmarks import measuring
-from tests.benchmarks.checkpoints import gpt2_set, vit_b32_set
+from tests.benchmarks.checkpoints import gpt2_set, llama_set, vit_b32_set
+from tests.benchmarks.literal_merge import AVERAGED, CONV1D
 from tests.benchmarks.measuring import Run, say
 
 SETS: dict[str, Callable[..., tuple[Path, list[Path]]]] = {
     "gpt2": gpt2_set,
     "vit": vit_b32_set,
+    "llama": llama_set,
 }
-EPSILON = {"gpt2": 4e-2, "vit": 1e-5}
+EPSILON = {"gpt2": 4e-2, "vit": 1e-5, "llama": 1e-5}
 
 
 def main() -> None:
@@ -38,6 +41,8 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--layers", type=int, help="of the models; their usual number without")
+    parser.add_argument("--threads", type=int, help="of every process")
     options = parser.parse_args()
     idle = min((measuring.idle_torch() for _ in range(2)), key=lambda found: found.seconds)
     say(f"a process that imports torch: {idle.seconds:.2f} s, {mb(idle.peak_bytes)}")
@@ -52,7 +57,8 @@ def measure_set(
     name: str, experts: int, folder: Path, idle: Run, options: argparse.Namespace
 ) -> None:
     """One set of checkpoints: every program on it in turn."""
-    base, tuned = SETS[name](folder / "models", experts)
+    fewer = {} if options.layers is None else {"layers": options.layers}
+    base, tuned = SETS[name](folder / "models", experts, **fewer)
     size = sum(path.stat().st_size for path in (folder / "models").rglob("*.safetensors"))
     written = (base / "model.safetensors").stat().st_size
     read = measuring.read_rate(base / "model.safetensors", cached=True)
@@ -67,7 +73,9 @@ def measure_set(
         for method, path in ours.items():
             if not runs[method]:
                 shutil.rmtree(folder / "cache", ignore_errors=True)
-            runs[method].append(merge(path, folder / "out", options.device))
+            runs[method].append(
+                merge(path, folder / "out", options.device, threads=options.threads)
+            )
     best = {method: min(each, key=lambda run: run.seconds) for method, each in runs.items()}
     for method, run in best.items():
         beside = (run.seconds - idle.seconds) / (size / read + written / write)
@@ -81,12 +89,32 @@ def measure_set(
     if experts == options.literal:
         module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
         indices = [base, folder / "literal", str(EPSILON[name]), *tuned]
-        literal = measuring.run([*module, *indices])
-        ratio = literal.seconds / best["ace"].seconds
+        literal = measuring.run([*module, *indices], threads=options.threads)
+        processor = min(run.processor_seconds for run in runs["ace"])
         say(
             f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "
-            f"torch: {ratio:.1f} × ours"
+            f"torch: {literal.seconds / best['ace'].seconds:.2f} × ours by wall time, "
+            f"{literal.processor_seconds / processor:.2f} × by processor time "
+            f"({bound(base, experts):.2f} × by operations)"
         )
+
+
+def bound(base: Path, experts: int) -> float:
+    """How many times the operations of our sums and solutions the literal ones take.
+
+    Homogeneous layers: of symmetric matrices one half is needed, and the smaller side may be used.
+    """
+    literal = ours = 0.0
+    with safe_open(base / "model.safetensors", "np") as file:
+        for name in file.keys():  # noqa: SIM118
+            shape = file.get_slice(name).get_shape()
+            if len(shape) != 2 or any(part in name for part in AVERAGED):
+                continue
+            o, i = reversed(shape) if name.endswith(CONV1D) else shape
+            literal += (6 * experts + 2) * o * i**2 + 2 * i**3
+            wide = (3 * experts - 2) * o * i**2
+            ours += min(wide, experts * (o * i**2 + 3 * o**2 * i)) + i**3 / 3 + 2 * o * i**2
+    return literal / ours
 
 
 def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
@@ -101,10 +129,12 @@ def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
     return path
 
 
-def merge(path: Path, out: Path, device: str, *, keep: bool = False) -> Run:
+def merge(
+    path: Path, out: Path, device: str, *, keep: bool = False, threads: int | None = None
+) -> Run:
     """``ace-gui merge`` as a process; the output is removed again unless it shall be kept."""
     command = [sys.executable, "-m", "ace_gui", "merge", path, "--out", out, "--device", device]
-    run = measuring.run(command)
+    run = measuring.run(command, threads=threads)
     if run.status != 0:
         raise SystemExit(f"ace-gui merge ended with status {run.status}")
     if not keep:

@@ -1,7 +1,7 @@
 """A whole merge as the published script does it: ``literal_merge BASE OUT EPSILON EXPERT…``.
 
-Every model in memory, every matrix by the literal procedure, everything else averaged. GPT-2's
-Conv1D matrices are turned, so that it solves the same problem as ours.
+Every model in memory, every matrix by the literal procedure in float32, everything else averaged.
+GPT-2's Conv1D matrices are turned, so that it solves the same problem as ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from ace_gui.methods.ace.reference import reference_ace
 
 CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
-AVERAGED = ("wte", "wpe", "embedding", "class_embedding")
+AVERAGED = ("wte", "wpe", "embedding", "class_embedding", "embed_tokens")
 
 
 def main() -> None:
@@ -23,7 +23,8 @@ def main() -> None:
     base = load_file(Path(base_folder) / "model.safetensors")
     experts = [load_file(Path(folder) / "model.safetensors") for folder in folders]
     task_vectors = [
-        {name: tensor - base[name] for name, tensor in expert.items()} for expert in experts
+        {name: tensor.float() - base[name].float() for name, tensor in expert.items()}
+        for expert in experts
     ]
     merged = {}
     for name, weight in base.items():
@@ -34,7 +35,7 @@ def main() -> None:
             delta = reference_ace([d.T.contiguous() for d in deltas], epsilon=float(epsilon)).T
         else:
             delta = reference_ace(deltas, epsilon=float(epsilon))
-        merged[name] = (weight + delta).contiguous()
+        merged[name] = (weight.float() + delta).to(weight.dtype).contiguous()
     Path(out).mkdir()
     save_file(merged, Path(out) / "model.safetensors", metadata={"format": "pt"})
 

@@ -37,7 +37,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.errors import MismatchError
-from ace_gui.formatting import listing, path_text, plain
+from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
 ADAPTER_FILE: Final = "adapter_model.safetensors"
@@ -389,7 +389,7 @@ def _target(module: str) -> str:
 def _token_rows(path: Path, target: str, table: TensorInfo, indices: tuple[int, ...]) -> TokenRows:
     if len(table.shape) != 2 or table.shape[0] != len(indices):
         sentence = (
-            f"`{plain(table.name)}` is {_times(table.shape)}, but the config names "
+            f"`{plain(table.name)}` is {dimensions(table.shape)}, but the config names "
             f"{len(indices)} tokens. Download the adapter again."
         )
         raise refusal(path, sentence, tensor=table.name)
@@ -418,7 +418,7 @@ def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], sta
             fits = fits and ((a[0], b[0]) == middle[:2] if middle else a[1] == b[0])
             sides.append((a[1] if middle else a[0], b[1], middle and middle[2:]))
     if not fits or (start == "hada" and sides[0] != sides[1]):
-        found = ", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items())
+        found = ", ".join(f"{name} {dimensions(shape)}" for name, shape in shapes.items())
         sentence = f"`{plain(module)}` has {found}, which do not fit. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
 
@@ -472,7 +472,7 @@ def _check_factors(
     embedding: bool,
     stacked: bool,
 ) -> None:
-    sizes = f"`{shown}`: A is {_times(a.shape)}, B is {_times(b.shape)}"
+    sizes = f"`{shown}`: A is {dimensions(a.shape)}, B is {dimensions(b.shape)}"
     if min(len(a.shape), len(b.shape)) < 2 or a.shape[0] != b.shape[1]:
         raise refusal(path, f"{sizes}; ranks differ. Download the adapter again.", tensor=b.name)
     if len(a.shape) != len(b.shape) or set(b.shape[2:]) - {1} or (embedding and len(a.shape) > 2):
@@ -509,7 +509,7 @@ def _refuse_unanswered(
 def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
     raise MismatchError(
         f"{path_text(adapter.path)}: The change of `{plain(info.name)}` is "
-        f"{_times(delta.shape)}, but the base's is {_times(info.shape)} in {info.dtype}. "
+        f"{dimensions(delta.shape)}, but the base's is {dimensions(info.shape)} in {info.dtype}. "
         "Choose the base that it was trained on.",
         path=adapter.path,
         tensor=info.name,
@@ -528,7 +528,3 @@ def _described(base: TensorInfo, name: str, deltas: Sequence[Placed]) -> TensorI
         start=delta.parts[0].start,
         nbytes=math.prod(base.shape) * (8 if wide else 4),
     )
-
-
-def _times(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape)) or "a scalar"

@@ -6,7 +6,7 @@ example. N examples, L tokens, H features, T experts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
@@ -27,6 +27,9 @@ NAME: Final = "ace_modules"
 """Attribute name of the modules in their layers."""
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
+MIXED: Final = 1 << 22
+"""Entries of examples' own matrices that are made at a time."""
+
 SHARED: Final = "shared"
 """Name of the trained tensor with the fraction of every expert that is in the merged model."""
 
@@ -83,6 +86,42 @@ def _mean_over_tokens(each: Tensor, mask: Tensor | None) -> Tensor:
     return found
 
 
+class _Mixed(torch.autograd.Function):
+    """Σ_t share_nt D_t x for each example n: its own matrix Σ_t share_nt D_t, applied once.
+
+    The matrices are made again for the gradients, so that none is kept for a whole batch.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, given_NLI: Tensor, share_NT: Tensor, changes_TOI: Tensor) -> Tensor:
+        ctx.save_for_backward(given_NLI, share_NT, changes_TOI)
+        parts = [
+            given_NLI[some] @ _matrices(share_NT[some], changes_TOI).mT
+            for some in _slices(len(share_NT), changes_TOI)
+        ]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor, None]:
+        (gradient_NLO,), (given_NLI, share_NT, changes_TOI) = gradients, ctx.saved_tensors
+        of_given, of_share = [], []
+        for some in _slices(len(share_NT), changes_TOI):
+            own_NLO = gradient_NLO[some]
+            of_given.append(own_NLO @ _matrices(share_NT[some], changes_TOI))
+            of_share.append((own_NLO.mT @ given_NLI[some]).flatten(1) @ changes_TOI.flatten(1).T)
+        return torch.cat(of_given), torch.cat(of_share), None
+
+
+def _matrices(share_NT: Tensor, changes_TOI: Tensor) -> Tensor:
+    return (share_NT @ changes_TOI.flatten(1)).view(-1, *changes_TOI.shape[1:])
+
+
+def _slices(examples: int, changes_TOI: Tensor) -> Iterator[slice]:
+    """Examples whose matrices are in memory together: no more of them than of the changes."""
+    step = max(MIXED // changes_TOI[0].numel(), len(changes_TOI))
+    return (slice(start, start + step) for start in range(0, examples, step))
+
+
 class ExpertChanges(nn.Module):
     """Σ_t (share_t − shared_t) (D_t x + d_t), added to the outputs of a layer of an MLP block."""
 
@@ -107,13 +146,12 @@ class ExpertChanges(nn.Module):
     def added(self, layer: Any, given: Tensor) -> Tensor:
         """The addition, in the shape of the layer's outputs."""
         share_NT = self.router[0].asked(layer, given) - self.shared
-        total = torch.zeros((), dtype=given.dtype, device=given.device)
-        for t in range(len(self.changes)):
-            own = given @ self.changes[t].T
-            if self.biases is not None:
-                own = own + self.biases[t]
-            total = total + share_NT[:, t].view(-1, *[1] * (own.ndim - 1)) * own
-        return total
+        given_NLI = given.reshape(len(given), -1, given.shape[-1])
+        share_NT = share_NT.to(given.dtype)
+        total_NLO: Tensor = _Mixed.apply(given_NLI, share_NT, self.changes)  # type: ignore[no-untyped-call]
+        if self.biases is not None:
+            total_NLO = total_NLO + (share_NT @ self.biases)[:, None]
+        return total_NLO.reshape(*given.shape[:-1], -1)
 
 
 def _hook(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ace_gui.engine.planning.task_heads import HeadChoice, is_new
 from ace_gui.engine.planning.vocabulary.rows import vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import token_of
 from ace_gui.errors import MismatchError
+from ace_gui.formatting import dimensions
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe
@@ -342,8 +343,8 @@ def _refuse_shapes(
             sentence = _other_rows(name, base, expert, recipe)
         else:
             sentence = (
-                f"`{plain(name)}` is {_times(theirs)} in {expert.name} but {_times(shape)} in the "
-                "base; choose experts fine-tuned from this base."
+                f"`{plain(name)}` is {dimensions(theirs)} in {expert.name} but "
+                f"{dimensions(shape)} in the base; choose experts fine-tuned from this base."
             )
         raise MismatchError(
             sentence,
@@ -373,7 +374,3 @@ def _other_rows(name: str, base: OpenedModel, expert: OpenedModel, recipe: Recip
         f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
         f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. {advice}"
     )
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape)) or "a scalar"

@@ -28,6 +28,7 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary import tokenizers as vocabularies
 from ace_gui.engine.planning.vocabulary.rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import dimensions
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 from ace_gui.stored_formats import is_float
@@ -273,7 +274,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
     names = ", ".join(plain(experts[t].name) for t in owners)
     own = listing([row.name for row in heads])
     lines = [
-        f"{experts[t].name}: {row.name} {_times(_own_shape(experts[t], row.name))}"
+        f"{experts[t].name}: {row.name} {dimensions(_own_shape(experts[t], row.name))}"
         for t in owners
         for row in heads
         if t in row.experts
@@ -303,10 +304,6 @@ def _merged_heads(rows: Sequence[PlanRow]) -> Check:
 
 def _own_shape(expert: OpenedModel, name: str) -> tuple[int, ...]:
     return expert.checkpoint.tensors[expert.own_names.get(name, name)].shape
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape)) or "a scalar"
 
 
 def _tokens_agree(base: OpenedModel) -> str:
