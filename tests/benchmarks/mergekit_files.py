@@ -91,7 +91,7 @@ def compared(file: Path) -> float | str:
 def distance(mine: Tensor, other: Tensor, base: Tensor) -> float:
     """‖W − W'‖ by ‖W' − W₀‖; where that is no more than rounding, by a share of ‖W₀‖."""
     change = max(float(torch.dist(other, base)), 1e-3 * float(base.norm()))
-    return float(torch.dist(mine.double(), other.double())) / change
+    return float(torch.dist(mine.double(), other.double())) / (change or 1.0)
 
 
 if __name__ == "__main__":

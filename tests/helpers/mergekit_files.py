@@ -227,10 +227,10 @@ SAME: Final[dict[str, dict[str, Any]]] = {
         ],
         "parameters": {"weight": 0.5, "density": 0.6},
     },
-    "modules of one part": {"merge_method": "linear", "modules": {"text": {"models": UNEVEN}}},
-    "model_stock, filter by filter": over_base(
-        "model_stock", [{"model": name} for name in "abc"], parameters={"filter_wise": True}
-    ),
+    "modules of one part": {
+        "merge_method": "linear",
+        "modules": {"default": {"models": UNEVEN}},
+    },
     "karcher": over_base("karcher", [{"model": name} for name in "abc"]),
     "karcher without a base": {
         "merge_method": "karcher",
@@ -261,6 +261,9 @@ DEPARTS: Final[dict[str, dict[str, Any]]] = {
     "dare_ties": over_base("dare_ties", UNEVEN, parameters={"density": 0.5}),
     "della": over_base("della", UNEVEN, parameters={"density": 0.5}),
     "model_stock": over_base("model_stock", [{"model": name} for name in "abc"]),
+    "model_stock, filter by filter": over_base(
+        "model_stock", [{"model": name} for name in "abc"], parameters={"filter_wise": True}
+    ),
     "dare_linear, not rescaled": over_base(
         "dare_linear", UNEVEN, parameters={"density": 0.5, "rescale": False}
     ),
