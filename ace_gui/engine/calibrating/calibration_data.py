@@ -11,7 +11,7 @@ from typing import Any, Final
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.evaluating.evaluate import known_tasks, task_names
 from ace_gui.engine.evaluating.examples import read_calibration
-from ace_gui.engine.evaluating.kinds.registry import require_kind
+from ace_gui.engine.evaluating.kinds.every_kind import require_kind
 from ace_gui.engine.evaluating.subjects import Loading, experts_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.planning.prepare import Prepared

@@ -11,7 +11,7 @@ from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.displayed import answer_names, answer_text, shown_example
 from ace_gui.engine.evaluating.evaluate import trials_of
 from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import TaskError, WorkbenchError

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.engine.evaluating.data.images import Picture
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.task_data import TOKENS, Example, TaskData
 
 PIXELS: Final = 128

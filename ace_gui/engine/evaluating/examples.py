@@ -10,7 +10,7 @@ import numpy as np
 
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, columns_at, refused
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.subjects import class_of
 from ace_gui.engine.evaluating.task_data import (
     CHOICES,

@@ -15,7 +15,7 @@ from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import reader_of
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.askers import Asker
-from ace_gui.engine.evaluating.kinds.registry import asker
+from ace_gui.engine.evaluating.kinds.every_kind import asker
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.manifest import has_modules, read_manifest

@@ -19,8 +19,8 @@ from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.displayed import answer_names, answer_text
 from ace_gui.engine.evaluating.evaluate import SEED
 from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker, require_kind
 from ace_gui.engine.evaluating.kinds.prompts import Prompter
-from ace_gui.engine.evaluating.kinds.registry import KINDS, asker, require_kind
 from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import IMAGE, PAIR, TEXT, TOKENS, Example, TaskData

@@ -23,7 +23,7 @@ from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.evaluating.kinds.registry import KINDS, asker
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
 from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers

@@ -19,7 +19,7 @@ from PIL import Image
 from ace_gui.engine.evaluating.data import images, parquet
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import Task, TaskKind

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ace_gui.engine.evaluating.data.table import Table
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
 from ace_gui.engine.evaluating.task_data import Example, TaskData
 from ace_gui.recipe.tasks import Metric, Task, TaskKind

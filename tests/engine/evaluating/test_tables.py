@@ -11,7 +11,7 @@ import pytest
 
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.examples import kind_of, read_task
-from ace_gui.engine.evaluating.kinds.registry import KINDS
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.recipe.tasks import Task, TaskKind
 from ace_gui.steps import result_of
 

@@ -45,7 +45,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.evaluating.kinds.registry import KINDS, asker
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
 from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData
