@@ -18,7 +18,7 @@ from ace_gui.paths import crashes_folder
 _KEPT: Final = 5
 """Reported crashes that stay on disk."""
 
-_REPORTED: Final = ".told"
+_REPORTED: Final = ".reported"
 _NEW: Final = ".log"
 _OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_REPORTED)})?")
 

@@ -38,7 +38,7 @@ def test_a_crash_is_told_once_with_where_it_was(tmp_path: Path) -> None:
     assert crash_file("window", pid, tmp_path).exists()
     assert "the_line_of_the_crash" in take_crash(tmp_path)
     assert take_crash(tmp_path) == ""
-    assert [file.suffix for file in tmp_path.iterdir()] == [".told"]
+    assert [file.suffix for file in tmp_path.iterdir()] == [".reported"]
 
 
 @pytest.mark.parametrize("end", ["log.close()", "os.kill(os.getpid(), 9)"])
@@ -69,10 +69,10 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     logs = tmp_path / "crashes"
     logs.mkdir()
     (tmp_path / "elsewhere").write_text("")
-    for name in ("mine.log", "window.log", "window-1.log.txt", "My-1.log", "notes.told"):
+    for name in ("mine.log", "window.log", "window-1.log.txt", "My-1.log", "notes.reported"):
         (logs / name).touch()
     for number in range(9):
-        (logs / f"notes {number}.log.told").touch()
+        (logs / f"notes {number}.log.reported").touch()
     (logs / f"window-{10**9}.log").symlink_to(tmp_path / "elsewhere")
     before = sorted(logs.iterdir())
     assert take_crash(logs) == ""
@@ -99,4 +99,4 @@ def test_an_engine_that_crashes_says_where(tmp_path: Path, monkeypatch: pytest.M
         engine.close()
     assert "SIGSEGV" in told.value.sentence
     assert "runner.py" in told.value.details
-    assert [file.suffix for file in crashes_folder().iterdir()] == [".told"]
+    assert [file.suffix for file in crashes_folder().iterdir()] == [".reported"]

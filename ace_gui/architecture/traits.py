@@ -117,5 +117,5 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
     for part, architecture in parts.items():
         if architecture.note:
             notes.setdefault(architecture.note, []).append(part or "the main model")
-    note = " ".join(f"{', '.join(said)}: {what}" for what, said in notes.items())
+    note = " ".join(f"{', '.join(tensors)}: {what}" for what, tensors in notes.items())
     return replace(main, traits=traits, note=note)

@@ -64,8 +64,8 @@ def compare_methods(given: Compare) -> None:
     outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]}, JSON_MARK)
     console = terminal.results
     console.print(comparison_table(rows))
-    for said in dict.fromkeys(said for row in rows for said in row.mean.remarks):
-        console.print(shown(f"{MARK} {said}", style="yellow"))
+    for remark in dict.fromkeys(remark for row in rows for remark in row.mean.remarks):
+        console.print(shown(f"{MARK} {remark}", style="yellow"))
     for row in rows:
         if row.error:
             console.print(shown(f"{row.title}: {row.error}", style="yellow"))

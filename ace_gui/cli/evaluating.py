@@ -174,14 +174,14 @@ def mean_cells(mean: MeanScore) -> tuple[str, str]:
 
 def print_remarks(scores: Sequence[TaskScore], console: Console) -> None:
     """Print footnotes of a table: why means are missing, and how models were asked."""
-    for said in missing(scores):
-        console.print(shown(f"{MARK} {said}", style="yellow"))
+    for remark in missing(scores):
+        console.print(shown(f"{MARK} {remark}", style="yellow"))
     _print_notes(scores, console)
 
 
 def _print_notes(scores: Sequence[TaskScore], console: Console) -> None:
-    for said in notes(scores):
-        console.print(shown(said))
+    for remark in notes(scores):
+        console.print(shown(remark))
 
 
 def _cell(score: TaskScore | None, errors: bool) -> str:

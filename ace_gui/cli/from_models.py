@@ -116,8 +116,8 @@ def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[
     for field in fields:
         if field in used or field.name in given:
             presets = "; ".join(f"{name}: {value:g}" for name, value in field.presets)
-            said = field.help + (f" {presets}." if presets else "")
-            yield from _comment(said, "  " if given else "#   ")
+            help_text = field.help + (f" {presets}." if presets else "")
+            yield from _comment(help_text, "  " if given else "#   ")
             start = "  " if field.name in given else "  # " if given else "#   "
             dumped = yaml.safe_dump({field.name: values[field.name]}, allow_unicode=True)
             yield start + dumped.strip()

@@ -22,7 +22,7 @@ class Factors:
 
 
 def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> Factors:
-    """Σ c·B·A of (c, B, A), exactly: the factors beside one another, float64."""
+    """Σ c·B·A of (c, B, A), exactly: the factors joined, float64."""
     return Factors(
         b_OR=torch.cat([c * b.double() for c, b, _ in terms], dim=1),
         a_RI=torch.cat([a.double() for _, _, a in terms]),

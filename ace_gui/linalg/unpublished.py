@@ -39,10 +39,10 @@ def _usable() -> bool:
 
 def _by_intel() -> bool:
     """Whether the processor is Intel's, according to the system."""
-    said = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
+    description = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
-        said += info.read(500)  # Linux: the first processor's
-    return "GenuineIntel" in said
+        description += info.read(500)  # Linux: the first processor's
+    return "GenuineIntel" in description
 
 
 LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = (

@@ -174,8 +174,14 @@ class Override:
     @property
     def changes(self) -> bool:
         """Whether the rule changes a setting."""
-        said = (self.disposition, self.merge_method, self.parameters, self.weights, self.experts)
-        return any(said) or self.after != After()
+        settings = (
+            self.disposition,
+            self.merge_method,
+            self.parameters,
+            self.weights,
+            self.experts,
+        )
+        return any(settings) or self.after != After()
 
     def holds_for(self, name: str, role: str, block: int | None) -> bool:
         """Whether the rule is for a tensor of this name, role and block."""

@@ -323,8 +323,8 @@ class Recipe(Choices):
     @property
     def keep_base_rows(self) -> str:
         """How to keep the base's tokens, in the language of the recipe's file."""
-        said = "tokenizer_source: base" if self.from_mergekit else "vocabulary: base"
-        return f"keep the base's rows ({said})"
+        key = "tokenizer_source: base" if self.from_mergekit else "vocabulary: base"
+        return f"keep the base's rows ({key})"
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -349,10 +349,10 @@ def public_name(path: Path, config: Mapping[str, object]) -> str:
 
     It follows from its path in the cache, or from its config if that matches its folder's name.
     """
-    said = config.get("_name_or_path")
-    own = isinstance(said, str) and said.count("/") == 1 and said.endswith(f"/{path.name}")
-    is_place = path.absolute().as_posix().endswith(f"/{said}")
-    return hub_name(path) or (str(said) if own and not is_place else "")
+    named = config.get("_name_or_path")
+    own = isinstance(named, str) and named.count("/") == 1 and named.endswith(f"/{path.name}")
+    is_path = path.absolute().as_posix().endswith(f"/{named}")
+    return hub_name(path) or (str(named) if own and not is_path else "")
 
 
 def hub_name(path: Path) -> str:

@@ -80,8 +80,10 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     trying = page.show_tab(TryTab)
     assert isinstance(trying, TryTab)
     operation = window.scoring.trying
-    qtbot.waitUntil(lambda: len(operation.said) == 3 and not operation.is_running, timeout=PATIENCE)
-    best = {model: said.shares[0][0] for model, said in operation.said.items()}
+    qtbot.waitUntil(
+        lambda: len(operation.by_model) == 3 and not operation.is_running, timeout=PATIENCE
+    )
+    best = {model: answer.shares[0][0] for model, answer in operation.by_model.items()}
     assert best[store] == listed.answer  # what the list says is what the model says
     assert best["digits"] == listed.other == listed.example.label
 

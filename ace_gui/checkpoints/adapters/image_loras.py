@@ -45,7 +45,7 @@ _FORMS: Final = (
 _PEFTS: Final = {"down": "lora_A", "up": "lora_B", "mid": "lora_mid"}
 
 # Where a part of a pipeline may be: in folders, or in the single files of Stable Diffusion.
-_PLACES: Final = {
+_STARTS: Final = {
     "unet": ("unet/", "model.diffusion_model."),
     "transformer": ("transformer/", "model.diffusion_model."),
     "diffusion_model": ("transformer/", "unet/", "model.diffusion_model."),
@@ -148,14 +148,14 @@ def _candidates(module: str) -> Iterator[str]:
         parts, rest = _OF_KOHYA[prefix], module.removeprefix(prefix)
     else:
         part, _, rest = module.partition(".")
-        if part not in _PLACES:
+        if part not in _STARTS:
             yield module.replace(".", "_")
             return
         parts = (part,)
     yield rest.replace(".", "_")
     for part in parts:
-        for place in _PLACES[part]:
-            yield (place + rest).replace(".", "_")
+        for start in _STARTS[part]:
+            yield (start + rest).replace(".", "_")
 
 
 def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
 from ace_gui.engine.cluster.schedule import Speed, kind_of
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.on_gpu.gpu_memory import rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import PACKED, TOKEN, SharedOutput, Unit, UnitMerged, merge_unit
@@ -187,8 +187,8 @@ def _merged_here(
     dtypes: Mapping[str, str],
     shared: SharedOutput | None,
 ) -> Iterator[UnitMerged]:
-    rooms = rooms_of(torch.device("cpu"))
-    return (merge_unit(unit, prepared, readers, rooms, dtypes, shared) for unit in units)
+    budgets = budgets_of(torch.device("cpu"))
+    return (merge_unit(unit, prepared, readers, budgets, dtypes, shared) for unit in units)
 
 
 def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:

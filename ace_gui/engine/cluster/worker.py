@@ -16,7 +16,7 @@ import torch
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.merging.layout_digest import layout_digest
-from ace_gui.engine.merging.on_gpu.gpu_memory import rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
     Scan,
@@ -138,7 +138,7 @@ class Worker:
             )
         for need, folders in order.measured.items():
             self._prepared.measurements[need] = tuple(map(Statistics, folders))
-        self._rooms = rooms_of(resolve_device(self._device))
+        self._rooms = budgets_of(resolve_device(self._device))
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
@@ -168,9 +168,9 @@ class Worker:
 
     def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
-        readers, rooms = self._readers, self._rooms
+        readers, budgets = self._readers, self._rooms
         unit = self._rows_of(names)
-        return merge_unit(unit, self._prepared, readers, rooms, self._dtypes, self._output)
+        return merge_unit(unit, self._prepared, readers, budgets, self._dtypes, self._output)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of this package."""

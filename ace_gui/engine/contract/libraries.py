@@ -65,14 +65,14 @@ def commands_of(folder: Path) -> tuple[str, ...]:
     The last two are for language models of transformers alone.
     """
     quote = shlex.quote if os.name == "posix" else _quoted
-    place = quote(str(folder))
+    quoted = quote(str(folder))
     name = "YOUR-NAME/" + re.sub(r"[^\w.-]+", "-", folder.name)
     library = library_of(folder)
-    found = [f"hf upload {name} {place}"]
+    found = [f"hf upload {name} {quoted}"]
     if library.name == "transformers" and library.task == "text-generation":
         gguf = quote(f"{folder}.gguf")
-        found.append(f"python convert_hf_to_gguf.py {place} --outfile {gguf}")
-        found.append(f"transformers serve {place}")
+        found.append(f"python convert_hf_to_gguf.py {quoted} --outfile {gguf}")
+        found.append(f"transformers serve {quoted}")
     return tuple(found)
 
 

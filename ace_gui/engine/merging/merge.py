@@ -37,7 +37,12 @@ from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_devi
 from ace_gui.engine.merging.by_workers import merged_by, put
 from ace_gui.engine.merging.layout_digest import layout_digest
 from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Rooms, merged_with_room, rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import (
+    GPU_AHEAD,
+    MemoryBudgets,
+    budgets_of,
+    merged_within,
+)
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
@@ -244,8 +249,8 @@ def _merge_rows(
     dtypes = store.manifest.dtypes
     begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
     with single_threads() as pool:
-        rooms = rooms_of(device, memory_bytes)
-        whole = under_way(begun(left), pool, rooms, store.manifest.side_by_side)
+        budgets = budgets_of(device, memory_bytes)
+        whole = under_way(begun(left), pool, budgets, store.manifest.side_by_side)
         others = map(partial(_taken, pool), begun(in_parts))
         merged = _in_plan_order(waiting, prepared, whole, others)
         yield from _written(rows, merged, store)
@@ -340,7 +345,7 @@ def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
 
 
 def under_way(
-    begun: Iterable[Begun], pool: ThreadPoolExecutor, rooms: Rooms, ahead: int
+    begun: Iterable[Begun], pool: ThreadPoolExecutor, budgets: MemoryBudgets, ahead: int
 ) -> Iterator[list[Merging]]:
     """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 
@@ -353,14 +358,14 @@ def under_way(
         return
 
     def begin(batch: Begun) -> list[Merging]:
-        found = merged_with_room([work for _, work in batch], pool, rooms)
+        found = merged_within([work for _, work in batch], pool, budgets)
         return [(row, work, pieces) for (row, work), pieces in zip(batch, found, strict=True)]
 
     share = max(1, torch.get_num_threads() // ahead)
 
     def start() -> None:
         torch.set_num_threads(share)
-        work_on(rooms.device, own_stream=True)
+        work_on(budgets.device, own_stream=True)
 
     with ThreadPoolExecutor(ahead, initializer=start) as side_by_side:
         yield from ordered(side_by_side, begin, begun, ahead=ahead)

@@ -74,8 +74,8 @@ def write_modules(
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
     changes = partial(differences, prepared=prepared, readers=readers, part=None)
-    kept_in = folder.with_name(TRAINING)
-    trained = yield from trained_tensors(prepared, folder, device, changes, kept_in)
+    training_folder = folder.with_name(TRAINING)
+    trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
     shards = _planned(prepared, rows, chosen, trained)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}
@@ -105,7 +105,7 @@ def write_modules(
         base=_digest_of_base(rows, readers) if beside_base(modules) else None,
     )
     write_manifest(folder, manifest)
-    shutil.rmtree(kept_in, ignore_errors=True)
+    shutil.rmtree(training_folder, ignore_errors=True)
 
 
 def _digest_of_base(rows: Sequence[PlanRow], readers: Readers) -> str:

@@ -26,7 +26,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.on_gpu.batches import alone, batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room
+from ace_gui.engine.merging.on_gpu.gpu_memory import MemoryBudgets, merged_within
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.planning.prepare import Prepared
@@ -231,11 +231,11 @@ def merge_unit(
     unit: Unit,
     prepared: Prepared,
     readers: Readers,
-    rooms: Rooms,
+    budgets: MemoryBudgets,
     dtypes: Mapping[str, str],
     shared: SharedOutput | None = None,
 ) -> UnitMerged:
-    """Merge the rows of one unit in this process, on the device of ``rooms``.
+    """Merge the rows of one unit in this process, on the device of ``budgets``.
 
     If the process can reach the output, it writes the result there.
 
@@ -243,12 +243,12 @@ def merge_unit(
     """
     started = time.monotonic()
     works = [
-        TensorMerge(row, prepared, readers, rooms.device, torch_dtype(dtypes[row.tensor]))
+        TensorMerge(row, prepared, readers, budgets.device, torch_dtype(dtypes[row.tensor]))
         for row in unit
     ]
     with single_threads() as pool:
         if prepared.is_whole(unit[0]):
-            pieces = merged_with_room(works, pool, rooms)
+            pieces = merged_within(works, pool, budgets)
         else:
             pieces = [in_the_end(work.pieces(pool)) for work in works]
     merged = tuple(

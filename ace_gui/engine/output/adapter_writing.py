@@ -39,7 +39,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
 from ace_gui.engine.merging.merge import make_manifest
-from ace_gui.engine.merging.on_gpu.gpu_memory import Rooms, merged_with_room, rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import MemoryBudgets, budgets_of, merged_within
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.read_back import verify_shards
@@ -174,11 +174,11 @@ class _Writing:
 
     def events(self) -> Iterator[Event]:
         """Find the ranks, if they follow from an energy, then write every tensor."""
-        rooms = rooms_of(self._device)
+        budgets = budgets_of(self._device)
         with single_threads() as pool:
             energy = self._prepared.plan.recipe.energy
             if energy is not None:
-                self._find_ranks(energy, pool, rooms)
+                self._find_ranks(energy, pool, budgets)
             self._store.begin(self._outputs())
             tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
             done = sum(self._store.is_written(each.tensor) for each in tensors)
@@ -192,7 +192,7 @@ class _Writing:
             for each in tensors:
                 if not self._store.is_written(each.tensor):
                     begun = time.monotonic()
-                    self._write(each, pool, rooms)
+                    self._write(each, pool, budgets)
                     done += 1
                     yield TensorFinished(
                         report=LayerReport(name=each.tensor),
@@ -212,13 +212,13 @@ class _Writing:
         ]
         return [*factors, *whole]
 
-    def _find_ranks(self, energy: float, pool: ThreadPoolExecutor, rooms: Rooms) -> None:
+    def _find_ranks(self, energy: float, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> None:
         lines = self._store.lines
         for each in self.plan.factored:
             if "rank" not in lines.get(each.tensor, {}):
                 factors = self._joined(each)
                 squares = (
-                    squared_values(self._change(each, pool, rooms))
+                    squared_values(self._change(each, pool, budgets))
                     if factors is None
                     else core_values(factors)
                 )
@@ -226,19 +226,21 @@ class _Writing:
                 self._store.note(each.tensor, rank=rank)
         for whole in self.plan.whole:
             if "rank" not in lines.get(whole.tensor, {}):
-                merged, base = self._merged(whole.tensor, pool, rooms)
+                merged, base = self._merged(whole.tensor, pool, budgets)
                 self._store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
         ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
         self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
         _require_factors(self.plan)
 
-    def _write(self, each: Factored | Whole, pool: ThreadPoolExecutor, rooms: Rooms) -> None:
+    def _write(
+        self, each: Factored | Whole, pool: ThreadPoolExecutor, budgets: MemoryBudgets
+    ) -> None:
         if isinstance(each, Whole):
-            merged, _ = self._merged(each.tensor, pool, rooms)
+            merged, _ = self._merged(each.tensor, pool, budgets)
             whole = rounded(merged, torch_dtype(each.dtype), each.tensor).reshape(each.shape)
             self._store.write(each.tensor, dict.fromkeys(self.plan.names_of(each), whole))
             return
-        factors = self._factors(each, pool, rooms)
+        factors = self._factors(each, pool, budgets)
         outputs = each.outputs(_factor_dtype(self._prepared))
         values = {
             output.name: rounded(factor, torch_dtype(output.dtype), each.tensor)
@@ -248,11 +250,11 @@ class _Writing:
         }
         self._store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
 
-    def _factors(self, each: Factored, pool: ThreadPoolExecutor, rooms: Rooms) -> Factors:
+    def _factors(self, each: Factored, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> Factors:
         """What is written of a tensor: exact where its rank allows it, else the nearest."""
         found = self._joined(each)
         if found is None:
-            return cut(self._change(each, pool, rooms), each.rank, balanced=self._balanced)
+            return cut(self._change(each, pool, budgets), each.rank, balanced=self._balanced)
         if found.a_RI.shape[0] == each.rank:
             return found
         return cut_product(found, each.rank, balanced=self._balanced)
@@ -273,13 +275,15 @@ class _Writing:
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
         return joined(terms) if terms else None
 
-    def _change(self, each: Factored, pool: ThreadPoolExecutor, rooms: Rooms) -> Tensor:
+    def _change(self, each: Factored, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> Tensor:
         """The merged change as outputs × inputs, float64."""
-        merged, base = self._merged(each.tensor, pool, rooms)
+        merged, base = self._merged(each.tensor, pool, budgets)
         change = (merged.double() - base.double()).reshape(each.shape[0], -1)
         return change.T.contiguous() if each.turned else change
 
-    def _merged(self, tensor: str, pool: ThreadPoolExecutor, rooms: Rooms) -> tuple[Tensor, Tensor]:
+    def _merged(
+        self, tensor: str, pool: ThreadPoolExecutor, budgets: MemoryBudgets
+    ) -> tuple[Tensor, Tensor]:
         """The merged tensor, not rounded, and the base's, both flat."""
         rows = self.plan.rows[tensor]
         base = self._readers.base.read(tensor).reshape(-1)
@@ -287,7 +291,7 @@ class _Writing:
         assembly = Assembly()
         for row in rows:
             work = TensorMerge(row, self._prepared, self._readers, self._device)
-            (pieces,) = merged_with_room([work], pool, rooms)
+            (pieces,) = merged_within([work], pool, budgets)
             for piece in pieces:
                 start, stretch = piece.start, piece.values
                 if row.part is not None:

@@ -228,11 +228,11 @@ def _output(
             for name in (name for name in outside if _is_before(name, first)):
                 output.add(name, number, [(*each, name) for each in used])
         for k in range(layers[number][0][1] - layers[number][0][0]):
-            places = [own[0] + k for own in layers[number]]
-            for name in (name for name, block in blocks.items() if block == places[0]):
+            numbers = [own[0] + k for own in layers[number]]
+            for name in (name for name, block in blocks.items() if block == numbers[0]):
                 named = [
-                    (*each, renumbered(name, place))
-                    for each, place in zip(used, places, strict=True)
+                    (*each, renumbered(name, own_number))
+                    for each, own_number in zip(used, numbers, strict=True)
                 ]
                 output.add(renumbered(name, start + k), number, named)
         start += layers[number][0][1] - layers[number][0][0]

@@ -32,7 +32,7 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.merging.on_gpu.gpu_memory import merged_with_room, rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of, merged_within
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, reports
@@ -119,11 +119,11 @@ def merge_reports(
     for _ in surveyed(prepared, readers):
         yield None
     with single_threads() as pool:
-        rooms = rooms_of(device)
+        budgets = budgets_of(device)
         for row in rows:
             work = TensorMerge(row, prepared, readers, device)
             if prepared.is_whole(row):
-                merged_with_room([work], pool, rooms)
+                merged_within([work], pool, budgets)
             else:
                 for _ in work.pieces(pool):
                     pass

@@ -53,9 +53,9 @@ def trained_blocks(
     folder: Path,
     device: torch.device,
     changes: Changes,
-    kept_in: Path,
+    training_folder: Path,
 ) -> Generator[LearningProgress, None, dict[str, Tensor]]:
-    """The routers' tensors by name, float32; ``kept_in``: folder for unfinished training.
+    """The routers' tensors by name, float32; ``training_folder``: folder for unfinished training.
 
     Raises the errors of ``trained_tensors``, and TaskError if no task's answers have probabilities.
     """
@@ -79,7 +79,7 @@ def trained_blocks(
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
     askers = [task.asker for task in tasks]
     loop = Loop(values, step, parameters, distance=partial(distance, askers) if distance else None)
-    yield from trained(loop, kept_in, 0, title=TITLE, experts=names, curve="mean share")
+    yield from trained(loop, training_folder, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
     return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
 

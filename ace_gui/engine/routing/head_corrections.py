@@ -44,11 +44,11 @@ def trained_corrections(
     modules: Corrections[Any],
     folder: Path,
     device: torch.device,
-    kept_in: Path,
+    training_folder: Path,
 ) -> Generator[LearningProgress, None, dict[str, Tensor]]:
     """Down (R × H) and Up (H × R) of every expert by name, float32.
 
-    ``kept_in``: folder for unfinished training. Raises the errors of ``trained_tensors``, and
+    ``training_folder``: for unfinished training. Raises the errors of ``trained_tensors``, and
     ArchitectureError for models without heads.
     """
     loaded, models = Loaded(device), experts_of(prepared, (folder,))
@@ -64,7 +64,9 @@ def trained_corrections(
         step = partial(_step, expert.name, values, given_NH, torch.cat(wanted))
         loop = Loop(values, step, prepared.parameters)
         title = TITLE.format(expert.name)
-        yield from trained(loop, kept_in, t, title=title, experts=[expert.name], curve=CURVE)
+        yield from trained(
+            loop, training_folder, t, title=title, experts=[expert.name], curve=CURVE
+        )
         for name, value in values.items():
             found[f"{TRAINED}{expert.name}/{name}"] = value.detach().float().cpu()
     return found

@@ -25,11 +25,11 @@ from ace_gui.methods.shared.expert_modules import (
 
 
 def trained_tensors(
-    prepared: Prepared, folder: Path, device: torch.device, changes: Changes, kept_in: Path
+    prepared: Prepared, folder: Path, device: torch.device, changes: Changes, training_folder: Path
 ) -> Generator[PassProgress | LearningProgress, None, dict[str, Tensor]]:
     """The trained tensors by their names in ``modules.safetensors``, float32; often none.
 
-    ``folder``: of the merged model. ``changes``: gives D_t of a row. ``kept_in``: a folder for
+    ``folder``: of the merged model. ``changes``: gives D_t of a row. ``training_folder``: for
     unfinished training, which can be resumed. Raises TaskError without calibration inputs, and the
     errors of reading data and loading models.
     """
@@ -40,7 +40,9 @@ def trained_tensors(
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from trained_router(prepared, folder, device))
     if isinstance(modules, Differences) and modules.shared is not None:
-        return (yield from trained_blocks(prepared, modules, folder, device, changes, kept_in))
+        return (
+            yield from trained_blocks(prepared, modules, folder, device, changes, training_folder)
+        )
     if isinstance(modules, Corrections):
-        return (yield from trained_corrections(prepared, modules, folder, device, kept_in))
+        return (yield from trained_corrections(prepared, modules, folder, device, training_folder))
     return {}

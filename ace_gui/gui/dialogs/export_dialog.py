@@ -175,13 +175,13 @@ class ExportDialog(QDialog):
         self.commands = _code("How to publish, convert and run the model", page)
         open_folder = QPushButton("Open folder", page)
         open_folder.clicked.connect(lambda _=False: show(self._exported_to))
-        beside = QPushButton("Show in folder", page)
-        beside.clicked.connect(lambda _=False: show(self._exported_to.parent))
+        show_folder = QPushButton("Show in folder", page)
+        show_folder.clicked.connect(lambda _=False: show(self._exported_to.parent))
         copy = QPushButton("Copy code", page)
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
         )
-        buttons = across(open_folder, beside, copy, None)
+        buttons = across(open_folder, show_folder, copy, None)
         parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons)
         page.setLayout(down(*parts, self.commands, None))
         return page

@@ -87,7 +87,7 @@ class Notice(QFrame):
         self.hide()
 
     @property
-    def said(self) -> str:
+    def message_text(self) -> str:
         """The sentence without its line-break hints."""
         return plain(self.sentence.text())
 
@@ -175,5 +175,5 @@ class Notice(QFrame):
         self.answers = []
 
     def _copy_text(self) -> None:
-        text = f"{self.said}\n\n{self.details.toPlainText()}".strip()
+        text = f"{self.message_text}\n\n{self.details.toPlainText()}".strip()
         QGuiApplication.clipboard().setText(text)

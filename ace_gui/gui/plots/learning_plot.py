@@ -83,7 +83,7 @@ class LearningPlot(SpecPlot):
             x=Axis(titles=("step",), low=1.0, padding=0.01),
             y=Axis(titles=("loss" if losses else self._curve,), padding=0.08),
             columns=self._columns,
-            place=lambda x: f"step {x:.0f}",
+            position=lambda x: f"step {x:.0f}",
             description="; ".join(map(_last, curves)),
         )
 

@@ -138,5 +138,5 @@ class HelpDesk(QObject):
     def _note(self) -> None:
         """Add the window's message to the log."""
         level = _LEVELS[self._notice.severity]
-        said, details = self._notice.said, self._notice.details.toPlainText()
-        self._session.log.add(level, Source.WINDOW, said, details)
+        sentence, details = self._notice.message_text, self._notice.details.toPlainText()
+        self._session.log.add(level, Source.WINDOW, sentence, details)

@@ -305,7 +305,7 @@ class MainWindow(ShellWindow):
         )
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
-        session.written.connect(lambda said, path: self.notice.offer(said, offers(path)))
+        session.written.connect(lambda text, path: self.notice.offer(text, offers(path)))
         self.long_work.counted.connect(self._show_project)
         session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
         self.menus.devices.explained.connect(session.advice)

@@ -33,8 +33,8 @@ class PrimaryArea(QWidget):
         super().__init__(parent)
         self._session, self._actions = session, actions
         self._tick = IconLabel(_TICK, icon("check"), self)
-        self.said = secondary_label("", self)
-        self.said.setWordWrap(False)
+        self.message = secondary_label("", self)
+        self.message.setWordWrap(False)
         self.outdated = plain_label(CHANGED, self, wrap=False)
         self.outdated.setProperty("kind", "warn-pill")
         self.outdated.setFont(face(Face.CAPTION))
@@ -54,7 +54,7 @@ class PrimaryArea(QWidget):
         row.setSpacing(8)
         for widget in (
             self._tick,
-            self.said,
+            self.message,
             self.outdated,
             self.again,
             self.cancel,
@@ -87,8 +87,8 @@ class PrimaryArea(QWidget):
         merged = write("Merge again") + write("Export…") + _PADDING + sign
         merging = max(write("Cancel"), write("Stopping…")) + PROGRESS_WIDTH + _PADDING // 2
         buttons = max(merged, merging)
-        said = QFontMetrics(face(Face.BODY)).horizontalAdvance(CHANGED)
-        return buttons + (sign if brief else said + 2 * sign)
+        width = QFontMetrics(face(Face.BODY)).horizontalAdvance(CHANGED)
+        return buttons + (sign if brief else width + 2 * sign)
 
     def refresh(self) -> None:
         """Show the next action."""
@@ -179,8 +179,8 @@ class PrimaryArea(QWidget):
         self._tick.setVisible(done)
         self._tick.setToolTip(text)
         self._tick.setAccessibleName(text)
-        self.said.setVisible(bool(text) and not self._brief)
-        self.said.setText(text)
+        self.message.setVisible(bool(text) and not self._brief)
+        self.message.setText(text)
 
     def _press(self) -> None:
         if self._next is not None:

@@ -86,8 +86,8 @@ class Toast(QObject):
         low, right = ground.height() - height - _MARGIN, ground.width() - width - _MARGIN
         subject = self._subject()
         if subject is not None and subject.isVisible() and subject.window() is ground.window():
-            beside = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
-            right = beside if beside > ground.width() // 3 else right
+            left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
+            right = left_of_subject if left_of_subject > ground.width() // 3 else right
         corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
         if not notice.passes:  # what is answered stands where it was asked
             corners = corners[1:] + corners[:1]

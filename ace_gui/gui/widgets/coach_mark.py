@@ -113,7 +113,7 @@ class CoachMark(QFrame):
         else:
             where = QRect(target.mapTo(window, QPoint(0, 0)), target.size())
             self._ring.setGeometry(where.adjusted(-_RING, -_RING, _RING, _RING))
-            at = beside(where, size, window.rect())
+            at = next_to(where, size, window.rect())
         self.setGeometry(QRect(at, size))
 
 
@@ -133,7 +133,7 @@ class _Ring(QWidget):
         painter.end()
 
 
-def beside(where: QRect, size: QSize, room: QRect) -> QPoint:
+def next_to(where: QRect, size: QSize, room: QRect) -> QPoint:
     """The position of a bubble: below its control, above it, next to it, or within it."""
     middle = QRect(QPoint(), size)
     middle.moveCenter(where.center())

@@ -35,9 +35,9 @@ class Census:
 
     def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
         """With a note on the experts that were left out, before the given ones."""
-        said = []
+        counts = []
         if self.left_out:
-            said.append(
+            counts.append(
                 f"{len(self.left_out)} of {len(self.energies)} experts do not change this tensor "
                 "and were left out of it."
             )
@@ -45,7 +45,7 @@ class Census:
             energies=self.energies,
             left_out=self.left_out,
             precision=precision,
-            notes=(*said, *notes),
+            notes=(*counts, *notes),
         )
 
 

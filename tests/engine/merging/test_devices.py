@@ -16,7 +16,7 @@ from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.merging import merge as merging
 from ace_gui.engine.merging.merge import merge, under_way
 from ace_gui.engine.merging.on_gpu import batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Room, rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, MemoryBudget, budgets_of
 from ace_gui.engine.merging.one_tensor import tensor_merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import (
@@ -60,7 +60,7 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
         with ThreadPoolExecutor(2) as pool:
             return [
                 (row.name, torch.cat([piece.values for piece in pieces]))
-                for ((row, _, pieces),) in under_way(works, pool, rooms_of(CPU), ahead)
+                for ((row, _, pieces),) in under_way(works, pool, budgets_of(CPU), ahead)
             ]
 
     one, four = merged(1), merged(4)
@@ -233,24 +233,24 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
 
 
 def test_room_is_halved_once_however_many_ask() -> None:
-    room = Room(math.inf)
+    room = MemoryBudget(math.inf)
     with room.reserve(3) as first, room.reserve(3) as second:
         assert first.contended
         assert second.contended
         room.shrink(first, 2)
         room.shrink(second, 2)
     with room.reserve(2) as stay, room.reserve(1) as other:
-        assert stay.room == other.room == 3
+        assert stay.limit == other.limit == 3
         room.shrink(other, 1)
     assert room.too_large == math.inf
     with room.reserve(2) as stay:
-        assert (stay.room, stay.contended, room.largest) == (1.5, False, math.inf)
+        assert (stay.limit, stay.contended, room.largest) == (1.5, False, math.inf)
         room.shrink(stay, 2)
     assert room.largest == 1
 
 
 def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> None:
-    room = Room(math.inf)
+    room = MemoryBudget(math.inf)
     with room.reserve(8) as stay:
         room.shrink(stay, 1)
     assert not room.admits(8, 1)
@@ -260,7 +260,7 @@ def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> No
 
 
 def test_who_finds_no_room_waits_for_it() -> None:
-    room, order = Room(5), []
+    room, order = MemoryBudget(5), []
 
     def enter() -> None:
         with room.reserve(3):
@@ -276,6 +276,6 @@ def test_who_finds_no_room_waits_for_it() -> None:
 
 
 def test_more_than_all_the_room_has_it_to_itself() -> None:
-    room = Room(5)
+    room = MemoryBudget(5)
     with room.reserve(7) as stay:
         assert not stay.contended

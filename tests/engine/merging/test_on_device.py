@@ -18,7 +18,12 @@ from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.merging.on_gpu import batches, gpu_memory
-from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, Room, merged_with_room, rooms_of
+from ace_gui.engine.merging.on_gpu.gpu_memory import (
+    GPU_AHEAD,
+    MemoryBudget,
+    budgets_of,
+    merged_within,
+)
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
 from ace_gui.engine.merging.store import reports
@@ -135,10 +140,10 @@ def test_what_cannot_fit_is_not_tried_again(prepared: Prepared) -> None:
                 raise ERRORS["pinned"]()
 
         stand_in.fails = fails
-        rooms = rooms_of(GPU)
+        budgets = budgets_of(GPU)
         for row in alike:
             work = TensorMerge(row, prepared, readers, GPU)
-            merged_with_room([work], pool, rooms)
+            merged_within([work], pool, budgets)
             assert FELL_BACK in work.report.notes
     assert len(alike) > 2
     assert len(tried) == 2  # of the first alone: with its experts there, then without
@@ -240,7 +245,7 @@ def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path: 
 
 def test_room_is_unlimited_on_the_processor() -> None:
     assert gpu_memory.bytes_free(torch.device("cpu")) == math.inf
-    assert Room(math.inf).admits(10**12, 2)
+    assert MemoryBudget(math.inf).admits(10**12, 2)
 
 
 def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_path: Path) -> None:
@@ -282,8 +287,8 @@ def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared:
         for share in (math.inf, 0.0):
             work = TensorMerge(row, prepared, Readers(prepared), GPU)
             stand_in.forget()
-            rooms = replace(rooms_of(GPU), share=share)
-            ((piece,),) = merged_with_room([work], pool, rooms)
+            budgets = replace(budgets_of(GPU), share=share)
+            ((piece,),) = merged_within([work], pool, budgets)
             stored.append(piece.values)
             uploads = [size for size in stand_in.uploads if size == 32 * 32 * 4]
             assert (len(uploads) == 1 + len(row.experts)) == (share > 0)

@@ -14,9 +14,9 @@ def test_a_pass_has_its_own_words_and_count(window: MainWindow, worker: FakeWork
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
     index = window.header.primary
     index.refresh()  # progress is shown now and then only
-    assert index.said.text() == "Looking at the whole model"
+    assert index.message.text() == "Looking at the whole model"
     assert index.main.text() == "3 of 7"
     worker.say(started())
     index.refresh()
-    assert not index.said.text()
+    assert not index.message.text()
     assert index.main.text().startswith("0 of")

@@ -196,7 +196,7 @@ def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
     worker.say(JobFailed(error=OutputError("The disk is full.")))
     assert not dialog.notice.isHidden()
     assert dialog.notice.sentence.text() == "The disk is full."
-    assert "full" not in window.notice.said
+    assert "full" not in window.notice.message_text
     assert dialog.export_button.isEnabled()
 
 

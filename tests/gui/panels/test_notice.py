@@ -33,7 +33,7 @@ def test_there_is_nothing_to_see_at_first(notice: Notice) -> None:
 
 def test_the_sentence_is_shown_and_the_details_are_folded_away(notice: Notice) -> None:
     notice.show_error(ERROR)
-    assert notice.said == SHOWN
+    assert notice.message_text == SHOWN
     assert not notice.isHidden()
     assert notice.details.isHidden()
     notice.details_button.click()
@@ -53,7 +53,7 @@ def test_a_new_message_folds_the_details_again(notice: Notice) -> None:
 def test_markup_and_control_characters_of_file_names_do_nothing(notice: Notice) -> None:
     notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
     assert notice.sentence.textFormat() == Qt.TextFormat.PlainText
-    assert notice.said == "<b>bold</b>"
+    assert notice.message_text == "<b>bold</b>"
 
 
 def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:

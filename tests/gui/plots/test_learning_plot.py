@@ -88,7 +88,7 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     assert tabs.isTabVisible(index)
     header = window.header.primary
     header.refresh()
-    assert header.said.text() == "Learning with AdaMerging"
+    assert header.message.text() == "Learning with AdaMerging"
     assert header.main.text() == "3 of 1000"
     tabs.setCurrentIndex(index)
     view = tabs.content(index)

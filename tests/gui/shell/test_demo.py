@@ -78,7 +78,7 @@ def test_merge_the_sample_does_all_that_a_person_would(
     assert isinstance(index, ScoresTab)
     index.refresh()
     assert index.title.text() == f"{TITLE} keeps 75 % of what the experts reach"
-    assert "merged and evaluated" in window.notice.said
+    assert "merged and evaluated" in window.notice.message_text
     window.notice.answers[0].click()
     assert window.header.workspaces.current == 0
     kinds = [type(job) for job in worker.jobs.values()]

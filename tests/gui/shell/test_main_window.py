@@ -194,7 +194,7 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(
     assert index.main.text().startswith("1 of 2")
     worker.say(finished_merge(), JobDone())
     assert a.export.isEnabled()
-    assert index.said.text() == "Merged in 0:01"
+    assert index.message.text() == "Merged in 0:01"
     assert index.main.text() == "Export…"
     loaded.conductor.set_parameter("tau", 0.7)
     assert index.outdated.isVisible()

@@ -47,7 +47,7 @@ def test_after_each_merge_one_message_says_what_is_worth_seeing(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
     merge(loaded, worker)
-    assert "0.9" in loaded.notice.said
+    assert "0.9" in loaded.notice.message_text
     see = loaded.notice.answers[0]
     see.click()
     assert loaded.session.selection == "layer.10.q"
@@ -94,7 +94,7 @@ def test_layers_with_warnings_are_one_click_away(loaded: MainWindow, worker: Fak
     tensor = replace(tensor, report=replace(tensor.report, warnings=("Beware.",)))
     store = worker.jobs[number].store
     worker.say(started(), tensor, finished_merge(store), JobDone(), job=number)
-    assert "warning" in loaded.notice.said
+    assert "warning" in loaded.notice.message_text
     loaded.notice.answers[0].click()
     assert isinstance(loaded.workspace.heterogeneity.tabs.current, HealthPanel)
 

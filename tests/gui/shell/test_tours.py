@@ -11,7 +11,7 @@ from ace_gui.engine.contract.events import JobDone
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tour import Step, Tour
-from ace_gui.gui.widgets.coach_mark import CoachMark, beside
+from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
 from ace_gui.gui.widgets.labels.gamma_picture import GammaPicture
 from tests.gui.fakes import (
     COLA,
@@ -115,7 +115,7 @@ def test_a_mark_follows_what_it_points_to(qtbot: QtBot) -> None:
     ],
 )
 def test_a_bubble_stands_beside_and_inside_of_the_window(where: QRect, side: str) -> None:
-    bubble = QRect(beside(where, QSize(200, 90), QRect(0, 0, 800, 600)), QSize(200, 90))
+    bubble = QRect(next_to(where, QSize(200, 90), QRect(0, 0, 800, 600)), QSize(200, 90))
     assert QRect(0, 0, 800, 600).contains(bubble)
     assert not bubble.intersects(where)
     sides = {
@@ -129,4 +129,4 @@ def test_a_bubble_stands_beside_and_inside_of_the_window(where: QRect, side: str
 
 def test_a_bubble_over_all_of_the_window_stays_inside() -> None:
     room = QRect(0, 0, 800, 600)
-    assert room.contains(QRect(beside(room, QSize(200, 90), room), QSize(200, 90)))
+    assert room.contains(QRect(next_to(room, QSize(200, 90), room), QSize(200, 90)))

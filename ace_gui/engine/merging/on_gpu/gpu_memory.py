@@ -28,19 +28,19 @@ GPU_AHEAD: Final = 4
 
 @dataclass(eq=False)
 class Reservation:
-    """Memory reserved by one batch. ``room``: the limit when it was reserved.
+    """Memory reserved by one batch. ``limit``: the limit when it was reserved.
 
     ``contended``: whether other batches ran meanwhile; ``most``: the peak of all reservations in
     bytes.
     """
 
     need: int
-    room: float
+    limit: float
     contended: bool = False
     most: int = 0
 
 
-class Room:
+class MemoryBudget:
     """A memory budget in bytes for batches that run at the same time.
 
     It shrinks after out-of-memory errors.
@@ -49,31 +49,31 @@ class Room:
     single matrix of this many bytes did not fit, so others of this size are not tried.
     """
 
-    def __init__(self, room: float) -> None:
-        self.largest = room
+    def __init__(self, limit: float) -> None:
+        self.largest = limit
         self.too_large = math.inf
-        self._room = room
-        self._stays: list[Reservation] = []
+        self._limit = limit
+        self._reserved: list[Reservation] = []
         self._changed = threading.Condition()
 
     @contextmanager
     def reserve(self, need: int) -> Iterator[Reservation]:
         """Wait until the bytes are free, or no other batch runs, and reserve them."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._stays or self._held + need <= self._room)
-            stay = Reservation(need=need, room=self._room)
-            self._stays.append(stay)
-            for each in self._stays:
-                each.contended |= len(self._stays) > 1
+            self._changed.wait_for(lambda: not self._reserved or self._held + need <= self._limit)
+            reservation = Reservation(need=need, limit=self._limit)
+            self._reserved.append(reservation)
+            for each in self._reserved:
+                each.contended |= len(self._reserved) > 1
                 each.most = max(each.most, self._held)
         try:
-            yield stay
+            yield reservation
         finally:
             with self._changed:
-                self._stays.remove(stay)
+                self._reserved.remove(reservation)
                 self._changed.notify_all()
 
-    def shrink(self, stay: Reservation, matrices: int) -> None:
+    def shrink(self, reservation: Reservation, matrices: int) -> None:
         """Reduce the budget after an out-of-memory error.
 
         If several batches fail, only the first counts.
@@ -83,12 +83,12 @@ class Room:
         or larger are no longer tried.
         """
         with self._changed:
-            if not stay.contended and matrices == 1:
-                self.too_large = min(self.too_large, stay.need)
-            elif not stay.contended:
-                self.largest = min(self.largest, stay.need / 2)
-            elif self._room == stay.room:
-                self._room = stay.most / 2
+            if not reservation.contended and matrices == 1:
+                self.too_large = min(self.too_large, reservation.need)
+            elif not reservation.contended:
+                self.largest = min(self.largest, reservation.need / 2)
+            elif self._limit == reservation.limit:
+                self._limit = reservation.most / 2
 
     def admits(self, need: int, matrices: int) -> bool:
         """Whether a batch of this size should be tried, given the failures so far."""
@@ -96,31 +96,31 @@ class Room:
 
     @property
     def _held(self) -> int:
-        return sum(stay.need for stay in self._stays)
+        return sum(reservation.need for reservation in self._reserved)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rooms:
+class MemoryBudgets:
     """Memory budgets of the ``device``, and of host memory for what does not fit on the device.
 
     ``share``: fraction of the device memory for each of the batches that run at the same time.
     """
 
     device: torch.device
-    gpu: Room
-    host: Room
+    gpu: MemoryBudget
+    host: MemoryBudget
     share: float
 
 
-def rooms_of(device: torch.device, memory_bytes: int | None = None) -> Rooms:
+def budgets_of(device: torch.device, memory_bytes: int | None = None) -> MemoryBudgets:
     """``memory_bytes``: limit of host memory; None: what is free."""
     host = free_memory() if memory_bytes is None else memory_bytes
     free = bytes_free(device)
-    return Rooms(
+    return MemoryBudgets(
         device=device,
-        gpu=Room(free),
+        gpu=MemoryBudget(free),
         share=free / GPU_AHEAD,
-        host=Room(min(host, SIDE_BY_SIDE_BYTES)),
+        host=MemoryBudget(min(host, SIDE_BY_SIDE_BYTES)),
     )
 
 
@@ -132,8 +132,8 @@ def bytes_free(device: torch.device) -> float:
     return torch.cuda.mem_get_info(device)[0] + unused
 
 
-def merged_with_room(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, rooms: Rooms
+def merged_within(
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
 ) -> list[list[OutputChunk]]:
     """Merge the matrices of a batch, with as few other batches at the same time as memory requires.
 
@@ -141,44 +141,44 @@ def merged_with_room(
     is merged on the CPU, within the budget of host memory. The reports mention this. If merging
     fails for one matrix of a batch, the error is raised for that matrix alone.
     """
-    least, room, alone = sum(work.gpu_bytes for work in works), rooms.gpu, len(works) == 1
+    least, limit, alone = sum(work.gpu_bytes for work in works), budgets.gpu, len(works) == 1
     need = least + sum(work.stored_bytes for work in works)
-    keep = need <= rooms.share and room.admits(need, len(works))
+    keep = need <= budgets.share and limit.admits(need, len(works))
     need = need if keep else least
-    while room.admits(need, len(works)):
+    while limit.admits(need, len(works)):
         for work in works:
             work.keeps_experts = keep
-        with room.reserve(need) as stay:
+        with limit.reserve(need) as reservation:
             try:
                 found = _tried(works, pool)
             except (MethodError, NonFiniteError):
                 if alone:
                     raise
-                return _halves(works, pool, rooms)
+                return _halves(works, pool, budgets)
         if found is not None:
             return found
-        if rooms.device.type == "cuda":
+        if budgets.device.type == "cuda":
             torch.cuda.empty_cache()
-        room.shrink(stay, len(works))
+        limit.shrink(reservation, len(works))
         need, keep = least, False
-        if stay.contended:
+        if reservation.contended:
             for work in works:
                 work.begin_again()
     if alone:
         works[0].fall_back()
-        with rooms.host.reserve(need):
+        with budgets.host.reserve(need):
             return [in_the_end(works[0].pieces(pool))]
     for work in works:
         work.divide()
-    return _halves(works, pool, rooms)
+    return _halves(works, pool, budgets)
 
 
 def _halves(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, rooms: Rooms
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
 ) -> list[list[OutputChunk]]:
     middle = len(works) // 2
-    first = merged_with_room(works[:middle], pool, rooms)
-    return first + merged_with_room(works[middle:], pool, rooms)
+    first = merged_within(works[:middle], pool, budgets)
+    return first + merged_within(works[middle:], pool, budgets)
 
 
 def _tried(

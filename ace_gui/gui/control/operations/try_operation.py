@@ -18,7 +18,7 @@ from ace_gui.recipe.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class ModelAnswer:
     """A model's answer so far; ``is_done``: the answer is complete.
 
     ``chat``: the model wrote in its chat template. ``earlier``: the conversation before.
@@ -33,7 +33,7 @@ class Said:
 
 
 class TryOperation(OneOperation):
-    """``said`` maps each model to its answer, in the order of the run.
+    """``by_model`` maps each model to its answer, in the order of the run.
 
     If a model writes in its chat template, the next text continues the conversation. ``questions``:
     those asked so far.
@@ -43,14 +43,14 @@ class TryOperation(OneOperation):
         self, session: Session, engine: EngineClient, parent: QObject | None = None
     ) -> None:
         super().__init__(session, engine, parent)
-        self.said: dict[str, Said] = {}
+        self.by_model: dict[str, ModelAnswer] = {}
         self.questions: tuple[str, ...] = ()
         self._answers: dict[str, tuple[str, ...]] = {}
         self._job: TryJob | None = None
 
     def forget(self) -> None:
         """Begin a new conversation."""
-        self.said, self.questions, self._answers, self._job = {}, (), {}, None
+        self.by_model, self.questions, self._answers, self._job = {}, (), {}, None
         self.changed.emit()
 
     def start(
@@ -72,7 +72,7 @@ class TryOperation(OneOperation):
         before = self._job
         if row or picture or before is None or (before.task, before.stores) != (task, (*stores,)):
             self.questions, self._answers = (), {}
-        self.said = {}
+        self.by_model = {}
         job = TryJob(
             recipe=self._session.draft.inputs.recipe(),
             task=task,
@@ -97,13 +97,13 @@ class TryOperation(OneOperation):
             case TriedBegun(model=model):
                 turns = zip(self.questions, self._answers.get(model, ()), strict=False)
                 earlier = "".join(f"▸ {asked}\n{answer}\n\n" for asked, answer in turns)
-                self.said[model] = Said(earlier=earlier)
+                self.by_model[model] = ModelAnswer(earlier=earlier)
             case TriedText(model=model, piece=piece):
-                known = self.said[model]
-                self.said[model] = replace(known, text=known.text + piece)
+                known = self.by_model[model]
+                self.by_model[model] = replace(known, text=known.text + piece)
             case Tried(model=model):
-                known = self.said[model]
-                self.said[model] = replace(
+                known = self.by_model[model]
+                self.by_model[model] = replace(
                     known,
                     text=known.text or event.words,
                     shares=event.shares,
@@ -114,12 +114,14 @@ class TryOperation(OneOperation):
 
     def end(self) -> None:
         """No more answers will follow; complete ones are part of the conversation."""
-        job, answers = self._job, self.said.values()
-        whole = all(said.is_done for said in answers) and any(said.chat for said in answers)
+        job, answers = self._job, self.by_model.values()
+        whole = all(each.is_done for each in answers) and any(each.chat for each in answers)
         if job is not None and whole and not job.row:
             self.questions = (*self.questions, job.text)
             self._answers = {
-                model: (*self._answers.get(model, ()), said.text)
-                for model, said in self.said.items()
+                model: (*self._answers.get(model, ()), answer.text)
+                for model, answer in self.by_model.items()
             }
-        self.said = {model: replace(said, is_done=True) for model, said in self.said.items()}
+        self.by_model = {
+            model: replace(answer, is_done=True) for model, answer in self.by_model.items()
+        }

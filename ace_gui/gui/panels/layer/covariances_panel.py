@@ -61,7 +61,7 @@ class CovariancesPanel(LayerPanel):
         self.empty = EmptyState(_CHOOSE, self.button)
         self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.sheet = FigureSheet("Figures of the covariances")
-        self.said = muted_label("", self)
+        self.message = muted_label("", self)
         self.all = QPushButton("Compare all layers", self)
         self.all.setProperty("kind", "ghost")
         self.all.clicked.connect(lambda _=False: self._press())
@@ -89,7 +89,7 @@ class CovariancesPanel(LayerPanel):
         upper, stack, known, self.foot = QWidget(), QWidget(), QWidget(), QWidget()
         upper.setLayout(down(head, (PlotWithTable(self.matrix, self.matrix.columns), 1), gap=0))
         fill_with_stack(stack, upper, self.sheet)
-        self.foot.setLayout(across((self.said, 1), self.all, margins=(8, 4, 8, 4)))
+        self.foot.setLayout(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
         known.setLayout(down((stack, 1), self.foot, gap=0))
         self._pages = QStackedLayout(self)
         self._pages.addWidget(self.empty)
@@ -155,7 +155,7 @@ class CovariancesPanel(LayerPanel):
         running = self._measuring.is_running
         whole = self._measuring.finished == self.session.draft.measured_key()
         used = uses_measured(self.session.draft.inputs)
-        self.said.setText(self._progress() if running else self._measuring.error)
+        self.message.setText(self._progress() if running else self._measuring.error)
         self.foot.setVisible(running or not whole)
         self.all.setText("Stop" if running else "Compare all layers")
         self.use.setEnabled(not used)
@@ -169,7 +169,7 @@ class CovariancesPanel(LayerPanel):
     def _show_progress(self) -> None:
         if self.isVisible() and self._measuring.is_running:
             if self._pages.currentIndex():
-                self.said.setText(self._progress())
+                self.message.setText(self._progress())
             else:
                 self.empty.say(self._progress())
 

@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
-_SHOWN: Final = 4  # figures beside one another; the copied table has all
+_SHOWN: Final = 4  # figures in a row; the copied table has all
 
 
 class SpectraPanel(LayerPanel):

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
-from ace_gui.gui.control.operations.try_operation import Said
+from ace_gui.gui.control.operations.try_operation import ModelAnswer
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
@@ -38,23 +38,25 @@ class AnswerCard(QWidget):
         head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
         parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
-        self.show_said(None, "", "")
+        self.show_answer(None, "", "")
 
-    def show_said(self, said: Said | None, name: str, colour: str) -> None:
+    def show_answer(self, answer: ModelAnswer | None, name: str, colour: str) -> None:
         """Show the answer of the model ``name``; None: it has not been asked, or not answered
         yet."""
         self.title.set_full_text(name)
         self.swatch.show_colour(colour)
-        shares = () if said is None else said.shares
-        text = "" if said is None else said.earlier + said.text
+        shares = () if answer is None else answer.shares
+        text = "" if answer is None else answer.earlier + answer.text
         self.bars.setVisible(bool(shares))
         self.bars.show_bars(_likeliest(shares), colour)
         self.text.setVisible(bool(text))
         self._write(plain(text))
-        self.error.setText("" if said is None else plain(said.error))
-        self.error.setVisible(bool(said is not None and said.error))
-        waits = said is not None and not said.is_done
-        self.state.setText("writing …" if said is not None and said.text else "loading the model …")
+        self.error.setText("" if answer is None else plain(answer.error))
+        self.error.setVisible(bool(answer is not None and answer.error))
+        waits = answer is not None and not answer.is_done
+        self.state.setText(
+            "writing …" if answer is not None and answer.text else "loading the model …"
+        )
         self.state.setVisible(waits)
 
     def _write(self, text: str) -> None:

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.control.operations.try_operation import Said
+from ace_gui.gui.control.operations.try_operation import ModelAnswer
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     MergeChoice,
@@ -283,8 +283,8 @@ class TryTab(ScoresPart):
             (self.merge.current, self.merge.currentText(), theme.merged),
         )
         for each, (key, name, hue) in zip(self.cards, models, strict=True):
-            said: Said | None = trying.said.get(key) if key else None
-            each.show_said(said, name, hue)
+            answer: ModelAnswer | None = trying.by_model.get(key) if key else None
+            each.show_answer(answer, name, hue)
         show_problem(self.problem, trying.error)
         running = trying.is_running
         self.anew.setVisible(bool(trying.questions) and not running)

@@ -440,10 +440,10 @@ class GammaPlot(LayersPlot):
 
 def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
     """The number of symbols that a box covers, in pixels; NaN is never covered."""
-    grown = box.adjusted(-_SYMBOL, -_SYMBOL, _SYMBOL, _SYMBOL)
+    enlarged = box.adjusted(-_SYMBOL, -_SYMBOL, _SYMBOL, _SYMBOL)
     x, y = points_S2.T
-    across = (x >= grown.left()) & (x <= grown.right())
-    return int((across & (y >= grown.top()) & (y <= grown.bottom())).sum())
+    across = (x >= enlarged.left()) & (x <= enlarged.right())
+    return int((across & (y >= enlarged.top()) & (y <= enlarged.bottom())).sum())
 
 
 def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:

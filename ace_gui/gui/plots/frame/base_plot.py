@@ -208,12 +208,12 @@ class Plot(ThemedWidget):
 
     def _show_busy(self) -> None:
         """Show it next to an earlier plot, or instead of a message."""
-        said = self.message()
-        if said is None:
+        message_now = self.message()
+        if message_now is None:
             self.busy.show()
         else:
             self.show_message(self.busy.text())
-            self._before_busy = said
+            self._before_busy = message_now
 
     def set_theme(self, theme: Tokens) -> None:
         """Use the colours of ``theme`` and the window's font size."""

@@ -47,7 +47,7 @@ _MM_AN_INCH = 25.4
 
 
 class PictureFormat(NamedTuple):
-    """A picture for a paper: size in millimetres, font, and whether a CSV is beside it."""
+    """A picture for a paper: size in millimetres, font, and whether a CSV is saved with it."""
 
     width: int = 120
     height: int = 80
@@ -223,7 +223,7 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
 
 @contextmanager
 def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
-    """Afterwards the axes are as wide as before; they grow for a picture's letters."""
+    """Afterwards the axes are as wide as before; they widen for a picture's larger text."""
     items = [i for view in plot_widget.findChildren(QGraphicsView) for i in view.scene().items()]
     widths = {
         item: item.textWidth

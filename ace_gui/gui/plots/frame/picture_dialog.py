@@ -30,7 +30,7 @@ class PictureDialog(QDialog):
         self.typeface = QComboBox(self)
         self.typeface.addItems(["Sans serif", "Serif"])
         self.typeface.setCurrentIndex(int(last.serif))
-        self.data = QCheckBox("Save the data as CSV beside it", self)
+        self.data = QCheckBox("Save the data as CSV next to it", self)
         self.data.setChecked(last.with_data)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         save = buttons.addButton("Save picture…", QDialogButtonBox.ButtonRole.AcceptRole)

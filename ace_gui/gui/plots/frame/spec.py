@@ -19,7 +19,7 @@ class Curve:
     """Values ``y`` at ``x``, drawn as a line, as symbols, or both; NaN is a gap.
 
     ``key`` identifies the curve; the legend switches it. ``width`` 0: no line. ``symbol``:
-    pyqtgraph's code, "" for none. ``names``: of single points, written beside them; those can be
+    pyqtgraph's code, "" for none. ``names``: of single points, written next to them; those can be
     clicked, and ``indices`` are theirs in the signal.
     ``end``: the name at the curve's end, "" for none; ``strong`` ones are bold and kept if there is
     little room. ``floor``: smaller values are cut off on a logarithmic axis. ``words``: the value
@@ -88,7 +88,7 @@ class PlotSpec:
     """A plot: ``sentence`` says what it shows, ``columns`` are its data as a table.
 
     ``logarithmic_choice``: the person chooses whether the vertical axis is logarithmic.
-    ``place``: the position under the pointer as text. ``awaited``: the merge's curve will
+    ``position``: the position under the pointer as text. ``awaited``: the merge's curve will
     follow; the legend already has its entry.
     """
 
@@ -100,6 +100,6 @@ class PlotSpec:
     marks: Sequence[Mark] = ()
     columns: Callable[[], Sequence[FigureColumn]] = tuple
     logarithmic_choice: bool = False
-    place: Callable[[float], str] | None = None
+    position: Callable[[float], str] | None = None
     description: str = ""
     awaited: bool = False

@@ -343,8 +343,8 @@ class SpecPlot(Plot):
             return
         curve, index = found
         x, lines = float(curve.positions[index]), []
-        if self.spec.place is not None:
-            lines.append(self.spec.place(x))
+        if self.spec.position is not None:
+            lines.append(self.spec.position(x))
         if not curve.width:
             lines.append(curve.text(index))
         for other in self.spec.curves if curve.width else ():

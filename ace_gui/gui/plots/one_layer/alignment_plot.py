@@ -65,7 +65,7 @@ class AlignmentPlot(SpecPlot):
                 x=Axis(titles=("index i of the singular vector",), low=1.0),
                 y=Axis(titles=("|cos(before, after)|", "|cos|"), low=0.0, high=1.0, padding=0.03),
                 columns=lambda: columns,
-                place=lambda x: f"i = {x:.0f}",
+                position=lambda x: f"i = {x:.0f}",
             )
         )
 

@@ -73,7 +73,7 @@ class HistogramPlot(SpecPlot):
             ),
             columns=lambda: _columns(found),
             logarithmic_choice=True,
-            place=lambda x: f"around {x:.3g}".replace("-", "−"),
+            position=lambda x: f"around {x:.3g}".replace("-", "−"),
         )
 
 

@@ -114,8 +114,8 @@ def picture_of_comparison(
         )
 
     ratios = [norm_ratio(each.report) for each in (old, new)]
-    said = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
-    caption = ", ".join(said)
+    parts = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
+    caption = ", ".join(parts)
     return Picture(
         new.name,
         f"‖ΔW‖ over the experts' mean: {caption}" if caption else "",

@@ -143,7 +143,7 @@ class SpectrumPlot(SpecPlot):
         logarithmic = self.log_box.isChecked() and not share
         curves = [self._curve(spectrum, quantity) for spectrum in spectra]
         cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0
-        said = counted(
+        remark = counted(
             cut,
             "%n value under {floor}·σ₁ cut off",
             "%n values under {floor}·σ₁ cut off",
@@ -161,7 +161,7 @@ class SpectrumPlot(SpecPlot):
         )
         return PlotSpec(
             title=picture.title,
-            sentence=" · ".join(filter(None, (picture.caption, said if cut else ""))),
+            sentence=" · ".join(filter(None, (picture.caption, remark if cut else ""))),
             curves=[*self._reached(spectra, curves), *curves] if share else curves,
             x=Axis(titles=("index i",), low=1.0),
             y=Axis(
@@ -173,7 +173,7 @@ class SpectrumPlot(SpecPlot):
             marks=marks if share else [first] * bool(picture.refined),
             columns=lambda: _columns(spectra),
             logarithmic_choice=not share,
-            place=lambda x: f"i = {x:.0f}",
+            position=lambda x: f"i = {x:.0f}",
             awaited=picture.awaited,
         )
 
