@@ -46,9 +46,12 @@ def status_of(error: BaseException, *, verbose: bool) -> int:
 
 
 def finished(status: int) -> int:
-    """The exit status of a finished command. It is 1 if standard output could not be written."""
+    """The exit status of a finished command. It is 1 if standard output could not be written.
+
+    A reader that closes its pipe, such as ``head``, has all that it wants: that is no error.
+    """
     problem = output_problem()
-    if problem is None or status:
+    if problem is None or status or isinstance(problem, BrokenPipeError):
         return status
     reason = problem.strerror or problem
     say(f"Error: Not all results could be printed: {reason}. Redirect the output to another file.")
