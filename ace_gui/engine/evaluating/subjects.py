@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.loading import read_config
-from ace_gui.checkpoints import Checkpoint, is_adapter
+from ace_gui.checkpoints import Checkpoint, find_converted, is_adapter
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
@@ -16,6 +16,7 @@ from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
+from ace_gui.paths import conversions_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
 
@@ -324,7 +325,7 @@ def _folder(path: Path) -> Path:
     if checkpoint.folder is None:
         sentence = f"{path_text(path)} holds weights alone; a model needs its folder to be scored."
         raise TaskError(sentence, path=path)
-    return checkpoint.folder
+    return find_converted(checkpoint.folder, conversions_folder()) or checkpoint.folder
 
 
 def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:

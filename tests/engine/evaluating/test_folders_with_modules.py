@@ -57,6 +57,15 @@ def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path: Path) -> 
     assert [each.share_LT for each in found] == [each.share_LT for each in expected]
 
 
+def test_a_converted_expert_is_scored_as_before(gpt2: Path) -> None:
+    expected = ace_gui.evaluate(gpt2, limit=3, device="cpu").scores
+    expert = gpt2.parent / "one"
+    torch.save(load_file(expert / "model.safetensors"), expert / "pytorch_model.bin")
+    (expert / "model.safetensors").unlink()
+    found = ace_gui.evaluate(gpt2, limit=3, device="cpu", convert=True).scores
+    assert [each.score for each in found] == [each.score for each in expected]
+
+
 def test_routes_load_each_model_once_for_all_tasks(
     gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
