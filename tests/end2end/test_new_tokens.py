@@ -33,7 +33,7 @@ from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.vocabulary.chat_templates import BUILT_IN
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import CheckpointError
+from ace_gui.errors import CheckpointError, MismatchError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.adapters import PREFIX, factors, save_adapter
@@ -376,3 +376,14 @@ def test_well_known_templates_hold_every_message(name: str) -> None:
     text = found.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert text.count("of user") == 2
     assert text.index("of user") < text.index("of assistant") < text.rindex("of user")
+
+
+def test_an_adapter_cannot_hold_new_tokens(tmp_path: Path) -> None:
+    base = base_model("llama", tmp_path / "base")
+    one = expert(base, tmp_path / "one", ["<x>"], 1)
+    recipe = recipe_over(
+        base, [one], merge_method="linear", vocabulary="union", output="adapter", rank=2
+    )
+    with pytest.raises(MismatchError, match="tokens"):
+        list(merge_to_folder(recipe, tmp_path / "out", Options()))
+    assert not (tmp_path / "out").exists()

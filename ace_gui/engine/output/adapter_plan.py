@@ -12,7 +12,14 @@ from typing import Final
 import torch
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import ExpandedCheckpoint, LowRank, OutputTensor, listing
+from ace_gui.checkpoints import (
+    NOWHERE,
+    ExpandedCheckpoint,
+    ExtendedCheckpoint,
+    LowRank,
+    OutputTensor,
+    listing,
+)
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepare import Prepared
@@ -144,6 +151,7 @@ def adapter_plan(
     wanted = [name for name in rows if _chosen(name, include, exclude)]
     changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
     refuse_unaddressed(prepared, changed)
+    _refuse_new_rows(prepared, changed)
     factored: list[Factored] = []
     whole: list[Whole] = []
     for name in changed:
@@ -160,6 +168,19 @@ def adapter_plan(
             factored.append(found)
     plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
     return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
+
+
+def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
+    """Raise MismatchError for tensors with rows of tokens that the base lacks."""
+    base = prepared.base.checkpoint
+    extensions = base.extensions if isinstance(base, ExtendedCheckpoint) else {}
+    grown = [name for name in tensors if name in extensions and NOWHERE in extensions[name].rows]
+    if grown:
+        raise MismatchError(
+            f"{listing(grown)}: the merge has tokens that the base lacks, so an adapter with them "
+            "fits no base. Keep the base's tokens (`tokenizer: base`), or write a whole model.",
+            tensor=grown[0],
+        )
 
 
 def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
