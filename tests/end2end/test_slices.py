@@ -10,6 +10,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
+import ace_gui
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError
@@ -295,3 +296,33 @@ def test_a_base_with_an_adapter_keeps_its_number_formats(tmp_path: Path) -> None
     assert prepared.base.checkpoint.config == json.loads(
         (tmp_path / "base" / "config.json").read_text()
     )
+
+
+def test_a_slice_of_one_source_is_that_source(tmp_path: Path) -> None:
+    for seed, name in enumerate(("base", "a")):
+        make(tmp_path / name, "llama", seed)
+    pair = [{"model": name, "layers": [0, 2]} for name in ("base", "a")]
+    recipe = {
+        "schema": 1,
+        "merge_method": "linear",
+        "base_model": "base",
+        "models": [{"model": "a"}],
+        "slices": [{"sources": pair[:1]}, {"sources": pair}],
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps(recipe))
+    ace_gui.inspect(path)
+    ace_gui.merge(path, tmp_path / "out", device="cpu")
+    base, a, found = (tensors(tmp_path / name) for name in ("base", "a", "out"))
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(found[name], base[name])
+    torch.testing.assert_close(found[block(name, 2)], a[name])
+
+
+def test_a_scaled_slice_of_one_source_can_be_inspected(tmp_path: Path) -> None:
+    make(tmp_path / "a", "llama", 0)
+    path = tmp_path / "mergekit.yaml"
+    document = {"models": [{"model": "a"}], "parameters": {"scale": 0.5}}
+    path.write_text(json.dumps({"merge_method": "passthrough", "dtype": "float32", **document}))
+    assert not any(layer.energies for layer in ace_gui.inspect(path).layers)
+    ace_gui.report(path, tmp_path / "report.html", device="cpu")

@@ -38,6 +38,8 @@ def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> Laye
 
     Experts with NaN or Inf in the tensor are left out. Raises NonFiniteError if these stop a merge.
     """
+    if not row.experts:  # a slice of one source
+        return LayerStatistics(name=row.name, energies={})
     try:
         return _statistics(row, prepared, readers)
     except NonFiniteError as error:

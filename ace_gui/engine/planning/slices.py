@@ -352,7 +352,8 @@ def without_idle_rows(
     found = []
     for row in rows:
         values = row.override.parameters if row.override else parameters
-        idle = not row.experts and values.get("base_weight", 1.0) == 1.0
+        is_mean = bool(values.get("normalize", True))
+        idle = not row.experts and (is_mean or values.get("base_weight", 1.0) == 1.0)
         if idle and row.disposition is Disposition.MERGED:
             row = replace(row, disposition=Disposition.BASE, override=None, reason=COPIED)
         found.append(row)

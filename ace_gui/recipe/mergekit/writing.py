@@ -145,7 +145,8 @@ def _refuse_others(recipe: Recipe) -> None:
     usual = {each.name: each.default for each in fields(Choices) if each.name not in _EXPRESSED}
     for name, value in recipe.choices().items():
         if value != usual.get(name, value):
-            raise RecipeError(f"mergekit cannot express {name}: {value}.", key=name)
+            shown = f"{name}: {value}" if isinstance(value, str) else f"the key {name}"
+            raise RecipeError(f"mergekit's file cannot express {shown}; remove it.", key=name)
 
 
 def _filter(

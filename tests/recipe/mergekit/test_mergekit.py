@@ -15,7 +15,7 @@ from ace_gui.methods.model_stock import ModelStockParameters, model_stock
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import Slice, Source, Vocabulary
 from tests.helpers.mergekit_files import entries
 
 TIES = {
@@ -537,6 +537,7 @@ def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path: Path)
             {"overrides": (Override(pattern="*x*", merge_method="ace"),)},
             "overrides[0].merge_method",
         ),
+        ({"slices": (Slice(sources=(Source(model=Path("a"), layers=(0, 2)),)),)}, "slices"),
     ],
 )
 def test_what_mergekit_cannot_express_is_named(
@@ -546,6 +547,7 @@ def test_what_mergekit_cannot_express_is_named(
     with pytest.raises(RecipeError) as caught:
         dump_mergekit(recipe, TIES, tmp_path)
     assert caught.value.key == key
+    assert "Source(" not in caught.value.sentence
 
 
 def test_an_adapter_on_the_base_is_an_expert(tmp_path: Path) -> None:
