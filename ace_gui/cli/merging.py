@@ -33,7 +33,7 @@ from ace_gui.engine.output.task_model import write_task_model
 from ace_gui.engine.workflow import Options, extract_adapter, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled
-from ace_gui.formatting import human_bytes
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_recipe
@@ -131,7 +131,9 @@ def _print_merged(
 ) -> None:
     seconds = finished.seconds
     size = f"{human_bytes(result.bytes)} in {result.folder}"
-    console.print(shown(f"Merged {experts} experts in {seconds:.1f} s; {size}:"))
+    console.print(
+        shown(f"Merged {counted(experts, 'expert', 'experts')} in {seconds:.1f} s; {size}:")
+    )
     for name in result.files:
         console.print(shown(f"  {name}"))
     for note in finished.notes:

@@ -248,6 +248,12 @@ def _recipe(
     found = values_of(_validated(path, content, Document, index))
     del found["schema_"]
     recipe = Recipe(**found, unfound=index.unfound)
+    written = [entry["model"] for entry in content["models"]]
+    models = tuple(
+        replace(entry, name=stage) if entry.name is None and stage in stages else entry
+        for entry, stage in zip(recipe.models, written, strict=True)
+    )
+    recipe = replace(recipe, models=models)
     if not recipe.models and not recipe.slices:
         raise RecipeError(
             f"{path}: list at least one model under 'models'.", path=path, key="models"

@@ -8,6 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from ace_gui.cli import merging
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import RecipeError
 from ace_gui.paths import merges_folder
@@ -91,3 +92,30 @@ def test_stages_that_cannot_be_ordered(
     with pytest.raises(RecipeError) as caught:
         load_recipe(write(tmp_path, *documents))
     assert all(word in caught.value.sentence for word in words)
+
+
+def test_a_stage_has_its_name_as_an_expert(tmp_path: Path) -> None:
+    make_models(tmp_path)
+    last = {
+        "schema": 1,
+        "merge_method": "linear",
+        "base_model": "base",
+        "models": [{"model": "first"}, {"model": "c"}],
+        "overrides": [{"blocks": 0, "weights": {"first": 0.5}}],
+    }
+    recipe = load_recipe(write(tmp_path, FIRST, last))
+    assert recipe.expert_names == ("first", "c")
+    for _ in merge_to_folder(recipe, tmp_path / "out", Options()):
+        pass
+    again = load_recipe(tmp_path / "out" / "merge_recipe.yaml")
+    assert again.expert_names == ("first", "c")
+
+
+def test_one_expert_is_counted_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_models(tmp_path)
+    path = write(
+        tmp_path, {"base_model": "base", "merge_method": "ties", "models": [{"model": "a"}]}
+    )
+    merging.merge_to_folder(load_recipe(path), tmp_path / "out", Options())
+    assert "Merged 1 expert in" in capsys.readouterr().out
+    assert "1 expert merged" in (tmp_path / "out" / "README.md").read_text()

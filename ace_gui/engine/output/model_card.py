@@ -19,6 +19,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
+from ace_gui.formatting import counted
 from ace_gui.methods import get_method
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, model_name
@@ -116,7 +117,7 @@ def about_lines(
     """What was merged, from what; ``what``: that it became."""
     recipe = manifest.recipe
     method = get_method(recipe.merge_method)
-    merged = f"{len(recipe.models)} experts merged into {what}"
+    merged = f"{counted(len(recipe.models), 'expert', 'experts')} merged into {what}"
     if recipe.slices:
         merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
     adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
