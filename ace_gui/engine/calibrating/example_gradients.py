@@ -111,9 +111,18 @@ def _rows(tensor: Tensor, count: int) -> Tensor:
     return tensor.reshape(count, -1, tensor.shape[-1])
 
 
+def _not_zero(rows_NMK: Tensor) -> Tensor:
+    """Whether each of the M rows has an entry other than 0 in any example."""
+    used_M = rows_NMK[..., 0].any(dim=0)  # mostly decides
+    return used_M if used_M.all() else rows_NMK.any(dim=2).any(dim=0)
+
+
 def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
-    """Σ_n (left_nᵀ right_n)², O × I."""
+    """Σ_n (left_nᵀ right_n)², O × I, without the rows that are zero in all examples."""
     shape = left_NMO.shape[-1], right_NMI.shape[-1]
+    used_M = _not_zero(left_NMO) & _not_zero(right_NMI)
+    if not used_M.all():
+        left_NMO, right_NMI = left_NMO[:, used_M], right_NMI[:, used_M]
     if left_NMO.shape[1] == 1:
         return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
     total = left_NMO.new_zeros(shape)

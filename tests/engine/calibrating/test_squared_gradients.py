@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.calibrating import squared_gradients
+from ace_gui.engine.calibrating import example_gradients, squared_gradients
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 
 SIZE, WORDS, LENGTH, COUNT = 6, 9, 4, 7
@@ -129,3 +130,19 @@ def test_little_memory_means_one_by_one(monkeypatch: pytest.MonkeyPatch, passes:
     found, known = squares_of(model, words), expected(model, words)
     assert all(torch.allclose(found[name].double(), own, rtol=1e-5) for name, own in known.items())
     assert passes == [2]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("rows", [(), (2,), (0, 3)])
+def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool) -> None:
+    """As in the last layer of a classifier that reads one token; examples may differ in the row."""
+    torch.manual_seed(0)
+    x, gradient = torch.randn(COUNT, LENGTH, SIZE), torch.zeros(COUNT, LENGTH, SIZE)
+    for n in range(COUNT if rows else 0):
+        gradient[n, rows[n % len(rows)], 1:] = torch.randn(SIZE - 1)
+    pair = (x, gradient) if swapped else (gradient, x)
+    with FlopCounterMode(display=False) as counter:
+        found = example_gradients._of_products(*pair)
+    expected = torch.einsum("nmo,nmi->noi", *pair).square().sum(dim=0)
+    torch.testing.assert_close(found, expected)
+    assert counter.get_total_flops() == 2 * COUNT * len(rows) * SIZE**2
