@@ -248,6 +248,17 @@ class Exported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnergyByRank:
+    """Share of the squared norm of a merge's change that is kept at rank 1, 2, 3, …
+
+    ``shares``: the means over the ``matrices`` that change.
+    """
+
+    shares: tuple[float, ...]
+    matrices: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationProgress(JobProgress):
     """Progress of scoring, in examples over all models and tasks.
 

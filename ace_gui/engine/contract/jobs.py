@@ -341,6 +341,8 @@ class ExportJob(Job, state="exporting"):
 
     ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
     ``complete_heads``: also write a whole model for each expert with a head of its own.
+    ``rank`` or ``energy``: write the merged change as an adapter of this rank, or of the ranks
+    that keep this share of the energy.
     """
 
     store: Path
@@ -348,10 +350,17 @@ class ExportJob(Job, state="exporting"):
     dtype: str | None = None
     shard_bytes: int = 5_000_000_000
     complete_heads: bool = False
+    rank: int | None = None
+    energy: float | None = None
 
     def _steps(self, _: Runner) -> Events:
         from ace_gui.engine.output.exporting import export
+        from ace_gui.engine.output.merge_as_adapter import export_adapter
 
+        if self.rank is not None or self.energy is not None:
+            return export_adapter(
+                self.store, self.folder, dtype=self.dtype, rank=self.rank, energy=self.energy
+            )
         return export(
             self.store,
             self.folder,
@@ -359,6 +368,21 @@ class ExportJob(Job, state="exporting"):
             shard_bytes=self.shard_bytes,
             complete_heads=self.complete_heads,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyByRankJob(Job):
+    """Find how much of a finished merge's change adapters of every rank keep.
+
+    Yields JobProgress, then EnergyByRank.
+    """
+
+    store: Path
+
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.output.merge_as_adapter import energy_by_rank
+
+        return energy_by_rank(self.store)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,13 @@ class Library:
         return self.imports, self.load.replace("{folder}", folder)
 
 
+PEFT: Final = Library(
+    name="peft",
+    imports="from peft import PeftModel",
+    load="model = PeftModel.from_pretrained(BASE_MODEL, {folder})",
+)
+
+
 def commands_of(folder: Path) -> tuple[str, ...]:
     """The shell commands that publish a model's folder, convert it to GGUF and serve it.
 
@@ -83,6 +90,8 @@ def _quoted(text: str) -> str:
 
 def library_of(folder: Path) -> Library:
     """The library that loads a model folder, recognised by files that only its models have."""
+    if (folder / "adapter_config.json").is_file():
+        return PEFT
     pipeline, config = _json(folder / "model_index.json"), _json(folder / "config.json")
     if pipeline is not None:
         return _diffusers("DiffusionPipeline", "pipeline")

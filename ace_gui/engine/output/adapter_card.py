@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ace_gui.engine.contract.libraries import Library
+from ace_gui.engine.contract.libraries import PEFT
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.adapter_plan import AdapterPlan
 from ace_gui.engine.output.lineage import lineage_of
@@ -19,12 +19,6 @@ from ace_gui.engine.output.model_card import (
     warning_lines,
 )
 from ace_gui.formatting import counted
-
-PEFT = Library(
-    name="peft",
-    imports="from peft import PeftModel",
-    load="model = PeftModel.from_pretrained(BASE_MODEL, {folder})",
-)
 
 
 def adapter_card(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import (
     Event,
+    JobProgress,
     MergeFinished,
     MergeStarted,
     PlanReady,
@@ -72,6 +73,7 @@ from ace_gui.linalg.low_rank import (
     squared_values,
 )
 from ace_gui.machine import peak_memory
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 
@@ -95,11 +97,13 @@ def write_adapter(
     threads: int | None = None,
     resume: bool = False,
     options: AdapterOptions = AdapterOptions(),
-) -> Iterator[Event]:
+    described: Manifest | None = None,
+) -> Generator[Event, None, None]:
     """Merge into an adapter; the folder ``out`` appears only when it is complete.
 
     The rank, or the share of energy to keep, is the recipe's. Yields PlanReady, then the events of
-    a merge, then Exported. Closing the generator leaves a store that can be resumed. Raises
+    a merge, then Exported. Closing the generator leaves a store that can be resumed.
+    ``described``: the merge for the card and the recipe file, if it is not this one. Raises
     RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
@@ -128,7 +132,7 @@ def write_adapter(
                 yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
                 readers.check_unchanged()
-                _write_beside(store, work.plan, prepared, manifest, target, hashes)
+                _write_beside(store, work.plan, prepared, described or manifest, target, hashes)
             finally:
                 store.close()
             promote(store.model, target)
@@ -141,6 +145,13 @@ def write_adapter(
         warnings=prepared.plan.warnings + plan.notes,
     )
     yield exported(target)
+
+
+def refuse_whole_only(recipe: Recipe) -> None:
+    """Raise RecipeError for a recipe that changes more than tensors' values."""
+    for key in ("slices", "adapter", "tokenizer", "chat_template"):
+        if getattr(recipe, key):
+            raise RecipeError(f"{key} goes with a whole model, not with an adapter.", key=key)
 
 
 def _require_factors(plan: AdapterPlan) -> None:
@@ -178,7 +189,7 @@ class _Writing:
         with single_threads() as pool:
             energy = self._prepared.plan.recipe.energy
             if energy is not None:
-                self._find_ranks(energy, pool, budgets)
+                yield from self._find_ranks(energy, pool, budgets)
             self._store.begin(self._outputs())
             tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
             done = sum(self._store.is_written(each.tensor) for each in tensors)
@@ -212,9 +223,12 @@ class _Writing:
         ]
         return [*factors, *whole]
 
-    def _find_ranks(self, energy: float, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> None:
-        lines = self._store.lines
-        for each in self.plan.factored:
+    def _find_ranks(
+        self, energy: float, pool: ThreadPoolExecutor, budgets: MemoryBudgets
+    ) -> Iterator[Event]:
+        lines, total = self._store.lines, len(self.plan.factored)
+        for done, each in enumerate(self.plan.factored):
+            yield JobProgress(done=done, total=total, title="finding the ranks")
             if "rank" not in lines.get(each.tensor, {}):
                 factors = self._joined(each)
                 squares = (

@@ -27,6 +27,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.operations.output_operations import OutputOperations
+from ace_gui.gui.dialogs.adapter_choice import AdapterChoice
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.runs import title_parts
@@ -69,6 +70,8 @@ class ExportDialog(QDialog):
         self.folder.setAccessibleName("Target folder")
         self.folder.setPlaceholderText("a new or empty folder")
         self.verdict = muted_label("", self)
+        self.output_kind = self._make_output_kind()
+        self.adapter = AdapterChoice(output.run_quietly, self)
         self.dtype = self._make_dtype()
         self.shard = self._make_shard()
         self.complete_heads = self._make_complete_heads()
@@ -83,6 +86,8 @@ class ExportDialog(QDialog):
         self._buttons = self._make_buttons()
         parts = (self.notice, self._pages, self.progress, self._buttons)
         self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
+        self.finished.connect(self.adapter.stop)
+        self.output_kind.currentIndexChanged.connect(self._change_kind)
         self.folder.textChanged.connect(self.refresh)
         self.dtype.currentIndexChanged.connect(self.refresh)
         self.shard.valueChanged.connect(self.refresh)
@@ -91,9 +96,15 @@ class ExportDialog(QDialog):
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
+        self._change_kind()
         start = Settings().export_folder or folder_of(EXPORTS) or Path.home()
         self.folder.setText(str(free_folder(start, self._name())))
         self.refresh()
+
+    @property
+    def as_adapter(self) -> bool:
+        """Whether an adapter is written instead of the full model."""
+        return self.output_kind.currentIndex() == 1
 
     def refresh(self) -> None:
         """Check the form, and show what will be written."""
@@ -113,6 +124,27 @@ class ExportDialog(QDialog):
             self._output.cancel_export()
             return
         super().reject()
+
+    def _change_kind(self) -> None:
+        """Show what belongs to the chosen output; the curve is computed only for an adapter."""
+        adapter, run = self.as_adapter, self._session.results.merge
+        self._rows.setRowVisible(self.shard, not adapter)
+        if self._has_heads():
+            self._rows.setRowVisible(self.complete_heads, not adapter)
+        self._rows.setRowVisible(self.adapter, adapter)
+        if adapter and run is not None:
+            self.adapter.begin(run.store)
+        else:
+            self.adapter.stop()
+        self.refresh()
+        self.adjustSize()
+
+    def _make_output_kind(self) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName("Write as")
+        box.addItems(["the full model", "an adapter (PEFT)"])
+        box.setToolTip("An adapter is a small file with the change, to be loaded over the base")
+        return box
 
     def _make_dtype(self) -> QComboBox:
         box = QComboBox(self)
@@ -147,7 +179,7 @@ class ExportDialog(QDialog):
         browse.setAccessibleName("Browse for the target folder")
         browse.clicked.connect(self._browse)
         line = across((self.folder, 1), browse)
-        form = QFormLayout(page)
+        form = self._rows = QFormLayout(page)
         form.setContentsMargins(0, 0, 0, 0)
         form.addRow("Merge", plain_label(self._recipe_text()))
         if not self._session.merge_is_current:
@@ -160,6 +192,8 @@ class ExportDialog(QDialog):
             )
         form.addRow("Folder", line)
         form.addRow("", self.verdict)
+        form.addRow("Write as", self.output_kind)
+        form.addRow("Keep", self.adapter)
         form.addRow("Number format", self.dtype)
         form.addRow("Largest file", self.shard)
         if self._has_heads():
@@ -217,9 +251,9 @@ class ExportDialog(QDialog):
         return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
 
     def bytes_needed(self) -> int:
-        """Bytes of everything to be written, except side files."""
+        """Bytes of everything to be written, except side files; 0 for an adapter: it is small."""
         plan, size = self._session.draft.plan, self._size()
-        if plan is None or size is None:
+        if plan is None or size is None or self.as_adapter:
             return 0
         rows = self._session.layers.rows if self.complete_heads.isChecked() else ()
         own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
@@ -230,6 +264,8 @@ class ExportDialog(QDialog):
         size = self._size()
         if size is None:
             return ""
+        if self.as_adapter:
+            return "adapter_model.safetensors, adapter_config.json, README.md, merge_recipe.yaml."
         weights = (
             "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
         )
@@ -263,6 +299,13 @@ class ExportDialog(QDialog):
     def _export(self) -> None:
         self.notice.hide()
         self._exported_to = Path(self.folder.text().strip()).expanduser()
+        if self.as_adapter:
+            size = self.adapter
+            self.adapter.stop()
+            self._output.export_adapter(
+                self._exported_to, self.dtype.currentData(), rank=size.rank, energy=size.energy
+            )
+            return
         shard_bytes = round(self.shard.value() * GIGABYTE)
         self._output.export(
             self._exported_to,

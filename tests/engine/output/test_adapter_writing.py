@@ -14,7 +14,8 @@ from torch import Tensor
 
 import ace_gui
 from ace_gui.checkpoints import staging_folder
-from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.contract.events import JobProgress, TensorFinished
+from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
@@ -262,3 +263,44 @@ def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path:
     for name, tensor in read_back(base, tmp_path / "x", tmp_path / "store").items():
         change = (merged[name] - start[name]).norm()
         assert (tensor - merged[name]).norm() <= 1e-5 * change + 1e-6 * start[name].norm(), name
+
+
+def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
+    base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    recipe = recipe_over(base, experts, merge_method="ties")
+    store = tmp_path / "store"
+    merged = merged_tensors(prepare(recipe), store, device="cpu")
+    start = load_file(base / "model.safetensors")
+    changes = [merged[f"{name}.weight"].double() - start[f"{name}.weight"] for name in (Q, V)]
+    *progress, found = EnergyByRankJob(store=store).run(None)
+    assert progress
+    assert all(isinstance(each, JobProgress) for each in progress)
+    squares = [torch.linalg.svdvals(change) ** 2 for change in changes]
+    mean = sum(s.cumsum(0) / s.sum() for s in squares) / 2
+    assert (found.matrices, len(found.shares)) == (2, 16)
+    assert found.shares == pytest.approx(mean.tolist())
+    for size in ({"rank": 1}, {"energy": 0.5}):
+        out = tmp_path / f"out-{next(iter(size))}"
+        *progress, end = ExportJob(store=store, folder=out, **size).run(None)
+        assert end.folder == out
+        assert isinstance(progress[0], JobProgress)
+        a = load_file(out / WEIGHTS)[f"base_model.model.{Q}.lora_A.weight"]
+        assert a.shape[0] == size.get("rank", rank_for(squares[0], 0.5))
+        text = (out / "README.md").read_text() + (out / "merge_recipe.yaml").read_text()
+        assert str(store) not in text
+        assert "ties" in text
+        assert "output: adapter" in text
+
+
+def test_a_cancelled_adapter_leaves_nothing(
+    base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "new" / "out"
+    merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
+    steps = ExportJob(store=store, folder=out, rank=1).run(None)
+    next(steps)
+    assert staging_folder(out).exists()
+    steps.close()
+    assert not staging_folder(out).exists()
+    assert not out.exists()

@@ -5,19 +5,23 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import ExportJob
+from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed, PlanReady
+from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob, MergeJob
 from ace_gui.engine.contract.libraries import commands_of
 from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.output_size import check_folder, output_size
 from ace_gui.output_files import staging_folder
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, plan, recipe, row, started
+from tests.helpers.merges import merged_tensors
+from tests.helpers.models import gpt2_family
+from tests.helpers.recipes import recipe_of
 
 
 def test_a_new_or_empty_folder_will_do(tmp_path: Path) -> None:
@@ -222,3 +226,55 @@ def test_a_merge_of_earlier_parameters_is_named_as_such(
     texts = [label.text() for label in window.dialogs.export.findChildren(QLabel)]
     assert any("as it was made" in text for text in texts)
     assert "ace of 2 experts into base" in texts, "no more was chosen when it was made"
+
+
+def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
+    window: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    real = recipe_of(gpt2_family(tmp_path / "models", experts=2))
+    window.opener.open_paths([Path("recipe.yaml")])
+    worker.say(PlanReady(plan=prepare(real).plan), JobDone())
+    worker.say(JobDone())
+    window.merge.start()
+    store = worker.jobs[worker.newest(MergeJob)].store
+    merged_tensors(prepare(real), store, device="cpu")
+    worker.say(started(), finished_merge(store), JobDone())
+    worker.say(JobDone())
+    window.dialogs.open_export()
+    dialog = window.dialogs.export
+    assert dialog is not None
+    assert not any(isinstance(job, EnergyByRankJob) for job in worker.jobs.values())
+    dialog.output_kind.setCurrentIndex(1)
+    number = worker.newest(EnergyByRankJob)
+    worker.say(*worker.jobs[number].run(None), JobDone(), job=number)
+    (rank,) = (each for each in dialog.findChildren(QSpinBox) if each.accessibleName() == "Rank")
+    rank.setValue(2)
+    assert dialog.adapter.plot.spec is not None
+    assert "rank 2 keeps" in dialog.adapter.plot.spec.sentence
+    dialog.adapter.kind.setCurrentIndex(1)
+    assert "95.0%" in dialog.adapter.plot.spec.sentence
+    dialog.adapter.kind.setCurrentIndex(0)
+    assert not dialog.shard.isVisible()
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.export_button.click()
+    number = worker.newest(ExportJob)
+    worker.say(*worker.jobs[number].run(None), JobDone(), job=number)
+    settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert settings["r"] == 2
+    assert "PeftModel" in dialog.snippet.toPlainText()
+
+
+def test_the_curve_stops_with_the_choice(dialog: ExportDialog, worker: FakeWorker) -> None:
+    dialog.output_kind.setCurrentIndex(1)
+    first = worker.newest(EnergyByRankJob)
+    dialog.adapter.button.click()
+    assert first in worker.withdrawn
+    dialog.adapter.button.click()
+    second = worker.newest(EnergyByRankJob)
+    assert second != first
+    dialog.output_kind.setCurrentIndex(0)
+    assert second in worker.withdrawn
+    dialog.output_kind.setCurrentIndex(1)
+    third = worker.newest(EnergyByRankJob)
+    dialog.reject()
+    assert third in worker.withdrawn

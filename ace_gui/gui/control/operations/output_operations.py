@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -12,7 +13,8 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.jobs import ExportJob, ReportJob
-from ace_gui.gui.control.engine.engine_client import EngineClient
+from ace_gui.engine.contract.messages import Job
+from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.session import Session
 
@@ -46,6 +48,21 @@ class OutputOperations(QObject):
                 complete_heads=heads,
             )
             self._engine.run(job, self._hear)
+
+    def export_adapter(
+        self, folder: Path, dtype: str | None, *, rank: int | None, energy: float | None
+    ) -> None:
+        """Write the finished merge's change as an adapter of this rank, or share of energy."""
+        run = self._session.results.merge
+        if run is not None and self._session.can_export:
+            job = ExportJob(store=run.store, folder=folder, dtype=dtype, rank=rank, energy=energy)
+            self._engine.run(job, self._hear)
+
+    def run_quietly(
+        self, job: Job, on_event: Callable[[Event], object], on_end: Callable[[End], object]
+    ) -> RunningJob:
+        """Run a job whose errors the caller shows."""
+        return self._engine.run(job, on_event, on_end, quiet=True)
 
     def report(self, file: Path) -> None:
         """Write an HTML report of the finished merge."""
