@@ -14,12 +14,13 @@ COMPUTING: Final = (
     "architecture",
     "checkpoints",
     "engine",
+    "field_info.py",
     "linalg",
     "methods",
     "recipe",
     "stored_formats.py",
 )
-"""The subpackages and the module whose code determines a merge's result."""
+"""The subpackages and modules whose code determines a merge's result."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")

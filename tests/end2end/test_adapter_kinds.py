@@ -8,53 +8,24 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.adapter_models import (
+    ATTENTION,
+    gpt2,
+    gpt_oss,
+    llama,
+    mixtral,
+    randomised,
+    resnet,
+)
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
 
 peft = pytest.importorskip("peft")
 
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 24,
-    "vocab_size": 40,
-}
-
-
-def llama(**more: Any) -> Any:
-    config = transformers.LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, **more)
-    return transformers.LlamaForCausalLM(config)
-
-
-def gpt2() -> Any:
-    config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=40, n_positions=8)
-    return transformers.GPT2LMHeadModel(config)
-
-
-def mixtral() -> Any:
-    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, num_local_experts=3))
-
-
-def gpt_oss(**more: Any) -> Any:
-    sizes = {**SIZES, "head_dim": 8, "num_local_experts": 3, **more}
-    return transformers.GptOssForCausalLM(transformers.GptOssConfig(**sizes))
-
-
-def resnet() -> Any:
-    config = transformers.ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"
-    )
-    return transformers.ResNetForImageClassification(config)
-
-
-ATTENTION = ["q_proj", "v_proj"]
 STACKS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 PATTERNS = {"rank_pattern": {"q_proj": 5}, "alpha_pattern": {"layers.1.q_proj": 3}}
 
@@ -94,16 +65,6 @@ LORA: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     ),
     "a bare matrix": (gpt2, {"target_parameters": ["attn.c_attn.weight"], "target_modules": []}),
 }
-
-
-def randomised(model: Any, seed: int = 3) -> Any:
-    generator = torch.Generator().manual_seed(seed)
-    for name, value in model.named_parameters():
-        if any(part in name for part in ("lora_", "hada_", "lokr_", "trainable_tokens")):
-            sign = 1 if "magnitude" not in name else 0
-            noise = torch.randn(value.shape, generator=generator) * 0.3
-            value.data = noise if sign else value.data * (1 + noise).abs()
-    return model
 
 
 def both(

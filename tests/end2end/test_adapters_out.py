@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder
-from tests.end2end.test_adapter_kinds import ATTENTION, gpt2, llama, randomised, resnet
+from tests.helpers.adapter_models import ATTENTION, gpt2, llama, randomised, resnet
 from tests.helpers.recipes import recipe_over
 
 peft = pytest.importorskip("peft")

@@ -98,7 +98,7 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     expected = read["base"] + 0.5 * deltas.median(dim=0).values
     merged = load_file(out / "model.safetensors")["layer.weight"]
     torch.testing.assert_close(merged, expected)
-    assert "median" in ace_gui("methods", **random_key).stdout
+    assert "median" in ace_gui("methods", "--all", **random_key).stdout
     assert "Factor on the median" in ace_gui("methods", "median", **random_key).stdout
     table = tmp_path / "table.json"
     found = ace_gui("compare", recipe, "--methods", "median,linear", "--json", table, **random_key)

@@ -215,8 +215,8 @@ _PARAMETERS: Final = frozenset(
 )
 """Those that only mergekit has."""
 
-_FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha"}
-"""Parameters that no method has in an own recipe."""
+_FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
+"""Parameters that no method has in an own recipe. There, ``rescale`` is a word."""
 
 _OTHER_DEFAULTS: Final = frozenset(
     [
@@ -285,7 +285,8 @@ def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     ):
         for name, value in parameters.items() if isinstance(parameters, dict) else ():
             of_entry = index != "parameters" and name != "weight"
-            if of_entry or name in _FOREIGN or isinstance(value, list | dict):
+            foreign = name in _FOREIGN or (name == "rescale" and isinstance(value, bool))
+            if of_entry or foreign or isinstance(value, list | dict):
                 found.append(f"{index}.{name}")
     return next(iter(found), "")
 
