@@ -11,7 +11,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # turns; libgomp takes 300 000
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; libgomp takes 300 000
 
 if TYPE_CHECKING:
     from ace_gui import errors
