@@ -27,7 +27,7 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
-from ace_gui.methods.shared.rescaling import BY_NORM, RatioSurvey, rescale_parameter, rescaled
+from ace_gui.methods.shared.rescaling import RatioSurvey, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, magnitudes
 from ace_gui.methods.shared.trimming import kept_count
@@ -137,11 +137,7 @@ def ratios(
     _random_key: RandomKey | None,
 ) -> RatioSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    if each[0].rescale != BY_NORM:
-        return None
-    return RatioSurvey(
-        len(each), lambda deltas, _: (crumbs(d, t, findings) for t, d in enumerate(deltas))
-    )
+    return norm_survey(each, lambda delta, t, _: crumbs(delta, t, findings))
 
 
 def breadcrumbs(

@@ -28,8 +28,8 @@ from ace_gui.methods.shared.election import (
 )
 from ace_gui.methods.shared.rescaling import (
     BY_CHANCE,
-    BY_NORM,
     RatioSurvey,
+    norm_survey,
     rescale_parameter,
     rescaled,
 )
@@ -114,15 +114,12 @@ def ratios(
     random_key: RandomKey | None,
 ) -> RatioSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    if each[0].rescale != BY_NORM:
-        return None
-    here = required(random_key, len(each))
 
-    def values(deltas: Sequence[Tensor], start: int) -> Iterator[Tensor]:
-        for t, own in enumerate(each):
-            yield masked(deltas[t], own, replace(here, start=start), t)
+    def kept_of(delta: Tensor, t: int, start: int) -> Tensor:
+        here = replace(required(random_key, len(each)), start=start)
+        return masked(delta, each[t], here, t)
 
-    return RatioSurvey(len(each), values)
+    return norm_survey(each, kept_of)
 
 
 def dare_linear(

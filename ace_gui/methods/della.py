@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
@@ -30,8 +30,8 @@ from ace_gui.methods.shared.election import (
 )
 from ace_gui.methods.shared.rescaling import (
     BY_CHANCE,
-    BY_NORM,
     RatioSurvey,
+    norm_survey,
     rescale_parameter,
     rescaled,
 )
@@ -140,15 +140,12 @@ def ratios(
     random_key: RandomKey | None,
 ) -> RatioSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    if each[0].rescale != BY_NORM:
-        return None
-    here = required(random_key, len(each))
 
-    def values(deltas: Sequence[Tensor], start: int) -> Iterator[Tensor]:
-        for t, own in enumerate(each):
-            yield dropped(deltas[t], own, replace(here, start=start), t)
+    def kept_of(delta: Tensor, t: int, start: int) -> Tensor:
+        here = replace(required(random_key, len(each)), start=start)
+        return dropped(delta, each[t], here, t)
 
-    return RatioSurvey(len(each), values)
+    return norm_survey(each, kept_of)
 
 
 def della(

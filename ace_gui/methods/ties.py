@@ -25,7 +25,7 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
-from ace_gui.methods.shared.rescaling import BY_NORM, RatioSurvey, rescale_parameter, rescaled
+from ace_gui.methods.shared.rescaling import RatioSurvey, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -90,11 +90,7 @@ def ratios(
     _random_key: RandomKey | None,
 ) -> RatioSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    if each[0].rescale != BY_NORM:
-        return None
-    return RatioSurvey(
-        len(each), lambda deltas, _: (kept(d, t, findings) for t, d in enumerate(deltas))
-    )
+    return norm_survey(each, lambda delta, t, _: kept(delta, t, findings))
 
 
 def ties(

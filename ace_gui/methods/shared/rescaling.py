@@ -6,7 +6,7 @@ T experts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -40,6 +40,14 @@ def rescale_parameter(default: str = NONE) -> Any:
         ),
         choices=(NONE, *((BY_CHANCE,) if default != NONE else ()), BY_NORM),
     )
+
+
+class Rescaling(Protocol):
+    """Parameters of a method that rescales kept entries."""
+
+    @property
+    def rescale(self) -> str:
+        """One of the choices of ``rescale_parameter``."""
 
 
 class RatioSurvey:
@@ -76,6 +84,20 @@ class RatioSurvey:
         pairs = self._sums.tolist()
         ratios = (a / b if min(a, b) >= VANISHING else 1.0 for a, b in pairs)
         return {RATIO: tuple(ratios)}
+
+
+def norm_survey(
+    each: Sequence[Rescaling], kept: Callable[[Tensor, int, int], Tensor]
+) -> RatioSurvey | None:
+    """The survey of a tensor's ratios, where kept entries are rescaled by norm.
+
+    ``kept``: from a part of a task vector, its expert and where the part begins, the kept entries.
+    """
+    if each[0].rescale != BY_NORM:
+        return None
+    return RatioSurvey(
+        len(each), lambda deltas, start: (kept(d, t, start) for t, d in enumerate(deltas))
+    )
 
 
 def rescaled(kept: Tensor, t: int, findings: Findings) -> Tensor:
