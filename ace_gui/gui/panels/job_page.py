@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from PySide6.QtCore import QTimer, SignalInstance
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QStackedLayout, QWidget
 
-from ace_gui.gui.panels.scores.merges import Model, merges_of
+from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
 from ace_gui.gui.widgets.labels.plain_label import plain_label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model in the lists: its key in the scores, and its title."""
+
+    key: str
+    title: str
+
+
+def merges_of(session: Session) -> list[Model]:
+    """The finished merges, oldest first."""
+    runs = session.results.runs.all
+    titles = run_titles(runs, session.draft.methods)
+    return [Model(key=str(run.store), title=title) for run, title in zip(runs, titles, strict=True)]
+
 
 MARGINS: Final = (8, 6, 8, 8)
 """Margins in px inside a card of a page."""
@@ -165,3 +183,23 @@ def tinted_button(text: str, pressed: Callable[[], object], name: str = "") -> Q
     button.setAccessibleName(name or text.removesuffix("…"))
     button.clicked.connect(lambda _=False: pressed())
     return button
+
+
+_Part = TypeVar("_Part", bound="ScoresPart")
+
+
+class Parts(Protocol):
+    """The workspace that a tab belongs to."""
+
+    value_chosen: SignalInstance
+
+    def show_tab(self, kind: type[_Part]) -> _Part:
+        """Show and return another tab."""
+
+
+class ScoresPart(JobPage):
+    """A tab. ``parts`` shows others."""
+
+    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
+        super().__init__(session)
+        self.scoring, self.parts = scoring, parts

@@ -1,11 +1,13 @@
-"""The views of all merged layers: each a plot with its table."""
+"""The plots of all layers as tabs: γ, roles, energies, learning curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Final
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
 from ace_gui.gui.panels.layer.layer_panel import expert_colours
@@ -13,8 +15,13 @@ from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.along_model.layer_plot import LayersPlot
+from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.learning_plot import LearningPlot
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 
 class LayersView(PlotWithTable):
@@ -172,3 +179,106 @@ class EnergiesView(LayersView):
 
     def row_of(self, name: str | None) -> int | None:
         return self._plot.row_of(name)
+
+
+class HeterogeneityPanel(QWidget):
+    """Keeps the visible view in step with the session; the others update when shown.
+
+    ``tau_committed`` carries τ when the user releases it.
+    """
+
+    tau_committed = Signal(float)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        explain(self, "Heterogeneity γ")
+        self._session = session
+        self._layers = MergedLayers(session, self)
+        self.plot = GammaPlot()
+        self.tabs = LazyTabs("All layers", self)
+        self.tabs.setObjectName("heterogeneity")
+        self.tabs.made.connect(self._take_up)
+        self._fill()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.tabs)
+        self.tabs.currentChanged.connect(self.reload)
+        self._layers.replaced.connect(self.reload)
+        self._layers.figures_changed.connect(
+            lambda: self._update_view(lambda view: view.update_figures())
+        )
+        session.draft.tau_changed.connect(
+            lambda tau: self._update_view(lambda view: view.set_tau(tau))
+        )
+        session.selection_changed.connect(lambda: self._update_view(lambda view: view.follow()))
+        self.reload()
+
+    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
+        """Restyle what is visible, over several turns."""
+        yield from restyle_plots(self, theme)
+
+    def reload(self) -> None:
+        """Show the session's layers in the visible view."""
+        self._update_view(lambda view: view.load())
+
+    def _update_view(self, what: Callable[[LayersView], None]) -> None:
+        """Call the visible view, if it shows layers and exists already."""
+        view = self.tabs.shown
+        if isinstance(view, LayersView):
+            what(view)
+
+    def _fill(self) -> None:
+        session, layers, add = self._session, self._layers, self.tabs.add
+        add(
+            "Heterogeneity γ",
+            "γ of every layer along the model; drag the line to change τ",
+            lambda: GammaView(self.plot, session, layers),
+        )
+        add(
+            "By role",
+            "γ by block and role: a row is a role across the depth",
+            lambda: RoleMapView(session, layers),
+        )
+        add(
+            "Energies",
+            "How far each expert moved every layer from the base",
+            lambda: EnergiesView(session, layers),
+        )
+
+    def _take_up(self, view: QWidget) -> None:
+        if isinstance(view, LayersView):
+            view.tau_committed.connect(self.tau_committed)
+        if view is self.tabs.shown:
+            self.reload()
+
+
+REFRESH: Final = 200  # ms between updates of growing curves
+
+
+class LearningView(PlotWithTable):
+    """Follows the session's learning curves while it is visible."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        self._steps = LearningPlot()
+        super().__init__(self._steps, self._steps.columns, parent)
+        self._session = session
+        self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
+        self._drawing.timeout.connect(self.refresh)
+        session.results.learning.changed.connect(self._plan_drawing)
+        session.draft.changed.connect(self._plan_drawing)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the known steps."""
+        known, colours = self._session.results.learning, expert_colours(self._session)
+        tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
+        by_task = {name: colours[own] for name, own in tasks.items() if own in colours}
+        self._steps.show_steps(known.losses, known.figures, known.curve, colours | by_task)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def _plan_drawing(self) -> None:
+        if self.isVisible() and not self._drawing.isActive():
+            self._drawing.start()

@@ -1,6 +1,9 @@
-"""The layers with their filter."""
+"""The layers with their filter and their context menu."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QResizeEvent
@@ -20,16 +23,25 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_columns import exported
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
-from ace_gui.gui.panels.layer_menu import layer_menu
 from ace_gui.gui.panels.layer_view import LayerView, WholeRows
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.chosen.layer_rules import (
+    Rules,
+    open_to_override,
+    overridden,
+    reset,
+    rule_for,
+)
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
+from ace_gui.recipe import Override
 
 EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
@@ -231,3 +243,58 @@ class LayersPanel(QWidget):
             self.table.clearSelection()
         else:
             self.table.go_to(name)
+
+
+def layer_menu(
+    session: Session,
+    names: Collection[str],
+    take: Callable[[Rules], object],
+    ask: Callable[[Override], object],
+    parent: QWidget,
+) -> QMenu:
+    """The menu for the selected layers.
+
+    ``take`` is called with the new rules, ``ask`` with a rule for the user to complete.
+    """
+    menu = QMenu(parent)
+    chosen = open_to_override(session, names)
+    title = (
+        counted(len(chosen), "tensor", "tensors")
+        if len(chosen) != 1
+        else next(iter(chosen)).split(".", 1)[-1]
+    )
+    menu.addSection(title if chosen else "Not part of the merge")
+
+    def act(change: Override) -> None:
+        take(overridden(session, chosen, change))
+
+    methods = menu.addMenu("&Merge with")
+    for family, members in by_family(session.draft.methods):
+        group = methods.addMenu(family)
+        group.setToolTipsVisible(True)
+        for method in members:
+            own = dict(session.draft.inputs.parameters.get(method.name, {}))
+            if method.name == session.draft.inputs.method:
+                own = {}
+            change = Override(merge_method=method.name, disposition="merge", parameters=own)
+            action = group.addAction(method.title)
+            action.setToolTip(tooltip(method.summary))
+            action.triggered.connect(partial(_ignoring_checked, act, change))
+    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
+        change = Override(disposition=fate)  # type: ignore[arg-type]
+        menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
+    other = rule_for(session, chosen, Override())
+    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
+    menu.addSeparator()
+    reset_action = menu.addAction("&Reset")
+    reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
+    for action in menu.actions():
+        action.setEnabled(bool(chosen))
+    reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
+    return menu
+
+
+def _ignoring_checked(
+    act: Callable[[Override], object], change: Override, _checked: bool = False
+) -> None:
+    act(change)

@@ -1,23 +1,36 @@
-"""The method's parameters, and under *More options* the other choices of the recipe."""
+"""The method's parameters, the other choices of the recipe, and its overrides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QRegularExpression, Signal
-from PySide6.QtGui import QAction, QHideEvent, QRegularExpressionValidator, QShowEvent
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtCore import QRegularExpression, Qt, Signal
+from PySide6.QtGui import (
+    QAction,
+    QFontMetrics,
+    QHideEvent,
+    QKeySequence,
+    QRegularExpressionValidator,
+    QShowEvent,
+)
+from PySide6.QtWidgets import (
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QToolButton,
+    QWidget,
+)
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.forecast import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
-from ace_gui.gui.panels.overrides_panel import OverridesPanel
 from ace_gui.gui.panels.recipe_options import OPTIONS, SEED, Option, scope_option
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import tooltip
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
@@ -29,8 +42,12 @@ from ace_gui.gui.widgets.labels.plain_label import (
     muted_label,
     plain_label,
 )
+from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, tab_through
 from ace_gui.gui.widgets.layout.folding import Folding
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.recipe import Override
+from ace_gui.recipe.rules import describe, describe_change
 from ace_gui.recipe.values import After, ParameterValue
 
 _DIGITS = QRegularExpression(r"\d{1,18}")
@@ -204,3 +221,112 @@ class MethodPanel(QWidget):
         field = self.fields.get("tau")
         if field is not None:
             field.show_value(tau, "", touched=self._session.draft.tau_is_set)
+
+
+_NONE = "No overrides. Add one, or open the menu of selected layers."
+_LINES_SHOWN = 6
+
+
+class OverridesPanel(QWidget):
+    """``overrides_edited`` carries the new rules, ``rule_wanted`` the index of the rule to edit.
+
+    The index of a new rule is -1.
+    """
+
+    overrides_edited = Signal(object)
+    rule_wanted = Signal(int)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        explain(self, "Override")
+        self._session = session
+        self._none = muted_label(_NONE, self)
+        self.list = self._make_list()
+        self.add = _button("Add…", "Merge some tensors differently", self)
+        self.edit = _button("Edit…", "Change the selected override", self)
+        self.remove = _button("Remove", "Remove the selected override", self)
+        self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
+        self.edit.clicked.connect(lambda _=False: self._edit())
+        self.remove.clicked.connect(lambda _=False: self._remove())
+        buttons = across(self.add, self.edit, self.remove, None)
+        self.setLayout(down(self._none, self.list, buttons))
+        session.draft.changed.connect(self.refresh)
+        session.activity.changed.connect(self._allow)
+        on_font_change(self.list, self._measure)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's rules, each with its number of tensors."""
+        rules = self._session.draft.inputs.overrides
+        chosen = self.list.currentRow()
+        self.list.clear()
+        for index, rule in enumerate(rules):
+            self.list.addItem(self._item(index, rule))
+        self.list.setCurrentRow(min(chosen, len(rules) - 1))
+        self.list.setVisible(bool(rules))
+        self._none.setVisible(not rules)
+        self._measure(self.list.fontMetrics())
+        self._allow()
+
+    def _measure(self, metrics: QFontMetrics) -> None:
+        line = 2 * metrics.lineSpacing() + 8
+        self.list.setFixedHeight(min(self.list.count(), _LINES_SHOWN) * line + 6)
+
+    def _item(self, index: int, rule: Override) -> QListWidgetItem:
+        titles = {method.name: method.title for method in self._session.draft.methods}
+        count = self._count(index)
+        held = "" if count is None else f" ({count})"
+        text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
+        item = QListWidgetItem(plain(text))
+        names = "\n".join(rule.tensors)
+        item.setToolTip(tooltip(f"{text}\n{names}".strip()))
+        return item
+
+    def _count(self, index: int) -> int | None:
+        """The number of tensors that match a rule; None while the plan has other rules."""
+        plan = self._session.draft.plan
+        if plan is None or plan.recipe.overrides != self._session.draft.inputs.overrides:
+            return None
+        return sum(row.override is not None and index in row.override.rules for row in plan.rows)
+
+    def _make_list(self) -> QListWidget:
+        made = QListWidget(self)
+        made.setObjectName("overrides")
+        made.setAccessibleName("Overrides")
+        made.setToolTip("Different settings for some tensors; the later of two wins")
+        made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        made.itemActivated.connect(lambda _: self._edit())
+        made.currentRowChanged.connect(lambda _: self._allow())
+        remove = QAction("Remove override", made)
+        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
+        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        remove.triggered.connect(lambda _=False: self._remove())
+        made.addAction(remove)
+        return made
+
+    def _edit(self) -> None:
+        if self.edit.isEnabled():
+            self.rule_wanted.emit(self.list.currentRow())
+
+    def _remove(self) -> None:
+        if self.remove.isEnabled():
+            rules, index = self._session.draft.inputs.overrides, self.list.currentRow()
+            self.overrides_edited.emit((*rules[:index], *rules[index + 1 :]))
+
+    def _allow(self) -> None:
+        """Nothing can change during a merge."""
+        session = self._session
+        locked = session.activity.is_running(State.MERGING, State.EXPORTING)
+        free = session.draft.plan is not None and not locked
+        self.add.setEnabled(free)
+        for button in (self.edit, self.remove):
+            button.setEnabled(free and self.list.currentRow() >= 0)
+
+
+def _button(text: str, tip: str, parent: QWidget) -> QToolButton:
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setAccessibleName(tip)
+    button.setToolTip(tip)
+    return button

@@ -27,8 +27,7 @@ from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.panels.welcome.start_column import Start
-from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
+from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.availability import BUSY, allow

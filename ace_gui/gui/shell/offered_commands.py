@@ -14,7 +14,7 @@ from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.window_header import WORKSPACES
 
 if TYPE_CHECKING:
-    from ace_gui.gui.panels.scores.score_tab import ScoresPart
+    from ace_gui.gui.panels.job_page import ScoresPart
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText

@@ -22,8 +22,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
-from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
-from ace_gui.gui.panels.compare.merge_choices import MergeChoices
+from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended

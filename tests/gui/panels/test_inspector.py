@@ -25,9 +25,8 @@ from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, Spectru
 from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import EngineError
-from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
-from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
-from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.compare.compare_page import ComparePanel
+from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
 from ace_gui.gui.shell.main_window import MainWindow

@@ -16,8 +16,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.figures.health import gamma_near_pole
 from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.merged_layers import MergedLayers
-from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
-from ace_gui.gui.panels.layer_views import LayersView
+from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LayersView
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot

@@ -19,8 +19,7 @@ from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service.runner import Runner
-from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
-from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER
 from ace_gui.gui.state.chosen.inputs import Inputs

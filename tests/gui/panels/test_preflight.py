@@ -11,7 +11,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.panels.checks_panel import CheckRow
-from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.one_plot_panels import SpectraPanel
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import NonFinite

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.gui.panels.layer.spectra_panel import figure_rows
+from ace_gui.gui.panels.layer.one_plot_panels import figure_rows
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, in_theme, ink_on
 from ace_gui.gui.plots.frame.export_image import grab_plot, set_pictures_on_white

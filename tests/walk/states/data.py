@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
-from ace_gui.gui.panels.learning_view import LearningView
+from ace_gui.gui.panels.layer_views import LearningView
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.learning_plot import FIGURES, LOSSES
 from ace_gui.gui.state.activity import State

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from PySide6.QtWidgets import QScrollArea
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
-from ace_gui.gui.panels.layer.distribution_panel import DistributionPanel
-from ace_gui.gui.panels.layer.spectra_panel import SpectraPanel
+from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity

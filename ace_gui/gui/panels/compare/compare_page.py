@@ -1,20 +1,31 @@
-"""The Compare page: several methods, or two finished merges."""
+"""The Compare page: several methods, or two finished merges layer by layer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QComboBox, QLabel, QStackedWidget, QWidget
 
+from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.formatting import number_text
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
-from ace_gui.gui.panels.compare.two_merges_panel import ComparePanel
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, relative
+from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.fields.segments import Segments
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, across, down, scroll_area
 from ace_gui.gui.widgets.layout.card import card
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 METHODS, TWO_MERGES = range(2)
 LOOKS: Final = (
@@ -66,3 +77,169 @@ class ComparePage(QWidget):
         """Show these two merges."""
         self._session.results.comparison.compare(first, second)
         self.show_look(TWO_MERGES)
+
+
+_ONE_ROW: Final = 40  # in text lines: below this width the plots are stacked
+_PLOT: Final = 10  # in text lines: minimum height of a plot
+REFRESH: Final = 100  # ms between repaints while differences arrive
+NEEDS_TWO: Final = (
+    "Two finished merges are needed: merge, change the method or a parameter, and merge again."
+)
+
+
+class ComparePanel(LayerPanel):
+    """Lets the user choose two of the session's runs, and shows their difference."""
+
+    finding = LayerDifference
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self.first = _chooser("First merge", self._choose)
+        self.second = _chooser("Second merge", self._choose)
+        self.scores = muted_label("", self)
+        self.differences = DifferencePlot()
+        self.spectra = SpectrumPlot()
+        self.spectra.setAccessibleName("Spectra of both merges")
+        self.view = PlotWithTable(self.differences, self.differences.columns)
+        self._lay_out()
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._show_differences)
+        self.differences.layer_selected.connect(session.select)
+        self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
+        results = session.results
+        results.comparison.changed.connect(self._on_difference)
+        for changed in (results.runs.changed, results.changed, session.engine_changed):
+            changed.connect(self._follow)
+        results.scores.changed.connect(self._show_scores)
+
+    def refresh(self) -> None:
+        self._offer_runs()
+        self._show_scores()
+        self._show_differences()
+        self._show_spectra()
+
+    def set_busy(self, busy: bool) -> None:
+        known = self.session.results.comparison.spectra
+        waits = self.row is not None and self.row.name not in known
+        self.spectra.set_busy(busy and waits)
+        self.differences.set_busy(busy and not waits)
+
+    # Choice
+
+    def _offer_runs(self) -> None:
+        """Select the newest two runs, unless the user's choice still exists."""
+        runs, comparison = self.session.results.runs.all, self.session.results.comparison
+        titles = run_titles(runs, self.session.draft.methods)
+        chosen = [run for run in (comparison.first, comparison.second) if run in runs]
+        if len(chosen) < 2:
+            chosen = list(runs[-2:])
+        for index, box in enumerate((self.first, self.second)):
+            box.blockSignals(True)
+            box.clear()
+            for title in titles:
+                box.addItem(plain(title))
+            box.setCurrentIndex(runs.index(chosen[index]) if index < len(chosen) else -1)
+            box.setEnabled(len(runs) > 1)
+            box.setToolTip(tooltip(box.currentText()))
+            box.blockSignals(False)
+        comparison.compare(self._run(self.first), self._run(self.second))
+
+    def _choose(self) -> None:
+        self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
+        self.refresh()
+
+    def _run(self, box: QComboBox) -> MergeRun | None:
+        runs, index = self.session.results.runs.all, box.currentIndex()
+        return runs[index] if 0 <= index < len(runs) and len(runs) > 1 else None
+
+    # Display
+
+    def _on_difference(self, name: str) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+        if name == self.session.selection:
+            self._show_spectra()
+
+    def _show_differences(self) -> None:
+        comparison = self.session.results.comparison
+        if comparison.pair is None:
+            few = len(self.session.results.runs.all) < 2
+            self.differences.clear(NEEDS_TWO if few else "Choose two different merges.")
+        elif not comparison.differences:
+            self.differences.clear("Comparing …")
+        else:
+            names = [row.name for row in self.session.layers.rows]
+            self.differences.show_differences(names, comparison.differences)
+            self.differences.select(self.session.selection)
+            self.view.select(self.differences.row_of(self.session.selection))
+
+    def _show_spectra(self) -> None:
+        pair, row = self.session.results.comparison.pair, self.row
+        if pair is None or row is None:
+            self.spectra.clear("Choose a layer to see both spectra.")
+            return
+        found = self.session.results.comparison.spectra.get(row.name)
+        if found is not None and found.first is not None and found.second is not None:
+            first, second = (
+                f"{n}: {b.currentText()}" for n, b in ((1, self.first), (2, self.second))
+            )
+            self.spectra.show_pair(
+                row.name, _caption(found), {first: found.first, second: found.second}
+            )
+        elif len(row.shape) != 2:
+            self.spectra.clear("Only a matrix has singular values.")
+        else:
+            self.spectra.clear("Computing both spectra …")
+
+    def _show_scores(self) -> None:
+        """The mean scores on the tasks, if the merges were evaluated."""
+        parts = []
+        for box in (self.first, self.second):
+            run = self._run(box)
+            mean = None if run is None else self.session.results.scores.mean(str(run.store)).score
+            if mean is not None:
+                parts.append(f"{box.currentText()} {number_text(mean, 3)}")
+        self.scores.setVisible(bool(parts))
+        self.scores.setText("Mean score: {parts}".format(parts=", ".join(parts)))
+
+    def _lay_out(self) -> None:
+        head = across(margins=(8, 4, 8, 2))
+        for text, box in (("&First", self.first), ("&Second", self.second)):
+            label = QLabel(text, self)
+            label.setBuddy(box)
+            head.addWidget(label)
+            head.addWidget(box, 1)
+        head.addWidget(self.scores, 2)
+        splitter = BesideOrBelow(_ONE_ROW)
+        views = self.view, PlotWithTable(self.spectra, self.spectra.columns)
+        for view in views:
+            splitter.addWidget(view)
+
+        def measure(metrics: QFontMetrics) -> None:
+            for view in views:
+                view.setMinimumHeight(_PLOT * metrics.height())
+
+        on_font_change(self, measure)
+        splitter.setStretchFactor(0, 3)
+        splitter.setStretchFactor(1, 2)
+        area = scroll_area("Results", self)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(splitter)
+        self.setLayout(down(head, (area, 1), gap=0))
+
+
+def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(12)
+    box.currentIndexChanged.connect(lambda _: changed())
+    return box
+
+
+def _caption(found: LayerDifference) -> str:
+    first, second = number_text(found.first_norm, 3), number_text(found.second_norm, 3)
+    return (
+        f"relative difference {number_text(relative(found), 3)} · "
+        f"cosine {number_text(found.cosine, 3)} · ‖W − W₀‖ {first} and {second}"
+    )

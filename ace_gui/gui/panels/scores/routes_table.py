@@ -12,7 +12,7 @@ from ace_gui.engine.contract.scored.routes import TaskRoutes
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.routing_operation import RoutingOperation
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.panels.scores.score_cells import expert_colour
+from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain

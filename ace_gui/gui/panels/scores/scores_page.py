@@ -10,8 +10,8 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.panels.job_page import ScoresPart
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.score_tab import ScoresPart
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample, TaskDescribed
 from ace_gui.formatting import counted
-from ace_gui.gui.panels.scores.example_picture import ExamplePicture
+from ace_gui.gui.panels.scores.example_cells import ExamplePicture
 from ace_gui.gui.text import plain, sentence_case, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths

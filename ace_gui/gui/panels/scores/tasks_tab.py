@@ -5,25 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
-from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QWidget
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QAction,
+    QDragEnterEvent,
+    QDropEvent,
+    QFontMetricsF,
+    QIcon,
+    QKeySequence,
+    QPainter,
+)
+from PySide6.QtWidgets import (
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import swatch
-from ace_gui.gui.panels.job_page import MARGINS
-from ace_gui.gui.panels.scores.score_cells import expert_colour
-from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
+from ace_gui.gui.panels.job_page import MARGINS, Parts, ScoresPart
+from ace_gui.gui.panels.layer_cells import Cell
+from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
-from ace_gui.gui.panels.scores.two_line_cell import BAD, TwoLineCell
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
+from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area, split
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.recipe.tasks import Task
@@ -176,3 +190,44 @@ def _summary(found: TaskDescribed | None) -> str:
         return found.fault
     kind = found.kind.value if found.kind is not None else ""
     return f"{kind} · {counted(found.count, 'example', 'examples')}"
+
+
+_Index = QModelIndex | QPersistentModelIndex
+_PADDING: Final = 7.0  # px above and below
+_ICON: Final = 14  # px
+_LEAST: Final = 120  # px: maximum width; longer lines are elided in the middle
+BAD: Final = Qt.ItemDataRole.UserRole + 1
+"""Whether the second line describes a problem."""
+
+
+class TwoLineCell(Cell):
+    """The text's first line, and the second as a caption; the item's icon at the left."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+        height = self._height(Face.BUTTON) + self._height(Face.CAPTION) + 2 * _PADDING + 2
+        return QSize(_LEAST, round(height))
+
+    def draw(
+        self,
+        painter: QPainter,
+        rect: QRectF,
+        option: QStyleOptionViewItem,  # noqa: ARG002  (required by Qt's signature)
+        index: _Index,
+        *,
+        chosen: bool,
+    ) -> None:
+        theme = current_theme()
+        first, _, second = str(index.data()).partition("\n")
+        icon = index.data(Qt.ItemDataRole.DecorationRole)
+        if isinstance(icon, QIcon) and not icon.isNull():
+            square = QRectF(rect.left(), rect.top() + _PADDING, _ICON, self._height(Face.BUTTON))
+            icon.paint(painter, square.toRect())
+        rect = rect.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
+        upper = QRectF(rect.left(), rect.top(), rect.width(), self._height(Face.BUTTON))
+        lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), self._height(Face.CAPTION))
+        write(painter, upper, first, face(Face.BUTTON), theme.text)
+        quiet = theme.bad if index.data(BAD) else theme.text2 if chosen else theme.text3
+        write(painter, lower, second, face(Face.CAPTION), quiet)
+
+    def _height(self, role: Face) -> float:
+        return QFontMetricsF(face(role)).height()

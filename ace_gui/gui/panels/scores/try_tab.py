@@ -1,14 +1,14 @@
-"""The Try it tab: a text or a picture, answered by base, expert and merge."""
+"""The Try it tab: a text or a picture, and the answers of base, expert and merge."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader
+from PySide6.QtCore import QRectF, Qt, QTimer
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QLabel,
@@ -26,20 +26,22 @@ from ace_gui.gui.control.operations.try_operation import ModelAnswer
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     MergeChoice,
+    Parts,
     RunButton,
+    ScoresPart,
     problem_label,
     show_problem,
 )
-from ace_gui.gui.panels.scores.answer_card import AnswerCard
-from ace_gui.gui.panels.scores.example_picture import ExamplePicture
-from ace_gui.gui.panels.scores.score_cells import expert_colour
-from ace_gui.gui.panels.scores.score_tab import Parts, ScoresPart
+from ace_gui.gui.panels.scores.example_cells import ExamplePicture
+from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import current_theme
+from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
-from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
@@ -315,3 +317,82 @@ def _picture_of(event: QDropEvent) -> Path | None:
     paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
     known = [path for path in paths if f"*{path.suffix.lower()}" in KINDS and path.suffix]
     return known[0] if known else None
+
+
+MOST: Final = 6
+"""Number of labels shown."""
+
+
+class AnswerCard(QWidget):
+    """``role``: base, expert or merge."""
+
+    def __init__(self, role: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._role = role
+        self.swatch = _Swatch(self)
+        self.title = ElidedLabel(self)
+        self.bars = NamedBars(self)
+        self.text = QPlainTextEdit(self)
+        self.text.setReadOnly(True)
+        self.text.setAccessibleName(f"Answer of the model: {role}")
+        self.state = muted_label("", self)
+        self.error = plain_label("", self)
+        self.error.setProperty("kind", "bad")
+        head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
+        parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
+        self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
+        self.show_answer(None, "", "")
+
+    def show_answer(self, answer: ModelAnswer | None, name: str, colour: str) -> None:
+        """Show the answer of the model ``name``; None: it has not been asked, or not answered
+        yet."""
+        self.title.set_full_text(name)
+        self.swatch.show_colour(colour)
+        shares = () if answer is None else answer.shares
+        text = "" if answer is None else answer.earlier + answer.text
+        self.bars.setVisible(bool(shares))
+        self.bars.show_bars(_likeliest(shares), colour)
+        self.text.setVisible(bool(text))
+        self._write(plain(text))
+        self.error.setText("" if answer is None else plain(answer.error))
+        self.error.setVisible(bool(answer is not None and answer.error))
+        waits = answer is not None and not answer.is_done
+        self.state.setText(
+            "writing …" if answer is not None and answer.text else "loading the model …"
+        )
+        self.state.setVisible(waits)
+
+    def _write(self, text: str) -> None:
+        """Append only new text, so that selection and scroll position stay."""
+        before = self.text.toPlainText()
+        if text == before:
+            return
+        if before and text.startswith(before):
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+            self.text.insertPlainText(text[len(before) :])
+        else:
+            self.text.setPlainText(text)
+
+
+def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
+    """The likeliest labels, the first one in bold."""
+    return [
+        Bar(label, share, f"{100 * share:.1f} %", strong=index == 0)
+        for index, (label, share) in enumerate(shares[:MOST])
+    ]
+
+
+class _Swatch(QWidget):
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._colour = ""
+        self.setFixedSize(SWATCH, SWATCH)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def show_colour(self, colour: str) -> None:
+        self._colour = colour
+        self.setVisible(bool(colour))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        paint_swatch(QPainter(self), QRectF(self.rect()), self._colour)

@@ -17,11 +17,10 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
 from ace_gui.gui.panels.health_panel import HealthPanel
-from ace_gui.gui.panels.heterogeneity_panel import HeterogeneityPanel
 from ace_gui.gui.panels.layer.inspector import InspectorPanel
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
+from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LearningView
 from ace_gui.gui.panels.layers_panel import LayersPanel
-from ace_gui.gui.panels.learning_view import LearningView
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
