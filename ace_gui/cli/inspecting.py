@@ -22,9 +22,9 @@ from ace_gui.cli.console import (
 from ace_gui.cli.showing_covariances import compared, covariance_tables
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_SCALE
-from ace_gui.engine.contract.layers import Layer
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import use_threads
+from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.workflow import expected_of, inspect
 from ace_gui.formatting import csv_text

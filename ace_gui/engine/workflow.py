@@ -13,10 +13,9 @@ from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
-from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
-from ace_gui.engine.contract.layers import Layer, layers_of
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.evaluating.evaluate import (
@@ -30,7 +29,7 @@ from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
-from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
@@ -297,7 +296,9 @@ def inspect(recipe: Recipe, *, convert: bool = False, threads: int | None = None
     return Inspected(
         prepared=prepared,
         layers=layers_of(prepared.plan, statistics),
-        checks=worst_first((*prepared.plan.checks, *_fit(prepared, statistics))),
+        checks=worst_first(
+            (*prepared.plan.checks, *fit_checks(plan_changes(prepared.plan, statistics)))
+        ),
         statistics=statistics,
     )
 
@@ -308,10 +309,3 @@ def expected_of(found: Inspected) -> Forecast | None:
     events = sampled(found.prepared, resolve_device("cpu"), cache)
     reports = {event.report.name: event.report for event in events if event is not None}
     return forecast(found.prepared.plan, found.statistics, reports)
-
-
-def _fit(prepared: Prepared, statistics: Mapping[str, LayerStatistics]) -> tuple[Check, ...]:
-    recipe = prepared.plan.recipe
-    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
-    return fit_checks(alike, weights)

@@ -18,7 +18,7 @@ def test_a_store_is_outdated_once_a_model_is_another_file(tmp_path: Path) -> Non
     for _ in merge(prepared, tmp_path / "store"):
         pass
     job = ReadStoresJob(stores=(tmp_path / "gone", tmp_path / "store"))
-    nothing, read = Runner().run(job)
+    nothing, read = job.steps(Runner())
     assert nothing is None
     assert isinstance(read, StoreRead)
     assert not read.outdated
@@ -27,6 +27,6 @@ def test_a_store_is_outdated_once_a_model_is_another_file(tmp_path: Path) -> Non
     weights = next(iter(family.experts.values())) / "model.safetensors"
     later = weights.stat().st_mtime + 5
     os.utime(weights, (later, later))
-    *_, read = Runner().run(job)
+    *_, read = job.steps(Runner())
     assert isinstance(read, StoreRead)
     assert read.outdated

@@ -26,7 +26,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.field_info import FieldInfo

@@ -17,7 +17,7 @@ from PySide6.QtGui import QFontInfo, QFontMetrics, QFontMetricsF, QIcon, QPalett
 from PySide6.QtWidgets import QApplication, QTableWidget, QTableWidgetItem
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.role_families import role_family
+from ace_gui.engine.contract.plan import role_family
 from ace_gui.gui.theme import (
     DARK,
     LIGHT,

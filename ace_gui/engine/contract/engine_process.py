@@ -1,6 +1,7 @@
 """The engine in its own process, and the handle with which its owner controls it.
 
-The owner sends jobs and cancellations over a pipe; the engine sends ``(job number, event)`` back.
+Over a pipe the owner sends ``(job number, job)``, ``(job number, None)`` to cancel that job, or
+None to end the process; the engine sends ``(job number, event)`` back.
 One long job, such as a merge, and any number of quick ones (plan, spectrum) share the process. Jobs
 are generators, and the newest quick one comes first at every step.
 
@@ -19,7 +20,7 @@ from typing import Final
 
 from ace_gui.crash_log import CrashLog, crash_file, take_words
 from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.messages import Cancel, Job, Message, Quit, Submit
+from ace_gui.engine.contract.jobs import Job
 from ace_gui.errors import EngineError
 from ace_gui.imports import heavy_imports
 from ace_gui.offline import go_offline
@@ -67,11 +68,11 @@ class EngineProcess:
 
         The owner chooses increasing numbers: the newest job comes first.
         """
-        self._send(Submit(number, job))
+        self._send((number, job))
 
     def cancel(self, number: int) -> None:
         """Ask a job to stop at its next step."""
-        self._send(Cancel(number))
+        self._send((number, None))
 
     def receive(self, timeout: float | None = None) -> tuple[int, Event] | None:
         """The next event with its job's number (0: the engine itself); None after a timeout.
@@ -89,7 +90,7 @@ class EngineProcess:
     def close(self, timeout: float = COOPERATIVE_SECONDS) -> None:
         """End the process: ask, then terminate, then kill."""
         with contextlib.suppress(OSError):
-            self._pipe.send(Quit())
+            self._pipe.send(None)
         for end in (None, self._process.terminate, self._process.kill):
             if end is not None:
                 end()
@@ -107,7 +108,7 @@ class EngineProcess:
         """End the process without asking."""
         self._process.kill()
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: tuple[int, Job | None]) -> None:
         try:
             self._pipe.send(message)
         except OSError:

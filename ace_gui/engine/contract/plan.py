@@ -32,6 +32,11 @@ AUTOMATIC: Final = "automatic"
 MEASURED: Final = "measured"
 """The variant that uses input covariances measured with the experts' data."""
 
+ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
+"""Each family of roles has one colour and one symbol in all plots."""
+
+_ATTENTION: Final = frozenset({"query", "key", "value", "query+key+value", "attention output"})
+
 COMBINED = frozenset({Disposition.MERGED, Disposition.AVERAGED})
 """Dispositions that read the tensor of every expert."""
 
@@ -257,3 +262,14 @@ def bytes_in_store(rows: Iterable[PlanRow]) -> int:
 
 def _bytes(rows: Iterable[tuple[PlanRow, str]]) -> int:
     return sum(prod(row.shape) * FORMATS[dtype].bits // 8 for row, dtype in rows)
+
+
+def role_family(role: str) -> str:
+    """The one of ``ROLE_FAMILIES`` for a role ("query", "MLP up", "position embedding")."""
+    if role in _ATTENTION:
+        return "attention"
+    if role.startswith("MLP"):
+        return "MLP"
+    if "embedding" in role or role == "vocabulary head":
+        return "embedding"
+    return "norm" if role == "norm" else "other"

@@ -5,12 +5,14 @@ T experts, N elements of a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from ace_gui.engine.contract.events import LayerAnalysed
 from ace_gui.engine.contract.figures.expert_similarity import cosines_of
-from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.figures.findings import LayerStatistics, Regime
+from ace_gui.engine.contract.figures.health import gamma_unreliable
+from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.inner_products import gram
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
@@ -70,4 +72,50 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
         log_variance=found.log_variance if found else None,
         left_out=tuple(names[t] for t in found.left_out) if found else (),
         cosines=cosines_of(gram_TT),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One tensor. ``gamma``, ``log_variance`` and ``regime`` are None if the method has none.
+
+    ``disposition``: how the merged model obtains it, ``reason``: why. ``energies``: ‖ΔW_t‖²_F by
+    expert, empty if nothing is merged. ``log_variance``: Var ln E of the energies.
+    ``gamma_unreliable``: γ is large because the mean log energy is near zero.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    disposition: str
+    reason: str
+    gamma: float | None
+    regime: str | None
+    energies: Mapping[str, float]
+    log_variance: float | None = None
+    gamma_unreliable: bool = False
+
+
+def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[Layer, ...]:
+    """Every tensor of the plan, in its order."""
+    return tuple(_layer(row, statistics.get(row.name), plan) for row in plan.rows)
+
+
+def _layer(row: PlanRow, found: LayerStatistics | None, plan: Plan) -> Layer:
+    tau, applies = plan.tau_of(row), plan.has_regimes(row)
+    gamma = None if found is None or not applies else found.gamma
+    regime = None
+    if gamma is not None and tau is not None:
+        regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
+    return Layer(
+        name=row.name,
+        role=row.role,
+        shape=row.shape,
+        disposition=row.disposition.value,
+        reason=row.reason,
+        gamma=gamma,
+        regime=regime,
+        energies={} if found is None else dict(found.energies),
+        log_variance=None if found is None or not applies else found.log_variance,
+        gamma_unreliable=gamma is not None and found is not None and gamma_unreliable(found, tau),
     )

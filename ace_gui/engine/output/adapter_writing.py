@@ -47,7 +47,6 @@ from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.output.adapter_card import adapter_card
 from ace_gui.engine.output.adapter_plan import (
     AdapterPlan,
     Factored,
@@ -59,6 +58,7 @@ from ace_gui.engine.output.adapter_plan import (
 from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.exporting import CARD, RECIPE, exported
 from ace_gui.engine.output.lineage import lineage_of
+from ace_gui.engine.output.model_card import adapter_card
 from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import single_threads

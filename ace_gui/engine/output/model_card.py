@@ -1,4 +1,7 @@
-"""The model card: what was merged, how, and how to use the heads."""
+"""The cards of merged models and adapters: what was merged, how, and how to use the result.
+
+Their text is ``card.md.jinja``.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import jinja2
 import yaml
 
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
-from ace_gui.engine.contract.libraries import Library, library_of
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.libraries import PEFT, Library, library_of
+from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.store import Manifest
+from ace_gui.engine.output.adapter_plan import AdapterPlan
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.formatting import counted
 from ace_gui.methods import get_method
@@ -42,33 +48,86 @@ def model_card(
     ``folder``: the model as far as it is written. ``complete_heads``: ``heads/EXPERT/`` has a whole
     model for each of ``heads``. ``scores``: of base, experts and this model.
     """
-    library, lineage = library_of(folder), lineage_of(manifest.recipe)
-    sections = (
-        front_lines(manifest.recipe.merge_method, library, lineage),
-        about_lines(title, manifest, dtype),
-        method_lines(manifest),
-        _score_lines(scores),
-        ["## What happened to the tensors", "", *_count_lines(manifest, reports)],
-        warning_lines(manifest.warnings),
-        _head_lines(heads, manifest, complete_heads),
-        _use_lines(library),
-        _task_lines(manifest),
-        licence_lines(lineage),
-        file_lines(hashes),
-        recipe_lines(manifest),
+    recipe, library = manifest.recipe, library_of(folder)
+    lineage = lineage_of(recipe)
+    classes = dict(zip(recipe.expert_names, manifest.expert_classes, strict=True))
+    return _card(
+        title,
+        manifest,
+        lineage,
+        library=library,
+        front=front_matter(recipe.merge_method, library, lineage),
+        result="one model",
+        dtype=dtype,
+        counts=_count_lines(manifest, reports),
+        warnings=manifest.warnings,
+        heads=heads,
+        head_class=classes.get(next(iter(heads), "")) or "AutoModel",
+        complete_heads=complete_heads,
+        hashes=hashes,
+        scores={(line_of(each), each.task): each.text for each in scores},
+        scored=list(dict.fromkeys(line_of(each) for each in scores)),
+        tasks=list({each.task: (each.task, each.metric, each.n) for each in scores}.values()),
+        score_remarks=_score_remarks(scores),
     )
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def front_lines(
-    method: str, library: Library, lineage: Lineage, *, relation: str = "merge"
-) -> list[str]:
-    """The front matter; unknown values are left out.
+def adapter_card(
+    title: str,
+    manifest: Manifest,
+    plan: AdapterPlan,
+    kept: Mapping[str, float],
+    hashes: Mapping[str, str],
+) -> str:
+    """The text of README.md. ``kept``: the share of energy that each factored tensor keeps."""
+    lineage = lineage_of(manifest.recipe)
+    return _card(
+        title,
+        manifest,
+        lineage,
+        library=PEFT,
+        front=front_matter(manifest.recipe.merge_method, PEFT, lineage, adapter=True),
+        result="one adapter",
+        dtype=manifest.recipe.out_dtype or "float32",
+        plan=plan,
+        kept=kept,
+        warnings=(*manifest.warnings, *plan.notes),
+        hashes=hashes,
+    )
 
-    ``relation``: to the models in it, in the hub's words; of an "adapter" that is the base alone.
-    """
+
+def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **values: Any) -> str:
+    recipe = manifest.recipe
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ace_gui.engine.output", ""),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = {"plain": plain_text, "quoted": json.dumps, "shell": shlex.quote, "counted": counted}
+    environment.filters |= filters
+    merged = f"{counted(len(recipe.models), 'expert', 'experts')} merged into {result}"
+    if recipe.slices:
+        merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
+    adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
+    return environment.get_template("card.md.jinja").render(
+        title=title,
+        manifest=manifest,
+        recipe=recipe,
+        method=get_method(recipe.merge_method),
+        merged=merged,
+        base=model_name(recipe.base_model) + adapter,
+        lineage=lineage,
+        licences=[] if lineage.licence else [pair for pair in lineage.licences if pair[1]],
+        recipe_text=dump_recipe(manifest.resolved_recipe, None).rstrip(),
+        **values,
+    )
+
+
+def front_matter(method: str, library: Library, lineage: Lineage, *, adapter: bool = False) -> str:
+    """The YAML at the beginning; unknown values are left out. An adapter names the base alone."""
     models = list(lineage.models)
-    if relation == "adapter":
+    if adapter:
         models = [lineage.base] if lineage.base else []
     front = {
         "library_name": library.name,
@@ -77,134 +136,20 @@ def front_lines(
         **(lineage.licence_details if lineage.licence else {}),
         "language": list(lineage.languages),
         "base_model": models,
-        "base_model_relation": relation if models else "",
-        "tags": list(
-            dict.fromkeys(["merge", method, *(["lora"] if relation == "adapter" else [])])
-        ),
+        "base_model_relation": ("adapter" if adapter else "merge") if models else "",
+        "tags": list(dict.fromkeys(["merge", method, *(["lora"] if adapter else [])])),
     }
     known = {key: value for key, value in front.items() if value}
-    text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True)
-    return ["---", text.rstrip(), "---"]
+    return yaml.safe_dump(known, sort_keys=False, allow_unicode=True).rstrip()
 
 
-def _use_lines(library: Library) -> list[str]:
-    return ["## Use", "", "```python", *library.lines("MERGED_FOLDER"), "```"]
-
-
-def licence_lines(lineage: Lineage) -> list[str]:
-    """The licences of the models' cards, if they do not share a single one."""
-    named = [
-        f"{plain_text(model)}: {plain_text(licence)}"
-        for model, licence in lineage.licences
-        if licence
+def _score_remarks(scores: Sequence[TaskScore]) -> list[str]:
+    shares = [
+        f"{mean.model}: {mean.normalised:.1%} of the experts' scores on average"
+        for mean in means(scores)
+        if mean.normalised is not None
     ]
-    if lineage.licence or not named:
-        return []
-    more = " The others' cards name none." if len(named) < len(lineage.licences) else ""
-    return [
-        "## Licence",
-        "",
-        f"No licence is given here, because the models do not all name the same one.{more} Before "
-        "you pass this model on, see what they allow:",
-        "",
-        *(f"- {line}" for line in named),
-    ]
-
-
-def about_lines(
-    title: str, manifest: Manifest, dtype: str | None, *, what: str = "one model"
-) -> list[str]:
-    """What was merged, from what; ``what``: that it became."""
-    recipe = manifest.recipe
-    method = get_method(recipe.merge_method)
-    merged = f"{counted(len(recipe.models), 'expert', 'experts')} merged into {what}"
-    if recipe.slices:
-        merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
-    adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
-    return [
-        f"# {plain_text(title)}",
-        "",
-        f"{merged} with **{method.title}** by ACE workbench {manifest.program}.",
-        "",
-        f"- Base model: {plain_text(model_name(recipe.base_model) + adapter)}",
-        *(f"- Expert: {plain_text(name)}" for name in recipe.expert_names),
-        f"- Number format: {dtype or 'as the base'}",
-    ]
-
-
-def method_lines(manifest: Manifest) -> list[str]:
-    """The method, its citation and its parameters."""
-    method = get_method(manifest.recipe.merge_method)
-    lines = ["## Method", "", method.summary, "", method.citation, ""]
-    return lines + _parameter_lines(manifest)
-
-
-def _score_lines(scores: Sequence[TaskScore]) -> list[str]:
-    """The scores of this model on the recipe's tasks, next to the base and each task's expert."""
-    if not scores:
-        return []
-    tasks = list({each.task: (each.task, each.metric, each.n) for each in scores}.values())
-    lines = list(dict.fromkeys(line_of(each) for each in scores))
-    cells = {(line_of(each), each.task): each.text for each in scores}
-    return [
-        "## Scores",
-        "",
-        "On the tasks of the recipe, with standard errors; each expert on its own task.",
-        "",
-        f"| task | metric | examples | {' | '.join(map(plain_text, lines))} |",
-        f"|---|---|{'---|' * (len(lines) + 1)}",
-        *(
-            f"| {plain_text(task)} | {metric} | {n} | "
-            + " | ".join(cells.get((line, task), "") for line in lines)
-            + " |"
-            for task, metric, n in tasks
-        ),
-        "",
-        *(
-            f"- {plain_text(mean.model)}: {mean.normalised:.1%} of the experts' scores on average"
-            for mean in means(scores)
-            if mean.normalised is not None
-        ),
-        *(f"- {plain_text(remark)}" for remark in remarks(scores)),
-    ]
-
-
-def file_lines(hashes: Mapping[str, str]) -> list[str]:
-    """The files and their digests."""
-    return [
-        "## Files",
-        "",
-        "Every tensor was read back after writing: names, shapes and number formats are as "
-        "planned, and all values are finite.",
-        "",
-        "| file | SHA-256 |",
-        "|---|---|",
-        *(f"| {name} | `{digest}` |" for name, digest in hashes.items()),
-    ]
-
-
-def recipe_lines(manifest: Manifest) -> list[str]:
-    """The recipe."""
-    return [
-        "## Recipe",
-        "",
-        "The file `merge_recipe.yaml` runs again with `ace-gui merge`; its paths are those of the "
-        "machine that made it.",
-        "",
-        "```yaml",
-        dump_recipe(manifest.resolved_recipe, None).rstrip(),
-        "```",
-    ]
-
-
-def _parameter_lines(manifest: Manifest) -> list[str]:
-    if not manifest.parameters:
-        return ["The method has no parameters."]
-    return [
-        "| parameter | value |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in manifest.parameters.items()),
-    ]
+    return [*shares, *remarks(scores)]
 
 
 def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
@@ -216,8 +161,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     several = {row.tensor for row in manifest.rows if row.part is not None}
     if several:
         lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
-    merged = {Disposition.MERGED, Disposition.AVERAGED}
-    if any(row.role == Role.HEAD and row.disposition in merged for row in manifest.rows):
+    if any(row.role == Role.HEAD and row.disposition in COMBINED for row in manifest.rows):
         lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
     if manifest.recipe.matching in BY_TOKEN:
         added = {
@@ -269,13 +213,6 @@ def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     return [f"- {len(shortened)} of {len(factors)} capped changes were shortened by the cap{least}"]
 
 
-def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """The warnings from before the merge."""
-    if not warnings:
-        return []
-    return ["## Warnings", "", *(f"- {plain_text(line)}" for line in warnings)]
-
-
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
     """Tensors that were not merged from all experts, because of NaN or Inf."""
     found = [report for report in reports.values() if report.non_finite]
@@ -289,86 +226,6 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
             f"  - {plain_text(report.name)}: {', '.join(map(plain_text, report.non_finite))}"
             for report in found
         ),
-    ]
-
-
-def _head_lines(
-    heads: Mapping[str, tuple[str, ...]], manifest: Manifest, complete: bool
-) -> list[str]:
-    """How to use an expert's head with the merged backbone."""
-    if not heads:
-        return []
-    first = next(iter(heads))
-    classes = dict(zip(manifest.recipe.expert_names, manifest.expert_classes, strict=True))
-    model_class = classes.get(first) or "AutoModel"
-    return [
-        "## Heads",
-        "",
-        "The experts' own heads were not merged. Each is in `heads/`, under the expert's tensor "
-        "names:",
-        "",
-        *(
-            f"- `heads/{plain_text(name)}.safetensors`: {', '.join(map(plain_text, names[:4]))}"
-            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-            for name, names in heads.items()
-        ),
-        "",
-        *(_whole_lines if complete else _loading_lines)(first, model_class),
-    ]
-
-
-def _task_lines(manifest: Manifest) -> list[str]:
-    """How to reconstruct the experts' models, if the method stored modules."""
-    if get_method(manifest.recipe.merge_method).modules is None:
-        return []
-    name = manifest.recipe.expert_names[0]
-    return [
-        "## Models of single tasks",
-        "",
-        "`modules.safetensors` holds what the method leaves for each expert, and `modules.json` "
-        "how a model works with it. In place:",
-        "",
-        "```python",
-        "import ace_gui",
-        "",
-        f"model = ace_gui.load_model(MERGED_FOLDER, task={json.dumps(name)})",
-        "```",
-        "",
-        "One expert's model as a plain folder (needs the base if the modules change base weights):",
-        "",
-        "```sh",
-        f"ace-gui task MERGED_FOLDER {shlex.quote(name)} --out TASK_FOLDER --base BASE_FOLDER",
-        "```",
-    ]
-
-
-def _whole_lines(first: str, model_class: str) -> list[str]:
-    return [
-        "Each is also on the merged backbone in a folder of its own, which loads by itself:",
-        "",
-        "```python",
-        f"from transformers import {model_class}",
-        "",
-        f"model = {model_class}.from_pretrained(MERGED_FOLDER + {json.dumps(f'/heads/{first}')})",
-        "```",
-    ]
-
-
-def _loading_lines(first: str, model_class: str) -> list[str]:
-    return [
-        "To use one, load the merged model with the expert's own class and config, then its head:",
-        "",
-        "```python",
-        "from safetensors.torch import load_file",
-        f"from transformers import AutoConfig, {model_class}",
-        "",
-        "config = AutoConfig.from_pretrained(EXPERT_FOLDER)",
-        f"model = {model_class}.from_pretrained(",
-        "    MERGED_FOLDER, config=config, ignore_mismatched_sizes=True",
-        ")",
-        f"head = load_file(MERGED_FOLDER + {json.dumps(f'/heads/{first}.safetensors')})",
-        "model.load_state_dict(head, strict=False)",
-        "```",
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +16,8 @@ from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
 from ace_gui.engine.contract.events import JobProgress, Reported
-from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
 from ace_gui.engine.contract.figures.findings import (
-    ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
@@ -83,7 +82,11 @@ def report(
     shown = remarkable(prepared, statistics, layer_reports)
     for index, row in enumerate(shown):
         yield JobProgress(title=DECOMPOSING, done=index, total=len(shown))
-        spectra.append((yield from _whole(spectrum(prepared, row, device, cache, store))))
+        for found in spectrum(prepared, row, device, cache, store):
+            if isinstance(found, LayerSpectrum):
+                spectra.append(found)
+            else:
+                yield None
     scores: tuple[TaskScore, ...] = ()
     if store is not None:
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
@@ -172,9 +175,7 @@ def content_of(
 ) -> Content:
     """The content of the page."""
     recipe = prepared.plan.recipe
-    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-    alike = equally_weighted(statistics, prepared.plan.rows, recipe.weights)
-    checks = (*prepared.plan.checks, *fit_checks(alike, weights))
+    fit = fit_checks(plan_changes(prepared.plan, statistics))
     return Content(
         plan=prepared.plan,
         method=method_info(recipe.merge_method),
@@ -185,16 +186,5 @@ def content_of(
         recipe_text=dump_recipe(recipe, None),
         program=ace_gui.__version__,
         created=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        checks=worst_first(checks),
+        checks=worst_first((*prepared.plan.checks, *fit)),
     )
-
-
-def _whole(
-    steps: Iterator[ExpertSpectra | LayerSpectrum | None],
-) -> Generator[None, None, LayerSpectrum]:
-    """Yield the pauses of computing a spectrum; return the spectrum."""
-    for found in steps:
-        if isinstance(found, LayerSpectrum):
-            return found
-        yield None
-    raise AssertionError("a spectrum is the last event")

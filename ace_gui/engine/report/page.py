@@ -9,8 +9,7 @@ import jinja2
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.engine.contract.plan import ROLE_FAMILIES, Disposition, role_family
 from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import numerical_rank
-from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.engine.report.content import Content, number
 from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
 from ace_gui.formatting import value_text

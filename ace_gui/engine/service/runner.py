@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
@@ -13,14 +13,13 @@ import torch
 
 from ace_gui.engine.capabilities import engine_ready
 from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.messages import Cancel, Job, Quit, Submit
+from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import Prepared, preparing
-from ace_gui.engine.service.scheduling import JobScheduler
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
@@ -28,6 +27,9 @@ from ace_gui.steps import Steps
 
 PLANS_KEPT: Final = 2
 """The loaded recipe, and one that is tried out next to it."""
+
+HEAD_START: Final = 1.5
+"""Seconds that newer jobs may take before the oldest gets its share of the time."""
 
 
 class Runner:
@@ -37,10 +39,6 @@ class Runner:
         self._recent: list[Prepared] = []
         self.threads = torch.get_num_threads()
         self.cache = InspectionCache(inspections_folder())
-
-    def run(self, job: Job) -> Iterator[Event | None]:
-        """The steps of a job; None: a step without an event. Raises WorkbenchError."""
-        return job.run(self)
 
     def forget(self) -> None:
         """Drop the plans."""
@@ -88,7 +86,7 @@ class Runner:
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
     """A job's steps, followed by JobDone or JobFailed; nothing is raised."""
     try:
-        yield from runner.run(job)
+        yield from job.steps(runner)
     except WorkbenchError as error:
         error.details = f"{error.details}\n\n{traceback.format_exc()}".strip()
         yield JobFailed(error=error)
@@ -103,8 +101,28 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
         yield JobDone()
 
 
+class JobScheduler:
+    """The newest job comes first, until newer ones took ``HEAD_START`` more than the oldest.
+
+    A user who opens one layer after another during a merge keeps sending jobs; half of the time
+    still goes to the merge.
+    """
+
+    def __init__(self) -> None:
+        self._owed = 0.0  # seconds owed to the oldest job
+
+    def next(self, active: Collection[int]) -> int:
+        """The number of the next job to run; jobs are numbered as they come."""
+        return min(active) if self._owed > HEAD_START else max(active)
+
+    def took(self, number: int, seconds: float, active: Collection[int]) -> None:
+        """Record the duration of a job's step."""
+        oldest = number == min(active, default=number)
+        self._owed = max(0.0, self._owed - seconds) if oldest else self._owed + seconds
+
+
 def serve(pipe: Connection) -> None:
-    """Answer the owner until it sends Quit or goes away."""
+    """Answer the owner until it ends the process or goes away."""
     use_threads(None)
     runner = Runner()
     pipe.send((0, engine_ready()))
@@ -126,17 +144,17 @@ def serve(pipe: Connection) -> None:
 def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
     """Handle one message; False ends the process."""
     match pipe.recv():
-        case Submit(number=number, job=job):
-            active[number] = safe_steps(job, runner)
-        case Cancel(number=number):
+        case None:
+            for running in active.values():
+                running.close()  # type: ignore[attr-defined]
+            return False
+        case number, None:
             steps = active.pop(number, None)
             if steps is not None:
                 steps.close()  # type: ignore[attr-defined]
                 pipe.send((number, JobCancelled()))
-        case Quit():
-            for steps in active.values():
-                steps.close()  # type: ignore[attr-defined]
-            return False
+        case number, job:
+            active[number] = safe_steps(job, runner)
     return True
 
 

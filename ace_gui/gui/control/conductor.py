@@ -23,13 +23,13 @@ from ace_gui.engine.contract.jobs import (
     ConvertJob,
     CovariancesJob,
     ExportJob,
+    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     ReportJob,
     ScanJob,
 )
-from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient

@@ -17,8 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import EnergyByRank, Event, JobCancelled, JobFailed, JobProgress
-from ace_gui.engine.contract.jobs import EnergyByRankJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import EnergyByRankJob, Job
 from ace_gui.gui.control.engine.engine_client import End, RunningJob
 from ace_gui.gui.plots.kept_energy_plot import KeptEnergyPlot
 from ace_gui.gui.widgets.layout.arrangement import across, down

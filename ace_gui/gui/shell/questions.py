@@ -13,7 +13,6 @@ from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 from ace_gui.recipe.values import NonFinite
@@ -94,8 +93,8 @@ class Questions:
         checks: Sequence[Check],
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
-        sentence = f"{count_of(checks)}. {check_line(checks[0])}"
-        self._notice.ask(severity, sentence, "\n".join(map(check_line, checks)), answers)
+        sentence = f"{count_of(checks)}. {checks[0].line}"
+        self._notice.ask(severity, sentence, "\n".join(check.line for check in checks), answers)
         self._asked = self._notice.sentence.text()
         self._show_checks()
 

@@ -6,17 +6,10 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, replaced, worst_first
-from ace_gui.engine.contract.figures.expert_distance import equally_weighted, fit_checks
+from ace_gui.engine.contract.checks import Check, Verdict, replaced, worst_first
+from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
-
-
-def check_line(check: Check) -> str:
-    """Subject and message in one line, for a list without columns."""
-    title = check.title
-    about = title if check.subject == EVERYTHING else f"{title}, {check.subject}"
-    return f"{about}: {check.sentence}"
 
 
 class Checks(QObject):
@@ -73,8 +66,5 @@ def checks_of(
     if memory_bytes is not None or gpu_memory:
         found = replaced(found, plan.memory_check(memory_bytes, gpu_memory))
     if statistics is not None:
-        recipe = plan.recipe
-        weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-        alike = equally_weighted(statistics, plan.rows, recipe.weights)
-        found = worst_first((*found, *fit_checks(alike, weights)))
+        found = worst_first((*found, *fit_checks(plan_changes(plan, statistics))))
     return found

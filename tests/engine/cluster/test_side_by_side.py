@@ -126,7 +126,7 @@ def test_the_window_compares_by_workers(
         stores = (tmp_path / f"{cluster}-{index}" for index in itertools.count())
         variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
         job = CompareJob(variants=variants, device="cpu", cluster=cluster)
-        found = list(Runner().run(job))
+        found = list(job.steps(Runner()))
         assert (None in found) or not cluster
         return [row for row in found if isinstance(row, MethodCompared)]
 

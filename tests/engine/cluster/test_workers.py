@@ -390,7 +390,7 @@ def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
     job = MergeJob(recipe=recipe_of(family), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_cluster, "workers_at", lambda *_: nullcontext(workers(ray)))
-        steps = Runner().run(job)
+        steps = job.steps(Runner())
         while not isinstance(next(steps), MergeStarted):
             pass
         for _ in range(20):

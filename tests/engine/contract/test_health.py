@@ -21,8 +21,8 @@ from ace_gui.engine.contract.figures.health import (
     near_pole,
     norm_ratio,
 )
-from ace_gui.engine.contract.layers import layers_of
 from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.methods.ace.notes import LARGEST_RIDGE_MASS, regime
 

@@ -44,14 +44,14 @@ def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         (linear,) = by_method(sample, ["linear"])
         job = MergeJob(recipe=linear, store=folder / "store")
-        *_, last = filter(None, Runner().run(job))
+        *_, last = filter(None, job.steps(Runner()))
         assert isinstance(last, MergeFinished)
         yield folder / "store"
 
 
 def test_a_finished_merge_is_scored_from_its_store(sample: Recipe, merged: Path) -> None:
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
-    scores = [event for event in Runner().run(job) if isinstance(event, TaskScore)]
+    scores = [event for event in job.steps(Runner()) if isinstance(event, TaskScore)]
     assert {each.model for each in scores} == {"base", "digits", "shapes", str(merged)}
 
 
@@ -61,7 +61,7 @@ def test_known_scores_are_looked_up_and_none_is_computed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def scores(runner: Runner, job: EvaluateJob | KnownScoresJob) -> list[TaskScore]:
-        return [event for event in runner.run(job) if isinstance(event, TaskScore)]
+        return [event for event in job.steps(runner) if isinstance(event, TaskScore)]
 
     wanted = KnownScoresJob(recipe=sample, stores=(merged,), device="cpu")
     assert scores(Runner(), wanted) == []
@@ -81,10 +81,10 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
     runner = Runner()
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
     scores = {
-        (each.model, each.task): each for each in runner.run(job) if isinstance(each, TaskScore)
+        (each.model, each.task): each for each in job.steps(runner) if isinstance(each, TaskScore)
     }
     looking = CompareExamplesJob(recipe=sample, store=merged, with_base=with_base, device="cpu")
-    events = list(filter(None, runner.run(looking)))
+    events = list(filter(None, looking.steps(runner)))
     assert not any(isinstance(event, EvaluationProgress) for event in events)  # all is remembered
     assert [event.task for event in events] == ["digits", "shapes"]
     for event in events:
@@ -108,7 +108,7 @@ def test_an_entry_that_is_not_what_it_should_be_is_computed_again(
 ) -> None:
     runner = Runner()
     looking = CompareExamplesJob(recipe=sample, store=merged, device="cpu")
-    before = [event for event in runner.run(looking) if isinstance(event, ExamplesCompared)]
+    before = [event for event in looking.steps(runner) if isinstance(event, ExamplesCompared)]
     folder = merged.parent / "cache" / "ace-workbench" / "scores"
     entries = sorted(folder.glob("*.npz"))
     assert entries
@@ -116,14 +116,14 @@ def test_an_entry_that_is_not_what_it_should_be_is_computed_again(
     for entry in entries:
         arrays = dict(cache.get(entry.stem) or {})
         cache.put(entry.stem, {**arrays, "answers": arrays["answers"][:-1]})
-    again = list(filter(None, runner.run(looking)))
+    again = list(filter(None, looking.steps(runner)))
     assert any(isinstance(event, EvaluationProgress) for event in again)
     assert [event for event in again if isinstance(event, ExamplesCompared)] == before
 
 
 def described(recipe: Recipe, *tasks: Task) -> list[TaskDescribed]:
     job = DescribeTasksJob(recipe=replace(recipe, tasks=tasks), tasks=tasks)
-    return [event for event in Runner().run(job) if isinstance(event, TaskDescribed)]
+    return [event for event in job.steps(Runner()) if isinstance(event, TaskDescribed)]
 
 
 def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ def test_the_report_has_the_scores_of_a_merge_with_its_modules(
     recipe = recipe_by(gpt2, method)
     runner, store = Runner(), tmp_path / "store"
     job = MergeJob(recipe=load_recipe(recipe), store=store, device="cpu")
-    assert any(isinstance(event, MergeFinished) for event in runner.run(job))
+    assert any(isinstance(event, MergeFinished) for event in job.steps(runner))
     file = tmp_path / "report.html"
-    events = list(runner.run(ReportJob(store=store, file=file, device="cpu")))
+    events = list(ReportJob(store=store, file=file, device="cpu").steps(runner))
     assert isinstance(events[-1], Reported)
     table = Page(file.read_text(encoding="utf-8")).table("Scores with standard errors")
     shown = {row[0]: row[1:3] for row in table.rows}

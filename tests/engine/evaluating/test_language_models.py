@@ -382,7 +382,7 @@ def test_a_conversation_continues_with_each_models_own_answers(tmp_path: Path) -
 def conversation(job: TryJob) -> dict[str, str]:
     """What each model writes."""
     found: dict[str, str] = {}
-    for event in Runner().run(job):
+    for event in job.steps(Runner()):
         if isinstance(event, TriedText):
             found[event.model] = found.get(event.model, "") + event.piece
         elif isinstance(event, Tried):

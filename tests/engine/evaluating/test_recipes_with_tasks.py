@@ -279,12 +279,12 @@ def test_the_engine_process_does_it_as_a_job(family: Path) -> None:
 
     recipe, runner = load_recipe(family / "recipe.yaml"), Runner()
     job = EvaluateJob(recipe=recipe, folders=(family / "merged",), limit=5, device="cpu")
-    *_, last = filter(None, runner.run(job))
+    *_, last = filter(None, job.steps(runner))
     assert isinstance(last, Evaluated)
     assert len(last.scores) == 6
     ranges = (ParameterRange(name="scaling", low=0, high=1),)
     tuning = TuneJob(recipe=recipe, ranges=ranges, merges=2, limit=6, device="cpu")
-    *_, result = filter(None, runner.run(tuning))
+    *_, result = filter(None, tuning.steps(runner))
     assert isinstance(result, Tuned)
     assert len(result.points) == 2
 

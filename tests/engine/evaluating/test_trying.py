@@ -43,7 +43,7 @@ WRITING = Task(data=Path("expert"), name="expert", expert="expert")
 def said(job: TryJob) -> dict[str, str]:
     """What each model wrote."""
     found: dict[str, str] = {}
-    for event in Runner().run(job):
+    for event in job.steps(Runner()):
         if isinstance(event, TriedText):
             found[event.model] = found.get(event.model, "") + event.piece
     return found
@@ -73,7 +73,7 @@ def test_the_same_seed_draws_the_same_words(writers: Recipe) -> None:
 
 def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe) -> None:
     job = TryJob(recipe=writers, task=WRITING, text="the", most_tokens=5000, device="cpu")
-    events = Runner().run(job)
+    events = job.steps(Runner())
     first = next(event for event in events if isinstance(event, TriedText))
     assert first.model == "base"
     started = time.monotonic()
@@ -89,10 +89,10 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
     task = recipe.tasks[0]
     store = tmp_path / "store"
     runner = Runner()
-    for _ in runner.run(MergeJob(recipe=recipe, store=store)):
+    for _ in MergeJob(recipe=recipe, store=store).steps(runner):
         pass
     row = "row 1"
-    events = list(runner.run(TryJob(recipe=recipe, task=task, row=row, stores=(store,))))
+    events = list(TryJob(recipe=recipe, task=task, row=row, stores=(store,)).steps(runner))
     names = ["base", "digits", str(store)]
     assert [event.model for event in events if isinstance(event, TriedBegun)] == names
     found = {event.model: event for event in events if isinstance(event, Tried)}
@@ -119,12 +119,12 @@ def test_a_text_and_a_picture_can_be_given(tmp_path: Path) -> None:
     picture = tmp_path / "a.png"
     Image.fromarray(np.full((40, 30, 3), 200, np.uint8)).save(picture)
     task = recipe.tasks[1]
-    events = Runner().run(TryJob(recipe=recipe, task=task, picture=picture))
+    events = TryJob(recipe=recipe, task=task, picture=picture).steps(Runner())
     found = [event for event in events if isinstance(event, Tried)]
     assert [each.model for each in found] == ["base", "shapes"]
     assert len(found[0].shares) == 6
     with pytest.raises(TaskError, match="needs a picture"):
-        list(Runner().run(TryJob(recipe=recipe, task=task, text="a disc")))
+        list(TryJob(recipe=recipe, task=task, text="a disc").steps(Runner()))
 
     for name, labels in (("base", ("no", "yes")), ("mood", ("no", "yes"))):
         save_bert(
@@ -136,7 +136,7 @@ def test_a_text_and_a_picture_can_be_given(tmp_path: Path) -> None:
     models = (ModelEntry(model=tmp_path / "mood"),)
     texts = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood")
-    events = Runner().run(TryJob(recipe=texts, task=task, text="the cat sat"))
+    events = TryJob(recipe=texts, task=task, text="the cat sat").steps(Runner())
     found = [event for event in events if isinstance(event, Tried)]
     assert [sorted(label for label, _ in each.shares) for each in found] == [["no", "yes"]] * 2
 
@@ -148,7 +148,7 @@ def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path: Path) -> None:
     recipe = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood", kind=TaskKind.TEXT_CLASSIFICATION)
     job = TryJob(recipe=recipe, task=task, text="a dog", stores=(tmp_path / "gone",))
-    found = {event.model: event for event in Runner().run(job) if isinstance(event, Tried)}
+    found = {event.model: event for event in job.steps(Runner()) if isinstance(event, Tried)}
     assert found["base"].shares  # with the expert's head
     assert found["mood"].shares
     assert found[str(tmp_path / "gone")].error

@@ -81,10 +81,10 @@ def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.M
     file, runner = bert_family(tmp_path), Runner()
     recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
     whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
-    (plan,) = [each.plan for each in runner.run(PlanJob(recipe=recipe)) if each is not None]
+    (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]
     (row,) = [row for row in plan.rows if row.name == name]
     assert not looks(runner, recipe, row)
-    events = [e for e in runner.run(whole) if isinstance(e, CovariancesCompared)]
+    events = [e for e in whole.steps(runner) if isinstance(e, CovariancesCompared)]
     assert [event.done for event in events] == list(range(1, events[-1].total + 1))
     found = events[0].layer
     assert found is not None
@@ -99,7 +99,7 @@ def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.M
 
 def looks(runner: Runner, recipe: Recipe, row: PlanRow) -> list[LayerCovariances]:
     job = LayerCovariancesJob(recipe=recipe, row=row, device="cpu")
-    return [event for event in runner.run(job) if isinstance(event, LayerCovariances)]
+    return [event for event in job.steps(runner) if isinstance(event, LayerCovariances)]
 
 
 def _check_against_numpy(
@@ -135,9 +135,9 @@ def _check_against_numpy(
 def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path: Path) -> None:
     file, runner = bert_family(tmp_path), Runner()
     recipe = load_recipe(file)
-    (plan,) = [each.plan for each in runner.run(PlanJob(recipe=recipe)) if each is not None]
+    (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]
     row = next(row for row in plan.rows if row.role == "query")
     (tmp_path / "two-inputs.csv").write_text("nothing,here\n")
     assert not looks(runner, recipe, row)
     with pytest.raises(TaskError):
-        list(runner.run(CovariancesJob(recipe=recipe, device="cpu")))
+        list(CovariancesJob(recipe=recipe, device="cpu").steps(runner))

@@ -273,7 +273,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     merged = merged_tensors(prepare(recipe), store, device="cpu")
     start = load_file(base / "model.safetensors")
     changes = [merged[f"{name}.weight"].double() - start[f"{name}.weight"] for name in (Q, V)]
-    *progress, found = EnergyByRankJob(store=store).run(None)
+    *progress, found = EnergyByRankJob(store=store).steps(None)
     assert progress
     assert all(isinstance(each, JobProgress) for each in progress)
     squares = [torch.linalg.svdvals(change) ** 2 for change in changes]
@@ -282,7 +282,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     assert found.shares == pytest.approx(mean.tolist())
     for size in ({"rank": 1}, {"energy": 0.5}):
         out = tmp_path / f"out-{next(iter(size))}"
-        *progress, end = ExportJob(store=store, folder=out, **size).run(None)
+        *progress, end = ExportJob(store=store, folder=out, **size).steps(None)
         assert end.folder == out
         assert isinstance(progress[0], JobProgress)
         a = load_file(out / WEIGHTS)[f"base_model.model.{Q}.lora_A.weight"]
@@ -298,7 +298,7 @@ def test_a_cancelled_adapter_leaves_nothing(
 ) -> None:
     store, out = tmp_path / "store", tmp_path / "new" / "out"
     merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
-    steps = ExportJob(store=store, folder=out, rank=1).run(None)
+    steps = ExportJob(store=store, folder=out, rank=1).steps(None)
     next(steps)
     assert staging_folder(out).exists()
     steps.close()

@@ -206,13 +206,13 @@ texts = st.text(st.characters(exclude_characters="/\x00", exclude_categories=["C
 def test_front_matter_is_yaml_whatever_the_models_say(
     licence: str, language: str, name: str, tmp_path: Path
 ):
-    from ace_gui.engine.output.model_card import front_lines
+    from ace_gui.engine.output.model_card import front_matter
     from ace_gui.recipe import ModelEntry, Recipe
 
     front = {"license": licence, "language": language, "base_model": name}
     folder = model(tmp_path / "base", front)
     recipe = Recipe(base_model=folder, models=(ModelEntry(model=folder, name=name),))
-    text = "\n".join(front_lines("ace", library_of(folder), lineage_of(recipe)))
+    text = f"---\n{front_matter('ace', library_of(folder), lineage_of(recipe))}\n---"
     data = yaml.safe_load(text.strip("-\n"))
     assert set(data) <= {
         *("library_name", "pipeline_tag", "license", "language", "base_model"),

@@ -25,7 +25,7 @@ def test_what_is_found_can_be_merged_under_its_name(
         save_model(tmp_path / name / "snapshots" / commit, small_tensors())
         (tmp_path / name / "refs").mkdir()
         (tmp_path / name / "refs" / "main").write_text(commit)
-    (found,) = Runner().run(CachedModelsJob())
+    (found,) = CachedModelsJob().steps(Runner())
     assert isinstance(found, CachedModelsFound)
     assert found.folder == tmp_path
     assert pickle.loads(pickle.dumps(found)) == found

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.layers import layers_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError

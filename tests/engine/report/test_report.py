@@ -283,7 +283,7 @@ def test_tensors_that_are_kept_for_their_nan_are_in_the_report(tmp_path: Path) -
 
 
 def run(runner: Runner, job: object) -> list[Event]:
-    return [event for event in runner.run(job) if event is not None]  # type: ignore[arg-type]
+    return [event for event in job.steps(runner) if event is not None]  # type: ignore[arg-type]
 
 
 def test_a_finished_merge_is_reported_as_it_was(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
+    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
     SpectrumJob,
     TuneJob,
 )
-from ace_gui.engine.contract.messages import Job
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.engine.inspecting.compare_recipes import by_method

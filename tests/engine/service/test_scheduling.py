@@ -1,6 +1,6 @@
 """A quick look goes before a long merge, which goes on all the same."""
 
-from ace_gui.engine.service.scheduling import HEAD_START, JobScheduler
+from ace_gui.engine.service.runner import HEAD_START, JobScheduler
 
 MERGE = 1
 

@@ -14,11 +14,11 @@ from ace_gui.engine.contract.jobs import (
     CachedModelsJob,
     CompareJob,
     ExportJob,
+    Job,
     MergeJob,
     PlanJob,
     ReportJob,
 )
-from ace_gui.engine.contract.messages import Job
 from ace_gui.errors import EngineError, MismatchError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import State

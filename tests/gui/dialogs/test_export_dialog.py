@@ -246,7 +246,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
     assert not any(isinstance(job, EnergyByRankJob) for job in worker.jobs.values())
     dialog.output_kind.setCurrentIndex(1)
     number = worker.newest(EnergyByRankJob)
-    worker.say(*worker.jobs[number].run(None), JobDone(), job=number)
+    worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
     (rank,) = (each for each in dialog.findChildren(QSpinBox) if each.accessibleName() == "Rank")
     rank.setValue(2)
     assert dialog.adapter.plot.spec is not None
@@ -258,7 +258,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
     number = worker.newest(ExportJob)
-    worker.say(*worker.jobs[number].run(None), JobDone(), job=number)
+    worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
     settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert settings["r"] == 2
     assert "PeftModel" in dialog.snippet.toPlainText()

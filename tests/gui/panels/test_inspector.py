@@ -21,8 +21,13 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import (
+    DifferenceJob,
+    DistributionJob,
+    Job,
+    SpectrumJob,
+    SubspacesJob,
+)
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.compare.compare_page import ComparePanel

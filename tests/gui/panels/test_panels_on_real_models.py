@@ -14,8 +14,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, SpectrumJob, SubspacesJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service.runner import Runner
@@ -53,7 +52,7 @@ def row(prepared: Prepared) -> PlanRow:
 
 
 def answer(job: Job, kind: type) -> list[Event]:
-    return [event for event in Runner().run(job) if isinstance(event, kind)]
+    return [event for event in job.steps(Runner()) if isinstance(event, kind)]
 
 
 shown = partial(in_view, width=480, height=560)

@@ -28,7 +28,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSpectrum,
     Regime,
 )
-from ace_gui.engine.contract.role_families import ROLE_FAMILIES
+from ace_gui.engine.contract.plan import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits

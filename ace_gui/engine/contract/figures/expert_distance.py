@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.plan import Plan
 
 LARGE_CHANGE: Final = 0.5
 """‖ΔW‖/‖W₀‖ over a model that no fine-tune reaches; unrelated models of one size have about √2."""
@@ -45,24 +45,19 @@ def relative_changes(
     return {name: _ratio(changed[name], base[name]) for name in weights if name in base}
 
 
-def equally_weighted(
-    layers: Mapping[str, LayerStatistics], rows: Iterable[PlanRow], weights: Sequence[float]
-) -> list[LayerStatistics]:
-    """The layers in which the experts have the recipe's weights, one per expert."""
-    own = {row.name for row in rows if row.override and row.override.weights != tuple(weights)}
-    return [layer for name, layer in layers.items() if name not in own]
+def plan_changes(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> dict[str, float]:
+    """``relative_changes`` over the layers in which the experts have the recipe's weights."""
+    weights = plan.recipe.weights
+    own = {row.name for row in plan.rows if row.override and row.override.weights != weights}
+    layers = (layer for name, layer in statistics.items() if name not in own)
+    return relative_changes(layers, dict(zip(plan.recipe.expert_names, weights, strict=True)))
 
 
-def fit_checks(
-    layers: Iterable[LayerStatistics], weights: Mapping[str, float]
-) -> tuple[Check, ...]:
-    """The distance of each expert from the base.
+def fit_checks(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    """The distance of each expert from the base, from ``relative_changes``.
 
-    A warning for each outlier, or one line if there is none.
-
-    ``weights``: of every expert, by name. No checks without experts.
+    A warning for each outlier, or one line if there is none. No checks without experts.
     """
-    changes = relative_changes(layers, weights)
     if not changes:
         return ()
     middle = statistics.median(changes.values())

@@ -18,15 +18,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import Any, Final
 
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.formatting import counted
 from ace_gui.recipe.values import ParameterValue
-
-if TYPE_CHECKING:  # an empty window does not need it
-    import numpy as np
-    from numpy.typing import NDArray
 
 LARGEST_RIDGE_MASS: Final = 0.5
 NOTED_RIDGE_MASS: Final = 0.1
@@ -72,22 +69,17 @@ class Finding:
 class LayerHealth:
     """The health of one tensor.
 
-    ``norm_ratio``: ‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; ``cap_ratio``:
-    divided by what the cap of the automatic variant allows. ``misbehaves``: the published variant
-    of ACE moved the matrix far more than that, or refined it against the experts. The other figures
-    are those of ``LayerReport`` and ``LayerStatistics``; None if unknown.
+    ``norm_ratio``: ‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; None if unknown.
+    ``misbehaves``: the published variant of ACE moved the matrix far more than the cap of the
+    automatic variant allows, or refined it against the experts.
     """
 
     name: str
-    findings: tuple[Finding, ...] = ()
-    mean_log_energy: float | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    refinement_cosine: float | None = None
-    refinement_ratio: float | None = None
-    norm_ratio: float | None = None
-    cap_ratio: float | None = None
-    misbehaves: bool = False
+    statistics: LayerStatistics | None
+    report: LayerReport | None
+    findings: tuple[Finding, ...]
+    norm_ratio: float | None
+    misbehaves: bool
 
     @property
     def verdict(self) -> Verdict:
@@ -139,41 +131,31 @@ def layer_health(
     known = report or statistics
     if known is None:
         raise ValueError("Neither statistics nor a report is given.")
-    found = list(_before(statistics, report, parameters)) if statistics is not None else []
+    found = [] if statistics is None else list(_before(statistics, report, parameters))
     ratio = None if report is None else norm_ratio(report)
     if report is not None:
         found += _after(report, ratio)
     share = cap_ratio(statistics, report)
     published = report is not None and report.regime is not None
     if published and share is not None and share > FAR_ABOVE_CAP:
-        found.append(_warning("Above the cap", _cap_sentence(share)))
+        sentence = (
+            f"The merged change is {share:.3g} times as long as the experts' own suggest (the cap "
+            "of the automatic variant). Try the automatic variant, or a cap, for this tensor."
+        )
+        found.append(_warning("Above the cap", sentence))
     found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
     return LayerHealth(
         name=known.name,
+        statistics=statistics,
+        report=report,
         findings=tuple(found),
-        mean_log_energy=None if statistics is None else statistics.mean_log_energy,
-        ridge_mass=None if report is None else report.ridge_mass,
-        condition=None if report is None else report.condition,
-        refinement_cosine=None if report is None else report.refinement_cosine,
-        refinement_ratio=None if report is None else report.refinement_ratio,
         norm_ratio=ratio,
-        cap_ratio=share,
         misbehaves=published and _misbehaves(report, share),
     )
 
 
-@overload
-def gamma_near_pole(gamma: float, mean_log: float, tau: float) -> bool: ...
-
-
-@overload
-def gamma_near_pole(
-    gamma: NDArray[np.float64], mean_log: NDArray[np.float64], tau: float
-) -> NDArray[np.bool_]: ...
-
-
 def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
-    """Whether γ exceeds τ only because the mean log energy is near zero; for single layers.
+    """Whether γ exceeds τ only because the mean log energy is near zero; floats, or arrays of them.
 
     γ is the variance of the log energies divided by their squared mean. If the variance alone is at
     most τ, multiplying all task vectors by one factor would change the regime.
@@ -185,7 +167,7 @@ def near_pole(found: LayerStatistics, tau: float) -> bool:
     """``gamma_near_pole`` of a layer; False if its γ is unknown."""
     if found.gamma is None or found.mean_log_energy is None:
         return False
-    return gamma_near_pole(found.gamma, found.mean_log_energy, tau)
+    return bool(gamma_near_pole(found.gamma, found.mean_log_energy, tau))
 
 
 USUAL_TAU: Final = 0.3
@@ -246,13 +228,6 @@ def _misbehaves(report: LayerReport | None, share: float | None) -> bool:
     return refined_against or heavy or (share or 0.0) > FAR_ABOVE_CAP
 
 
-def _cap_sentence(share: float) -> str:
-    return (
-        f"The merged change is {share:.3g} times as long as the experts' own suggest (the cap of "
-        "the automatic variant). Try the automatic variant, or a cap, for this tensor."
-    )
-
-
 def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
     """The health of all tensors; equally bad ones stay in the given order."""
     layers = list(layers)
@@ -282,10 +257,19 @@ def _before(
     if found.gamma is None or tau is None or not found.gamma > tau:
         return
     if report is None and near_pole(found, tau):
-        yield _warning("By scale alone", _pole_sentence(found.gamma, found.mean_log_energy or 0.0))
+        sentence = (
+            f"Heterogeneous by scale alone, γ = {found.gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
+            f"{found.mean_log_energy or 0.0:.2g}). Raise τ to treat it as homogeneous."
+        )
+        yield _warning("By scale alone", sentence)
     mean_energy = math.fsum(kept) / len(kept)
     if mean_energy < SMALL_ENERGY:
-        yield _note("Strong prior", _prior_sentence(mean_energy))
+        sentence = (
+            f"The mean energy is {mean_energy:.2g}. ACE divides its prior by it, which takes up to "
+            f"{1 / (1 + mean_energy):.0%} of each row's mean over the inputs (½ in the homogeneous "
+            "regime). Raise τ if this tensor should keep more of it."
+        )
+        yield _note("Strong prior", sentence)
     if report is None and epsilon is not None:
         least = math.fsum(epsilon / value for value in kept)
         if least > LARGEST_RIDGE_MASS:
@@ -343,36 +327,16 @@ def _left_out_sentence(found: LayerStatistics) -> str:
     return f"Numerically unchanged by {names}: {then}."
 
 
-def _pole_sentence(gamma: float, mean: float) -> str:
-    return (
-        f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
-        f"{mean:.2g}). Raise τ to treat it as homogeneous."
-    )
-
-
-def _prior_sentence(mean_energy: float) -> str:
-    lost = 1 / (1 + mean_energy)
-    return (
-        f"The mean energy is {mean_energy:.2g}. ACE divides its prior by it, which takes up to "
-        f"{lost:.0%} of each row's mean over the inputs (½ in the homogeneous regime). Raise τ if "
-        "this tensor should keep more of it."
-    )
-
-
 def _summary(counts: Mapping[Verdict, int]) -> str:
-    total = sum(counts.values())
-    warned, noted = counts.get(Verdict.WARNING, 0), counts.get(Verdict.NOTE, 0)
-    if not warned and not noted:
-        return f"Nothing out of the ordinary in {_tensors(total)}."
-    if not noted:
-        return f"Of {total}: {_tensors(warned)} with a warning."
-    if not warned:
-        return f"Of {total}: {_tensors(noted)} with a note."
-    return f"Of {total}: {_tensors(warned)} with a warning, {noted} with a note."
-
-
-def _tensors(count: int) -> str:
-    return f"{count} tensor" if count == 1 else f"{count} tensors"
+    total, noted = sum(counts.values()), counts.get(Verdict.NOTE, 0)
+    parts = []
+    if warned := counts.get(Verdict.WARNING, 0):
+        parts.append(f"{counted(warned, 'tensor', 'tensors')} with a warning")
+    if noted:
+        parts.append(f"{noted if warned else counted(noted, 'tensor', 'tensors')} with a note")
+    if not parts:
+        return f"Nothing out of the ordinary in {counted(total, 'tensor', 'tensors')}."
+    return f"Of {total}: {', '.join(parts)}."
 
 
 def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
@@ -386,13 +350,14 @@ def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
         ("Smallest merged by experts' norm", "norm_ratio", min),
     )
     for title, figure, worst in wanted:
-        known = [(getattr(layer, figure), layer.name) for layer in layers]
+        of = layers if figure == "norm_ratio" else [layer.report for layer in layers]
+        known = [(getattr(each, figure), each.name) for each in of if each is not None]
         known = [(value, name) for value, name in known if value is not None]
         if known:
             value, name = worst(known, key=lambda pair: pair[0])
             yield Extreme(title=title, value=value, name=name)
-    means = [(layer.mean_log_energy, layer.name) for layer in layers]
-    near = [(abs(mean), name) for mean, name in means if mean is not None]
+    means = [each.statistics for each in layers if each.statistics is not None]
+    near = [(abs(s.mean_log_energy), s.name) for s in means if s.mean_log_energy is not None]
     if near:
         value, name = min(near)
         yield Extreme(title="Mean log energy nearest to zero", value=value, name=name)

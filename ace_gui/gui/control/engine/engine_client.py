@@ -18,8 +18,7 @@ from ace_gui.engine.contract.events import (
     JobFailed,
     JobProgress,
 )
-from ace_gui.engine.contract.jobs import MergeJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import Job, MergeJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
 from ace_gui.gui.control.engine.engine_thread import EngineThread

@@ -15,8 +15,7 @@ from PySide6.QtCore import QObject, QThread, Signal
 
 from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EngineProcess
 from ace_gui.engine.contract.events import EngineReady, Event, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import ExportJob, LoadRecipeJob, MergeJob, PlanJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 
 TERMINATE_SECONDS: Final = 2.0

@@ -21,7 +21,6 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.checks import check_line
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Recipe
 
@@ -52,7 +51,7 @@ class MethodComparison(OneOperation):
     def obstacle(self) -> str:
         """The checks' error against any merge, as a sentence. Memory depends on the method."""
         errors = (check for check in self._session.checks.errors if check.title != MEMORY)
-        return next(map(check_line, errors), "")
+        return next((check.line for check in errors), "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:
         """Run these merges one after another. Rows of another base model are dropped."""

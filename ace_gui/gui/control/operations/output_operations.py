@@ -12,8 +12,7 @@ from ace_gui.engine.contract.events import (
     Exported,
     Reported,
 )
-from ace_gui.engine.contract.jobs import ExportJob, ReportJob
-from ace_gui.engine.contract.messages import Job
+from ace_gui.engine.contract.jobs import ExportJob, Job, ReportJob
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.session import Session

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 import pyqtgraph as pg
 
 from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE, gamma_near_pole
-from ace_gui.engine.contract.role_families import ROLE_FAMILIES, role_family
+from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import (
