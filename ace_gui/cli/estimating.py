@@ -35,6 +35,7 @@ from ace_gui.engine.cluster.schedule import (
     schedule,
 )
 from ace_gui.engine.cluster.trials import measured
+from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.memory import free_bytes
@@ -101,6 +102,8 @@ def estimate_recipe(given: Estimate) -> None:
     }
     outputs.write_json(given.json, content, PLAN_MARK)
     terminal = Terminal.of(given)
+    checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
+    print_checks([each for each in checks if each.verdict is Verdict.ERROR], terminal.notes)
     _print_units(planned, terminal.results)
     _print_totals(planned, prepared, terminal.results)
     _print_disk(written, Path.cwd(), terminal.results)
@@ -137,7 +140,6 @@ def print_dry_run(recipe: Recipe, given: Merge) -> None:
         memory_bytes=None if given.memory is None else int(given.memory * 1e9),
         gpu_memory=memory_of(device),
         complete_heads=given.complete_heads,
-        resumes=False,
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(checks, terminal.notes)

@@ -33,8 +33,9 @@ from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
-from ace_gui.engine.output.adapter_writing import AdapterOptions, refuse_whole_only, write_adapter
+from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.adapter_plan import require_adapter
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
@@ -148,7 +149,7 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
     }.items():
         if asked:
             raise RecipeError(f"{name} goes with a whole model, not with an adapter.", key="output")
-    refuse_whole_only(recipe)
+    require_adapter(recipe)
     yield from write_adapter(
         prepared_with_consent(recipe, convert=options.convert),
         out,

@@ -23,6 +23,9 @@ DISK: Final = "Disk"
 MEMORY: Final = "Memory"
 """Titles of the checks for memory and disk space."""
 
+ADAPTER: Final = "Adapter"
+"""Title of the check on a merge that is written as an adapter, which merges in a store are not."""
+
 RECIPE: Final = "Recipe"
 """Title of the check on how the recipe's file was read."""
 

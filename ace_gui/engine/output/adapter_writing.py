@@ -47,22 +47,23 @@ from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.output.adapter_plan import (
+from ace_gui.engine.output.adapter_store import AdapterStore
+from ace_gui.engine.output.exporting import CARD, RECIPE, exported
+from ace_gui.engine.output.lineage import lineage_of
+from ace_gui.engine.output.model_card import adapter_card
+from ace_gui.engine.planning.adapter_plan import (
     AdapterPlan,
     Factored,
     Whole,
     adapter_plan,
     low_rank_changes,
+    require_adapter,
+    require_factors,
     shares_of,
 )
-from ace_gui.engine.output.adapter_store import AdapterStore
-from ace_gui.engine.output.exporting import CARD, RECIPE, exported
-from ace_gui.engine.output.lineage import lineage_of
-from ace_gui.engine.output.model_card import adapter_card
 from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.prepare import Prepared, require_experts
 from ace_gui.engine.streaming import single_threads
-from ace_gui.errors import RecipeError
 from ace_gui.linalg.low_rank import (
     Factors,
     core_values,
@@ -73,7 +74,6 @@ from ace_gui.linalg.low_rank import (
     squared_values,
 )
 from ace_gui.machine import peak_memory
-from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 
@@ -107,12 +107,11 @@ def write_adapter(
     RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
-    if None not in (prepared.plan.recipe.rank, prepared.plan.recipe.energy):
-        raise RecipeError("Give either `rank` or `energy`, not both.", key="energy")
+    require_adapter(prepared.plan.recipe)
     use_threads(threads)
     where, started = resolve_device(device), time.monotonic()
     plan = adapter_plan(prepared, options.include, options.exclude)
-    _require_factors(plan)
+    require_factors(plan)
     with claimed_output(out, prepared.plan.input_folders) as target:
         yield PlanReady(plan=prepared.plan)
         for event in (*calibrated(prepared, where, None), *learned(prepared, where)):
@@ -145,23 +144,6 @@ def write_adapter(
         warnings=prepared.plan.warnings + plan.notes,
     )
     yield exported(target)
-
-
-def refuse_whole_only(recipe: Recipe) -> None:
-    """Raise RecipeError for a recipe that changes more than tensors' values."""
-    for key in ("slices", "adapter", "tokenizer", "chat_template"):
-        if getattr(recipe, key):
-            raise RecipeError(f"{key} goes with a whole model, not with an adapter.", key=key)
-
-
-def _require_factors(plan: AdapterPlan) -> None:
-    """PEFT loads no adapter without factors."""
-    if not plan.factored:
-        raise RecipeError(
-            "No matrix of a linear layer changes, or all are left out: there is nothing that an "
-            "adapter could hold as factors. Write a whole model instead.",
-            key="output",
-        )
 
 
 class _Writing:
@@ -244,7 +226,7 @@ class _Writing:
                 self._store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
         ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
         self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
-        _require_factors(self.plan)
+        require_factors(self.plan)
 
     def _write(
         self, each: Factored | Whole, pool: ThreadPoolExecutor, budgets: MemoryBudgets

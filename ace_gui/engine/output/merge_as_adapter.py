@@ -14,8 +14,8 @@ from ace_gui.checkpoints import check_output_folder, discard, reader_of, staging
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.merging.store import MODEL, Manifest, read_finished
 from ace_gui.engine.modules.manifest import has_modules
-from ace_gui.engine.output.adapter_plan import adapter_plan
-from ace_gui.engine.output.adapter_writing import AdapterOptions, refuse_whole_only, write_adapter
+from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
+from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import RecipeError
 from ace_gui.linalg.low_rank import squared_values
@@ -88,7 +88,7 @@ def _prepared(
     store: Path, manifest: Manifest, rank: int | None, energy: float | None, dtype: str | None
 ) -> Prepared:
     """The extraction from a finished merge."""
-    refuse_whole_only(manifest.recipe)
+    require_adapter(manifest.recipe)
     model = store / MODEL
     if has_modules(model):
         raise RecipeError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.engine.contract.checks import (
+    ADAPTER,
     DISK,
     Check,
     Verdict,
@@ -32,7 +33,7 @@ def store_checks(
     GPU used, 0 for the CPU. ``store``: path of the store; None if it needs no more disk space, as
     when resuming.
     """
-    checks = tuple(check for check in plan.checks if check.title != DISK)
+    checks = tuple(check for check in plan.checks if check.title not in (DISK, ADAPTER))
     if store is not None:
         needed = bytes_in_store(plan.rows) + plan.bytes_beside
         advice = _STORE_ADVICE.format(folder=path_text(store))
@@ -46,10 +47,10 @@ def output_checks(
     plan: Plan,
     target: Path,
     *,
-    memory_bytes: int | None,
+    memory_bytes: int | None = None,
     gpu_memory: int,
-    complete_heads: bool,
-    resumes: bool,
+    complete_heads: bool = False,
+    resumes: bool = False,
 ) -> tuple[Check, ...]:
     """The checks for a merge straight into the folder ``target``, worst first.
 
@@ -62,7 +63,8 @@ def output_checks(
     models = int(not resumes) + (len(owners) if complete_heads else 0)
     needed = models * plan.bytes_to_write + plan.bytes_beside
     checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
-    return replaced(checks, disk_check(needed, free_bytes(target), _ADVICE))
+    adapter = (check for check in plan.checks if check.title == ADAPTER)
+    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), _ADVICE))
 
 
 def refuse_errors(checks: Iterable[Check]) -> None:

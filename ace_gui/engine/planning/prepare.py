@@ -25,6 +25,7 @@ from ace_gui.engine.contract.plan import (
     bytes_in_output,
     bytes_in_store,
 )
+from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.calibration_needs import data_checks, needs_of
 from ace_gui.engine.planning.dispositions import plan_rows
 from ace_gui.engine.planning.expert_files import bytes_beside
@@ -210,8 +211,8 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         *data_checks(recipe, needs),
         *module_checks(recipe, rows, method, base),
     )
-    return Prepared(
-        plan=dataclasses.replace(plan, checks=worst_first(checks)),
+    prepared = Prepared(
+        plan=plan,
         base=base,
         experts=experts,
         method=method,
@@ -219,6 +220,8 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         tokenizers=tokenizers,
         needs=needs,
     )
+    checks = worst_first((*checks, *adapter_checks(prepared)))
+    return dataclasses.replace(prepared, plan=dataclasses.replace(plan, checks=checks))
 
 
 def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> tuple[Check, ...]:

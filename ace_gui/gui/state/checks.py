@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import Check, Verdict, replaced, worst_first
+from ace_gui.engine.contract.checks import ADAPTER, Check, Verdict, replaced, worst_first
 from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
@@ -55,14 +55,14 @@ def checks_of(
     statistics: Mapping[str, LayerStatistics] | None,
     gpu_memory: int = 0,
 ) -> tuple[Check, ...]:
-    """The checks of a plan, worst first.
+    """The checks of a plan for a merge in this window, which always keeps the whole model.
 
     ``memory_bytes``: a merge's memory limit, None for all free memory. ``statistics``: None until
     the experts are compared. ``gpu_memory``: of the chosen GPU, 0 for the CPU.
     """
     if plan is None:
         return ()
-    found = plan.checks
+    found = tuple(check for check in plan.checks if check.title != ADAPTER)
     if memory_bytes is not None or gpu_memory:
         found = replaced(found, plan.memory_check(memory_bytes, gpu_memory))
     if statistics is not None:

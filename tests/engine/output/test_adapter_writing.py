@@ -14,17 +14,21 @@ from torch import Tensor
 
 import ace_gui
 from ace_gui.checkpoints import staging_folder
+from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
+from ace_gui.engine.planning.merge_checks import output_checks, store_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
+from ace_gui.gui.state.checks import checks_of
 from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
+from ace_gui.recipe import Override
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
-from tests.helpers.recipes import recipe_over
+from tests.helpers.recipes import file_over, recipe_over
 
 SIZES = {
     "hidden_size": 16,
@@ -224,6 +228,44 @@ def test_what_cannot_be_an_adapter_is_refused_before_anything_is_written(
     with pytest.raises(RecipeError, match="linear layer"):
         ace_gui.extract(base, model, tmp_path / "x", rank=2, include=["*norm*"], device="cpu")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, "`rank` or `energy`"),
+        ({"rank": 2, "energy": 0.5}, "not both"),
+        ({"rank": 2, "chat_template": "chatml"}, "chat_template"),
+        ({"rank": 2, "overrides": (Override(pattern="*", disposition="base"),)}, "linear layer"),
+    ],
+)
+def test_the_plan_refuses_what_the_merge_would_refuse(
+    keys: dict[str, Any], words: str, base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    """A merge in a store holds whole tensors and is not refused."""
+    model = fine_tune(base, tmp_path / "model")
+    recipe = recipe_over(base, [experts[0], model], output="adapter", **keys)
+    plan = prepare(recipe).plan
+    (error,) = (check for check in plan.checks if check.verdict is Verdict.ERROR)
+    assert words in error.sentence
+    with pytest.raises(RecipeError) as raised:
+        written(recipe, tmp_path / "x")
+    assert raised.value.sentence == error.sentence
+    assert error in output_checks(plan, tmp_path, gpu_memory=0)
+    stored = store_checks(plan, memory_bytes=None, gpu_memory=0, store=None)
+    for checks in (stored, checks_of(plan, None, None)):
+        assert Verdict.ERROR not in {check.verdict for check in checks}
+
+
+def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
+    base: Path, experts: list[Path], tmp_path: Path
+) -> None:
+    lora = prepare(recipe_over(base, experts, merge_method="linear", output="adapter"))
+    assert Verdict.ERROR not in {check.verdict for check in lora.plan.checks}
+    file = file_over(tmp_path, base, [fine_tune(base, tmp_path / "model")], output="adapter")
+    for words in (("estimate", file), ("merge", file, "--dry-run")):
+        found = command(*words)
+        assert "`rank` or `energy`" in " ".join(found.stderr.split()), words
 
 
 def test_experts_in_files_of_their_own_are_named(tmp_path: Path) -> None:

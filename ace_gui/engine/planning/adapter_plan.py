@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -20,13 +20,17 @@ from ace_gui.checkpoints import (
     OutputTensor,
     listing,
 )
+from ace_gui.engine.contract.checks import ADAPTER, EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
-from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
 from ace_gui.formatting import plain
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Output
+
+if TYPE_CHECKING:
+    from ace_gui.engine.planning.prepare import Prepared
 
 PREFIX: Final = "base_model.model."
 
@@ -168,6 +172,38 @@ def adapter_plan(
             factored.append(found)
     plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
     return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
+
+
+def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
+    """Whether the merge can be written as an adapter; none if the recipe does not ask for one."""
+    if prepared.plan.recipe.output != Output.ADAPTER or not prepared.experts:
+        return ()
+    verdict, sentence = Verdict.OK, "The merge can be written as an adapter."
+    try:
+        require_adapter(prepared.plan.recipe)
+        require_factors(adapter_plan(prepared))
+    except WorkbenchError as error:
+        verdict, sentence = Verdict.ERROR, error.sentence
+    return (Check(subject=EVERYTHING, title=ADAPTER, verdict=verdict, sentence=sentence),)
+
+
+def require_adapter(recipe: Recipe) -> None:
+    """Raise RecipeError for a recipe that no adapter can follow, whatever its models are."""
+    for key in ("slices", "adapter", "tokenizer", "chat_template"):
+        if getattr(recipe, key):
+            raise RecipeError(f"{key} goes with a whole model, not with an adapter.", key=key)
+    if None not in (recipe.rank, recipe.energy):
+        raise RecipeError("Give either `rank` or `energy`, not both.", key="energy")
+
+
+def require_factors(plan: AdapterPlan) -> None:
+    """Raise RecipeError for an adapter without factors, which PEFT does not load."""
+    if not plan.factored:
+        raise RecipeError(
+            "No matrix of a linear layer changes, or all are left out: there is nothing that an "
+            "adapter could hold as factors. Write a whole model instead.",
+            key="output",
+        )
 
 
 def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
