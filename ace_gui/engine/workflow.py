@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ace_gui.checkpoints import claimed_output, convert_pickle
+from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
 from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
@@ -26,7 +26,6 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
-from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
@@ -41,7 +40,7 @@ from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
 from ace_gui.errors import PickleConsentError, RecipeError, TaskError
-from ace_gui.output_files import check_file, staging_folder
+from ace_gui.output_files import check_file
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
@@ -228,27 +227,25 @@ def score(
     tasks: Sequence[Task],
     *,
     names: Sequence[str] = (),
-    limit: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     convert: bool = False,
-    workers: Executor | None = None,
+    cluster: str = "",
 ) -> Iterator[Event]:
     """Score the recipe's base and experts, and the folders or models in memory, on tasks.
 
-    ``names``: of the folders or models. ``workers``: the processes that run the models, None: this
-    process.
-
-    Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
+    ``names``: of the folders or models. ``cluster``: whose workers run the models; empty: this
+    process does. Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
     """
     _require_some(tasks)
-    use_threads(None)
-    if workers is None:
+    use_threads(threads)
+    if not cluster:
         resolve_device(device)
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
     models = models_of(prepared, folders, names)
-    for event in evaluate(models, tasks, limit=limit, device=device, workers=workers):
-        if event is not None:
-            yield event
+    with workers_at(cluster, device, threads) as workers:
+        events = evaluate(models, tasks, device=device, workers=workers)
+        yield from (event for event in events if event is not None)
 
 
 def _require_some(tasks: Sequence[Task]) -> None:
@@ -262,18 +259,16 @@ def routes(
     tasks: Sequence[Task],
     *,
     names: Sequence[str] = (),
-    limit: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     convert: bool = False,
 ) -> Iterator[Event]:
     """Which experts the folders with routers take for examples of the tasks; as ``score``."""
     _require_some(tasks)
-    use_threads(None)
+    use_threads(threads)
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
     models = models_of(prepared, folders, names)
-    for event in routed(models, tasks, limit=limit, device=device):
-        if event is not None:
-            yield event
+    yield from (event for event in routed(models, tasks, device) if event is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -113,3 +113,10 @@ class Task:
     def title(self) -> str:
         """What it is called."""
         return self.name or self.data.stem or self.data.name or "task"
+
+
+def limited(tasks: Iterable[Task], limit: int | None) -> tuple[Task, ...]:
+    """The tasks with at most ``limit`` examples of each, besides their own limits; None: as is."""
+    if limit is None:
+        return tuple(tasks)
+    return tuple(replace(task, limit=min(limit, task.limit or limit)) for task in tasks)

@@ -1,4 +1,4 @@
-"""What is recognised and not merged: the table in the help is what people really read."""
+"""What is recognised and not merged."""
 
 from pathlib import Path
 
@@ -6,11 +6,9 @@ import pytest
 
 from ace_gui.checkpoints import convert_pickle, is_adapter, open_adapter, open_checkpoint
 from ace_gui.errors import CheckpointError, PickleConsentError
-from ace_gui.paths import resource_path
 from tests.helpers.catalogue import UNSUPPORTED, Unsupported
 from tests.helpers.faults import complaint
 
-PAGE = resource_path("help/limits.md")
 MODEL = "your/model"
 
 
@@ -27,11 +25,6 @@ def refusal(case: Unsupported, folder: Path) -> str:
     return sentence
 
 
-def table(sentences: dict[str, str]) -> str:
-    rows = [f"| {what} | {sentence} |" for what, sentence in sentences.items()]
-    return "\n".join(["| weights | message |", "|---|---|", *rows])
-
-
 @pytest.mark.parametrize("case", UNSUPPORTED, ids=str)
 def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: Path) -> None:
     sentence = refusal(case, tmp_path)
@@ -40,9 +33,3 @@ def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: 
     assert sentence.endswith(".")
     ways_out = ("dequantise", "needs", "Merge it", "Ask for", "can be added", "nothing to merge")
     assert any(way in sentence for way in ways_out)
-
-
-def test_the_table_in_the_readme_is_what_people_read(tmp_path: Path) -> None:
-    said = {case.what: refusal(case, tmp_path / str(n)) for n, case in enumerate(UNSUPPORTED)}
-    written = PAGE.read_text(encoding="utf-8")
-    assert table(said) in written, f"{PAGE} should have this table:\n{table(said)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.evaluating.evaluate import known_tasks, task_names
+from ace_gui.engine.evaluating.evaluate import known_tasks, require_own_names
 from ace_gui.engine.evaluating.examples import read_calibration
 from ace_gui.engine.evaluating.kinds.every_kind import require_kind
 from ace_gui.engine.evaluating.subjects import Loading, experts_of
@@ -60,13 +60,14 @@ def calibration(
     """
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
     name = prepared.plan.recipe.expert_names[t]
+    require_own_names(tasks)
     subject = models.subjects()[t]
     found = []
-    for task, title in zip(tasks, task_names(tasks), strict=True):
-        if models.owner(task, title) == t and task.calibration is not None:
-            config = models.reference(task, title)
-            data = read_calibration(task, title, config, limit=limit, seed=SEED, labelled=labelled)
-            loading = models.loading(subject, task, title)
+    for task in tasks:
+        if models.owner(task) == t and task.calibration is not None:
+            config = models.reference(task)
+            data = read_calibration(task, config, limit=limit, seed=SEED, labelled=labelled)
+            loading = models.loading(subject, task)
             require_kind(loading, data, subject)
             found.append((data, loading))
     return Calibration(name=name, tasks=tuple(found))

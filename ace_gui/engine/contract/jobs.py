@@ -19,7 +19,7 @@ from ace_gui.engine.contract.scored.shown_examples import TryInput
 from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.tasks import Task, limited
 
 if TYPE_CHECKING:
     from ace_gui.engine.service.runner import Runner
@@ -448,8 +448,7 @@ class EvaluateJob(Job, state="scoring"):
         with workers_at(self.cluster, self.device) as workers:
             yield from evaluate(
                 models,
-                known_tasks(prepared),
-                limit=self.limit,
+                limited(known_tasks(prepared), self.limit),
                 device=self.device,
                 workers=workers,
             )
@@ -484,7 +483,7 @@ class DescribeTasksJob(Job):
     tasks: tuple[Task, ...]
 
     def _steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.described_tasks import described
+        from ace_gui.engine.evaluating.shown_examples import described
 
         yield from described((yield from engine.prepared(self.recipe)), self.tasks)
 
@@ -505,7 +504,7 @@ class CompareExamplesJob(Job, state="scoring"):
     device: str = "auto"
 
     def _steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.compared_examples import compared_examples
+        from ace_gui.engine.evaluating.shown_examples import compared_examples
         from ace_gui.engine.merging.store import MODEL
 
         prepared = yield from engine.prepared(self.recipe)
@@ -531,7 +530,8 @@ class RoutesJob(Job, state="scoring"):
         from ace_gui.engine.evaluating.routing import routed
 
         prepared, models = yield from engine.models(self.recipe, (self.store,))
-        yield from routed(models, known_tasks(prepared), limit=self.limit, device=self.device)
+        tasks = limited(known_tasks(prepared), self.limit)
+        yield from routed(models, tasks, device=self.device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from ace_gui.architecture.preprocessing import load_image_processor, load_tokenizer, longest_input
 from ace_gui.engine.evaluating.data.table import Table, refused
-from ace_gui.engine.evaluating.labels import Labels, answer_labels, head_labels, labels_of
 from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
@@ -26,8 +25,12 @@ from ace_gui.engine.evaluating.task_data import (
     PAIR,
     TEXT,
     Example,
+    Labels,
     TaskData,
+    answer_labels,
+    head_labels,
     label_cell,
+    labels_of,
 )
 from ace_gui.formatting import listing, shown
 from ace_gui.recipe.tasks import Metric, TaskKind

@@ -6,11 +6,12 @@ import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, require_kind
-from ace_gui.engine.evaluating.labels import head_labels
 from ace_gui.engine.evaluating.loaded_models import Loaded, unchanged
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
@@ -33,7 +33,7 @@ from ace_gui.engine.evaluating.subjects import (
     experts_of,
     models_of,
 )
-from ace_gui.engine.evaluating.task_data import Half, TaskData
+from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import TaskError
@@ -73,19 +73,10 @@ class Outcome:
     chat: bool | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answering:
-    """A trial in progress. ``done``: number of examples; ``tokens_per_second``: generated."""
-
-    done: int
-    tokens_per_second: float = 0.0
-
-
 def evaluate(
     models: Models,
     tasks: Sequence[Task],
     *,
-    limit: int | None = None,
     device: str = "auto",
     half: Half | None = None,
     workers: Executor | None = None,
@@ -100,23 +91,14 @@ def evaluate(
     Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = torch.device(workers.device) if workers else resolve_device(device)
-    trials = yield from all_trials(models, tasks, limit, half)
+    trials = yield from all_trials(models, tasks, half)
     if workers is not None:
         if any(trial.loading.model is not None for trial in trials):
             raise TaskError("Models in memory are scored by this process; leave out the cluster.")
-        share = Share.of(models, tasks, limit=limit, half=half, device=workers.device)
-        yield from _answered_by(workers, share, trials, where)
-    total = sum(len(trial.data.examples) for trial in trials)
+        yield from _answered_by(workers, models, tasks, trials, half)
     found: dict[tuple[Subject, str], TaskScore] = {}
-    done = 0
-    for trial, outcome in outcomes_of(trials, where):
-        if isinstance(outcome, Outcome):
-            score = _score(trial, outcome, found)
-            found[trial.subject, trial.data.name] = score
-            done += len(trial.data.examples)
-            yield score
-        else:
-            yield progress_of(trial, outcome, done, total)
+    for event in outcomes_of(trials, where):
+        yield event if isinstance(event, EvaluationProgress) else _scored(*event, found)
     order = models.subjects()
     by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
     yield Evaluated(scores=tuple(score for _, score in by_model))
@@ -130,96 +112,72 @@ def known_scores(
     Raises what ``evaluate`` raises of data and of models that do not fit them.
     """
     where, cache = resolve_device(device), ArrayCache(scores_folder())
-    trials = yield from all_trials(models, tasks, None)
+    trials = yield from all_trials(models, tasks)
     found: dict[tuple[Subject, str], TaskScore] = {}
     for trial in trials:
         known = _remembered(cache, _key(trial, where), trial)
         if known is not None:
-            score = _score(trial, known, found)
-            found[trial.subject, trial.data.name] = score
-            yield score
+            yield _scored(trial, known, found)
         yield None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """Some trials of an evaluation, by their ``indices`` among all, for a new process.
-
-    For the other fields see ``Models`` and ``evaluate``.
-    """
-
-    recipe: Recipe | None
-    with_base: bool
-    folders: tuple[Path, ...]
-    names: tuple[str, ...]
-    tasks: tuple[Task, ...]
-    limit: int | None
-    half: Half | None
-    device: str
-    indices: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, models: Models, tasks: Sequence[Task], **how: Any) -> Self:
-        """A share without trials; ``how``: limit, half and device."""
-        return cls(
-            recipe=None if models.prepared is None else models.prepared.plan.recipe.absolute(),
-            with_base=models.with_base,
-            folders=tuple(folder.absolute() for folder in models.folders),
-            names=models.names,
-            tasks=tuple(task.absolute() for task in tasks),
-            **how,
-        )
-
-    def outcomes(self) -> list[Outcome]:
-        """Run the trials in this process."""
-        models = Models(
-            prepared=None if self.recipe is None else prepare(self.recipe),
-            with_base=self.with_base,
-            folders=self.folders,
-            names=self.names,
-        )
-        trials = result_of(all_trials(models, self.tasks, self.limit, self.half))
-        wanted = [trials[index] for index in self.indices]
-        found = outcomes_of(wanted, resolve_device(self.device))
-        return [outcome for _, outcome in found if isinstance(outcome, Outcome)]
-
-
 def _answered_by(
-    workers: Executor, share: Share, trials: Sequence[Trial], device: torch.device
+    workers: Executor,
+    models: Models,
+    tasks: Sequence[Task],
+    trials: Sequence[Trial],
+    half: Half | None,
 ) -> Iterator[EvaluationProgress | None]:
     """Cache the unknown results of the trials, with each model on one worker."""
-    cache = ArrayCache(scores_folder())
+    cache, device = ArrayCache(scores_folder()), torch.device(workers.device)
     unknown = [
         index
         for index, trial in enumerate(trials)
         if _remembered(cache, _key(trial, device), trial) is None
     ]
-    together = [
-        tuple(indices) for _, indices in groupby(unknown, lambda index: trials[index].subject)
-    ]
-    shares = [(replace(share, indices=indices),) for indices in together]
+    together = [list(own) for _, own in groupby(unknown, lambda index: trials[index].subject)]
+    recipe = None if models.prepared is None else models.prepared.plan.recipe.absolute()
+    folders = tuple(folder.absolute() for folder in models.folders)
+    models = replace(models, prepared=None, folders=folders)
+    absolute = [task.absolute() for task in tasks]
+    run = partial(_run_trials, recipe, models, absolute, workers.device, half)
     about = [trials[indices[0]].subject.name for indices in together]
     done, total = 0, sum(len(trials[index].data.examples) for index in unknown)
-    for result in workers.map_unordered(Share.outcomes, shares, about):
+    for result in workers.map_unordered(run, [(indices,) for indices in together], about):
         if result is None:
             yield None
             continue
-        indices, found = together[result[0]], result[1]
-        for index, outcome in zip(indices, found, strict=True):
-            trial = trials[index]
-            _remember(cache, _key(trial, device), outcome)
-            done += len(trial.data.examples)
-            yield progress_of(trial, Answering(done=0), done, total)
+        for index, outcome in zip(together[result[0]], result[1], strict=True):
+            _remember(cache, _key(trials[index], device), outcome)
+            done += len(trials[index].data.examples)
+            yield progress_of(trials[index], done, total)
 
 
-def progress_of(trial: Trial, step: Answering, before: int, total: int) -> EvaluationProgress:
-    """The progress of a trial. ``before``: examples of earlier trials."""
+def _run_trials(
+    recipe: Recipe | None,
+    models: Models,
+    tasks: Sequence[Task],
+    device: str,
+    half: Half | None,
+    indices: Sequence[int],
+) -> list[Outcome]:
+    """Run some trials, by their indices among all, in a new process."""
+    models = replace(models, prepared=None if recipe is None else prepare(recipe))
+    trials = result_of(all_trials(models, tasks, half))
+    found = outcomes_of([trials[index] for index in indices], resolve_device(device))
+    return [event[1] for event in found if not isinstance(event, EvaluationProgress)]
+
+
+def progress_of(
+    trial: Trial, done: int, total: int, tokens_per_second: float = 0.0
+) -> EvaluationProgress:
+    """The progress of several trials, now at this one, by the number of examples."""
     return EvaluationProgress(
         model=trial.subject.name,
         task=trial.data.name,
-        done=before + step.done,
+        done=done,
         total=total,
-        tokens_per_second=step.tokens_per_second,
+        tokens_per_second=tokens_per_second,
     )
 
 
@@ -227,13 +185,12 @@ def require_tasks(
     prepared: Prepared,
     device: str,
     *,
-    limit: int | None = None,
     half: Half | None = None,
     workers: Executor | None = None,
 ) -> Steps[None]:
     """Score the experts and cache the results, so that errors in tasks show before a merge."""
     models, tasks = experts_of(prepared, ()), known_tasks(prepared)
-    for _ in evaluate(models, tasks, limit=limit, device=device, half=half, workers=workers):
+    for _ in evaluate(models, tasks, device=device, half=half, workers=workers):
         yield None
 
 
@@ -243,7 +200,6 @@ def merged_scores(
     device: str,
     *,
     alone: bool = False,
-    limit: int | None = None,
     half: Half | None = None,
 ) -> Steps[tuple[TaskScore, ...]]:
     """The scores of a merged model in a folder, named ``merged``, on the recipe's tasks.
@@ -254,7 +210,7 @@ def merged_scores(
     models = experts_of(prepared, (folder,)) if alone else models_of(prepared, (folder,))
     models, tasks = replace(models, names=(MERGED,)), known_tasks(prepared)
     scores: tuple[TaskScore, ...] = ()
-    for event in evaluate(models, tasks, limit=limit, device=device, half=half):
+    for event in evaluate(models, tasks, device=device, half=half):
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
@@ -267,31 +223,23 @@ def known_tasks(prepared: Prepared) -> tuple[Task, ...]:
     return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 
 
-def task_names(tasks: Sequence[Task]) -> list[str]:
-    """The names of tasks. Raises TaskError if two are equal."""
-    names = [task.title for task in tasks]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise TaskError(f"Two tasks are called {twice[0]!r}; give each a name.", key="tasks")
-    return names
+def require_own_names(tasks: Sequence[Task]) -> None:
+    """Raise TaskError if two tasks have the same name."""
+    name, count = Counter(task.title for task in tasks).most_common(1)[0] if tasks else ("", 0)
+    if count > 1:
+        raise TaskError(f"Two tasks are called {name!r}; give each a name.", key="tasks")
 
 
-def trials_of(
-    models: Models,
-    task: Task,
-    name: str,
-    limit: int | None = None,
-    half: Half | None = None,
-) -> Steps[list[Trial]]:
+def trials_of(models: Models, task: Task, half: Half | None = None) -> Steps[list[Trial]]:
     """The trials of all models and tasks, with data that are read and checked. Raises TaskError."""
-    owner = models.owner(task, name)
-    reference = models.reference(task, name)
-    data = yield from read_task(task, name, reference, limit=limit, seed=SEED, half=half)
+    owner = models.owner(task)
+    reference = models.reference(task)
+    data = yield from read_task(task, reference, seed=SEED, half=half)
     trials = []
     for subject in models.subjects():
         if subject.expert is not None and owner not in (None, subject.expert):
             continue
-        loading = models.loading(subject, task, name)
+        loading = models.loading(subject, task)
         require_kind(loading, data, subject)
         targets = KINDS[data.kind].targets(data, loading.config)
         trials.append(
@@ -301,15 +249,16 @@ def trials_of(
 
 
 def all_trials(
-    models: Models, tasks: Sequence[Task], limit: int | None, half: Half | None = None
+    models: Models, tasks: Sequence[Task], half: Half | None = None
 ) -> Steps[list[Trial]]:
     """Each model on each of its tasks, all data read and checked; experts come first.
 
     Raises TaskError.
     """
     found: list[Trial] = []
-    for task, name in zip(tasks, task_names(tasks), strict=True):
-        found += yield from trials_of(models, task, name, limit, half)
+    require_own_names(tasks)
+    for task in tasks:
+        found += yield from trials_of(models, task, half)
         yield None
     return _experts_first(found)
 
@@ -322,16 +271,13 @@ def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
 
 def outcomes_of(
     trials: Sequence[Trial], device: torch.device
-) -> Iterator[tuple[Trial, Outcome | Answering]]:
-    """Yield each trial with its progress, and finally with its result.
-
-    Cached results for unchanged files are reused.
-    """
-    cache = ArrayCache(scores_folder())
-    loaded = Loaded(device)
+) -> Iterator[EvaluationProgress | tuple[Trial, Outcome]]:
+    """The progress, and each trial with its result. Cached results are reused."""
+    cache, loaded = ArrayCache(scores_folder()), Loaded(device)
     in_memory = {
         id(t.loading.model): t.loading.model for t in trials if t.loading.model is not None
     }
+    done, total = 0, sum(len(trial.data.examples) for trial in trials)
     gc.freeze()  # collecting a model then skips older objects
     try:
         with unchanged(list(in_memory.values())):
@@ -339,21 +285,22 @@ def outcomes_of(
                 key = _key(trial, device)
                 known = _remembered(cache, key, trial)
                 if known is None:
-                    known = yield from _computed(trial, loaded)
+                    known = yield from _computed(trial, loaded, done, total)
                 _remember(cache, key, known)
                 yield trial, known
+                done += len(trial.data.examples)
     finally:
         gc.unfreeze()
 
 
 def _computed(
-    trial: Trial, loaded: Loaded
-) -> Generator[tuple[Trial, Outcome | Answering], None, Outcome]:
-    """Run the model of a trial; yields its progress, and returns its result."""
+    trial: Trial, loaded: Loaded, before: int, total: int
+) -> Generator[EvaluationProgress, None, Outcome]:
+    """Run the model of a trial. ``before``: examples of earlier trials."""
     one, answers = loaded.asker(trial.data, trial.loading), list[Any]()
     for step in answered(one):
         if isinstance(step, int):
-            yield trial, Answering(done=step, tokens_per_second=one.tokens_per_second)
+            yield progress_of(trial, before + step, total, one.tokens_per_second)
         else:
             answers = step
     return Outcome(measured=_measure(trial, answers), answers=answers, chat=one.chat)
@@ -364,9 +311,10 @@ def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
     return KINDS[trial.data.kind].judge(trial.data, answers, trial.targets, names)
 
 
-def _score(
-    trial: Trial, outcome: Outcome, found: Mapping[tuple[Subject, str], TaskScore]
+def _scored(
+    trial: Trial, outcome: Outcome, found: dict[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
+    """The score, which is added to ``found``: those so far, experts first."""
     measure, cut = outcome.measured, KINDS[trial.data.kind].cut(outcome.answers)
     name, metric = trial.data.name, trial.data.metric.value
     own = trial.owner is not None and trial.subject.expert == trial.owner
@@ -385,10 +333,11 @@ def _score(
     )
     owners = (each for each in found.values() if each.own and each.task == name)
     best = score if own else next(owners, None)
-    if trial.owner is None or best is None:
-        return score
-    share = normalised(metric, score.score, best.score, best.standard_error)
-    return replace(score, normalised=share)
+    if trial.owner is not None and best is not None:
+        share = normalised(metric, score.score, best.score, best.standard_error)
+        score = replace(score, normalised=share)
+    found[trial.subject, name] = score
+    return score
 
 
 def _key(trial: Trial, device: torch.device) -> str:
@@ -401,7 +350,7 @@ def _key(trial: Trial, device: torch.device) -> str:
         return ""
     own = None if loading.own is None else sorted(loading.own.names.items())
     terms = (
-        repr(data.task),
+        repr(replace(data.task, limit=None)),
         data.kind,
         data.metric,
         sorted(data.columns.items()),
@@ -423,33 +372,29 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
-    """The cached answers; None also for an invalid entry."""
-    if not key:
-        return None
-    entry, count = cache.get(key), len(trial.data.examples)
-    if entry is None or {"figures", "each", "answers"} - entry.keys():
-        return None
-    figures, each_N = entry["figures"], entry["each"]
+    """The cached outcome; None also for an invalid entry."""
+    entry, count = cache.get(key) if key else None, len(trial.data.examples)
     try:
-        kept = json.loads(entry["answers"].tobytes())
-        answers, chat = kept["answers"], kept["chat"]
+        kept = json.loads(entry["outcome"].tobytes()) if entry else {}
+        each_N = np.array(kept["each"], dtype=float)
+        answers = [tuple(each) if isinstance(each, list) else each for each in kept["answers"]]
+        result = MetricResult(score=kept["score"], standard_error=kept["error"], each_N=each_N)
+        known = Outcome(measured=result, answers=answers, chat=kept["chat"])
     except (ValueError, TypeError, KeyError):
         return None
-    if len(answers) != count or figures.shape != (2,) or each_N.shape != (count,):
-        return None
-    score, error = figures.astype(float).tolist()
-    result = MetricResult(score=score, standard_error=error, each_N=each_N.astype(float))
-    answers = [tuple(each) if isinstance(each, list) else each for each in answers]
-    return Outcome(measured=result, answers=answers, chat=chat)
+    return known if len(answers) == count and each_N.shape == (count,) else None
 
 
 def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
-    """Cache an outcome; answers as text in JSON, which keeps every digit of a number."""
+    """Cache an outcome as JSON, which keeps every digit of a number."""
     if not key:
         return
     found = outcome.measured
-    figures = np.array([found.score, found.standard_error])
-    kept = json.dumps({"answers": outcome.answers, "chat": outcome.chat}).encode()
-    cache.put(
-        key, {"figures": figures, "each": found.each_N, "answers": np.frombuffer(kept, np.uint8)}
-    )
+    kept = {
+        "score": found.score,
+        "error": found.standard_error,
+        "each": found.each_N.tolist(),
+        "answers": outcome.answers,
+        "chat": outcome.chat,
+    }
+    cache.put(key, {"outcome": np.frombuffer(json.dumps(kept).encode(), np.uint8)})

@@ -64,22 +64,19 @@ _NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "sour
 
 def read_task(
     task: Task,
-    name: str,
     config: Mapping[str, Any],
     *,
-    limit: int | None,
     seed: int,
     half: Half | None = None,
 ) -> Steps[TaskData]:
     """The task with its examples. ``config``: of the task's own model.
 
-    ``limit``: most examples, besides the task's own limit. The same seed draws the same ones.
-    ``half``: only one half of these. Raises TaskError, naming file and row.
+    The same seed draws the same ones if there is a limit. ``half``: only one half of these. Raises
+    TaskError, naming file and row.
     """
     table = open_table(task.data)
-    data = _without_examples(task, name, table, kind_of(task, config, table))
-    limits = [most for most in (limit, task.limit) if most is not None]
-    rows = drawn(table, table.rows(_wanted(data)), min(limits, default=None), seed)
+    data = _without_examples(task, table, kind_of(task, config, table))
+    rows = drawn(table, table.rows(_wanted(data)), task.limit, seed)
     if half is not None:
         rows = _half(rows, half, seed)
     if not rows:
@@ -90,7 +87,6 @@ def read_task(
 
 def read_calibration(
     task: Task,
-    name: str,
     config: Mapping[str, Any],
     *,
     limit: int,
@@ -103,9 +99,9 @@ def read_calibration(
     row, and if the task has none.
     """
     if task.calibration is None:
-        raise TaskError(f"The task {name} has no `calibration` data.", key="calibration")
+        raise TaskError(f"The task {task.title} has no `calibration` data.", key="calibration")
     kind, table = kind_of(task, config, open_table(task.data)), open_table(task.calibration)
-    data = _without_examples(task, name, table, kind, labelled=labelled)
+    data = _without_examples(task, table, kind, labelled=labelled)
     rows = drawn(table, table.rows(_wanted(data)), limit, seed)
     if not rows:
         raise refused(table.path, "There are no inputs.")
@@ -113,12 +109,11 @@ def read_calibration(
 
 
 def _without_examples(
-    task: Task, name: str, table: Table, kind: TaskKind, *, labelled: bool = True
+    task: Task, table: Table, kind: TaskKind, *, labelled: bool = True
 ) -> TaskData:
     _require_settings(task, kind)
     return TaskData(
         task=task,
-        name=name,
         kind=kind,
         metric=metric_of(task, kind),
         columns=columns_of(task, kind, table, labelled=labelled),

@@ -51,9 +51,7 @@ class Harness:
             where = "The harness" if own is None else path_text(own)
             raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
 
-    def scores(
-        self, folder: Path, name: str, *, limit: int | None, device: str
-    ) -> Iterator[TaskScore]:
+    def scores(self, folder: Path, *, limit: int | None, device: str) -> Iterator[TaskScore]:
         """A score for each task and metric. Raises TaskError if the harness fails.
 
         Models with a chat template are asked in it. No code of the model folder is run. A task of
@@ -84,7 +82,7 @@ class Harness:
             ) from error
         for task, figures in found["results"].items():
             count = found["n-samples"].get(task, {}).get("effective", 0)
-            for score in _scores(figures, name, task, count):
+            for score in _scores(figures, str(folder), task, count):
                 yield replace(score, chat=chat)
 
 

@@ -2,6 +2,8 @@
 
 F1, Matthews' correlation, Pearson's and Spearman's are computed by scikit-learn and SciPy; their
 error is the standard deviation of 200 seeded resamples of the examples, NaN if all are alike.
+Generated texts are compared in one normal form: Unicode NFKC, lower case, each run of white space
+as one space, without white space around it and without a full stop at the end.
 N examples, R resamples, W words.
 """
 
@@ -9,9 +11,11 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -204,3 +208,51 @@ def _spread(draws_R: NDArray[np.float64]) -> float:
     """The standard deviation; NaN if all resamples are equal, as precision is then unknown."""
     known = draws_R[np.isfinite(draws_R)]
     return float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan
+
+
+# Generated texts
+
+_NUMBER: Final = re.compile(
+    r"(?:(?<![\w)])[-+])?"  # a sign, not a subtraction or a range
+    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+]?\d{1,4}\b)?"
+)
+
+
+def normal(text: str) -> str:
+    """A text in normal form."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).removesuffix(".")
+
+
+def last_number(text: str) -> Decimal | None:
+    """The last number of a text; commas between thousands are left out. None: there is none."""
+    found = _NUMBER.findall(unicodedata.normalize("NFKC", text).replace("−", "-"))
+    return Decimal(found[-1].replace(",", "")) if found else None
+
+
+def first_letter(text: str, letters: str) -> str:
+    """The first of these letters that stands alone, as in "B", "(b)" or "B. Paris"; empty: none.
+
+    Capital letters come first: an article "a" is no choice if a capital letter follows.
+    """
+    for wanted in (letters, letters.lower()):
+        found = re.search(rf"(?<![\w'’])[{wanted}](?![\w'’])", text) if wanted else None
+        if found is not None:
+            return found[0].upper()
+    return ""
+
+
+def is_right(metric: Metric, answer: str, target: str, *, letters: str, pattern: str) -> bool:
+    """Whether an answer is right. ``letters``: of the choices; ``pattern``: of the metric regex."""
+    if metric is Metric.LAST_NUMBER:
+        return last_number(answer) == last_number(target)
+    if metric is Metric.CHOICE:
+        return first_letter(answer, letters) == target
+    if metric is Metric.REGEX:
+        found = re.search(pattern, answer)
+        return found is not None and normal(found[1] or "") == normal(target)
+    own, wanted = normal(answer), normal(target)
+    if metric is Metric.CONTAINS:
+        found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", own)
+        return bool(wanted) and found is not None
+    return own == wanted

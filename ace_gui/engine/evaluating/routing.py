@@ -16,7 +16,7 @@ from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.answering import answered
-from ace_gui.engine.evaluating.evaluate import Answering, Trial, all_trials, progress_of
+from ace_gui.engine.evaluating.evaluate import Trial, all_trials, progress_of
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.manifest import MODULES
@@ -27,15 +27,13 @@ from ace_gui.recipe.tasks import Task
 _UNROUTED = frozenset({ModuleKind.TASK, ModuleKind.SURGERY})
 
 
-def routed(
-    models: Models, tasks: Sequence[Task], *, limit: int | None = None, device: str = "auto"
-) -> Iterator[Event | None]:
+def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Iterator[Event | None]:
     """Run the folders with routers on every task: EvaluationProgress, then RoutesFound.
 
     Raises the errors of ``evaluate``.
     """
     where, found = resolve_device(device), list[TaskRoutes]()
-    everything = yield from all_trials(models, tasks, limit)
+    everything = yield from all_trials(models, tasks)
     trials = [
         trial
         for trial in everything
@@ -51,7 +49,7 @@ def routed(
             started = time.perf_counter()
             for step in answered(one):
                 if isinstance(step, int):
-                    yield progress_of(trial, Answering(done=step), done, total)
+                    yield progress_of(trial, done + step, total)
             took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
             done += len(trial.data.examples)
             if with_modules:

@@ -111,7 +111,7 @@ class Models:
         pairs = zip(self.names, self.folders, strict=True)
         return found + [_subject(name, given) for name, given in pairs]
 
-    def owner(self, task: Task, name: str) -> int | None:
+    def owner(self, task: Task) -> int | None:
         """The expert of a task: the one it names, or else the one with the task's name.
 
         Raises TaskError if the recipe has no such expert.
@@ -120,99 +120,85 @@ class Models:
             return None
         names = self.prepared.plan.recipe.expert_names
         if task.expert is not None and task.expert not in names:
-            expert_list = ", ".join(names)
             raise TaskError(
-                f"The task {name} belongs to {task.expert!r}, but the recipe's experts are "
-                f"{expert_list}.",
+                f"The task {task.title} belongs to {task.expert!r}, but the recipe's experts are "
+                f"{', '.join(names)}.",
                 key="expert",
             )
-        wanted = task.expert or name
+        wanted = task.expert or task.title
         return names.index(wanted) if wanted in names else None
 
-    def owner_name(self, task: Task, name: str) -> str | None:
-        """The name of the expert whose head a merged model may have kept."""
-        owner = self.owner(task, name)
-        if self.prepared is None or owner is None:
-            return task.expert or name
-        return self.prepared.plan.recipe.expert_names[owner]
-
-    def reference(self, task: Task, name: str) -> Mapping[str, Any]:
+    def reference(self, task: Task) -> Mapping[str, Any]:
         """The config of the task's own model, from which its kind is inferred."""
-        owner = self.owner(task, name)
+        owner = self.owner(task)
         if self.prepared is not None and owner is not None:
-            return self._expert_config(self.prepared, owner)
-        subject = self.subjects()[-1]
-        return self.loading(subject, task, name).config
+            return _expert_config(self.prepared, owner)
+        return self.loading(self.subjects()[-1], task).config
 
-    def loading(self, subject: Subject, task: Task, name: str) -> Loading:
+    def loading(self, subject: Subject, task: Task) -> Loading:
         """The source of a model for a task. Raises CheckpointError and TaskError."""
-        owner = self.owner(task, name)
+        prepared, owner = self.prepared, self.owner(task)
         if subject.model is not None:
-            return _in_memory(subject, self._others(owner))
-        if self.prepared is not None and subject.expert is not None:
-            return self._expert(self.prepared, subject.expert)
-        if self.prepared is not None and subject.is_base and (base := self._base(self.prepared)):
-            return base
-        if self.prepared is not None and subject.is_base and owner is not None:
-            return self._base_with_head(self.prepared, owner)
-        known = None
-        if self.prepared is not None and owner is not None:
-            known = self._expert_config(self.prepared, owner)
+            return _in_memory(subject, _others(prepared, owner))
+        if prepared is None:
+            return loading_of(subject.path, task.expert or task.title)
+        recipe = prepared.plan.recipe
+        if subject.expert is not None:
+            return _expert(prepared, subject.expert)
+        if subject.is_base and recipe.adapter is not None:
+            names = prepared.base.own_names
+            return _with_adapter(recipe.base_model, recipe.adapter, prepared.base, names)
+        if subject.is_base and owner is not None:
+            return _base_with_head(prepared, owner)
         return loading_of(
             subject.path,
-            self.owner_name(task, name),
-            config=known,
-            base=None if self.prepared is None else self.prepared.plan.recipe.base_model,
-            others=self._others(owner),
+            (task.expert or task.title) if owner is None else recipe.expert_names[owner],
+            config=None if owner is None else _expert_config(prepared, owner),
+            base=recipe.base_model,
+            others=_others(prepared, owner),
         )
 
-    def _others(self, owner: int | None) -> tuple[Path, ...]:
-        """Folders of the recipe that may have a tokenizer or processor missing from the model."""
-        if self.prepared is None:
-            return ()
-        recipe = self.prepared.plan.recipe
-        first = () if owner is None else (recipe.models[owner].model,)
-        return tuple(path for path in (*first, recipe.base_model) if path.is_dir())
 
-    def _expert_config(self, prepared: Prepared, t: int) -> Mapping[str, Any]:
-        config = prepared.experts[t].checkpoint.config
-        return (
-            read_config(_folder(prepared.plan.recipe.models[t].model)) if config is None else config
-        )
+def _others(prepared: Prepared | None, owner: int | None) -> tuple[Path, ...]:
+    """Folders of the recipe that may have a tokenizer or processor missing from the model."""
+    if prepared is None:
+        return ()
+    recipe = prepared.plan.recipe
+    first = () if owner is None else (recipe.models[owner].model,)
+    return tuple(path for path in (*first, recipe.base_model) if path.is_dir())
 
-    def _expert(self, prepared: Prepared, t: int) -> Loading:
-        path, expert = prepared.plan.recipe.models[t].model, prepared.experts[t]
-        if not is_adapter(path):
-            folder = _folder(path)
-            preprocessing = (folder, *self._others(t))
-            return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing)
-        on = prepared.plan.recipe.models[t].on
-        names = dict(expert.own_names)
-        if on is not None:
-            names = {name: name for name in expert.checkpoint.tensors}
-        return _with_adapter(on or prepared.plan.recipe.base_model, path, expert, names)
 
-    def _base(self, prepared: Prepared) -> Loading | None:
-        """The base with its adapter; None if it is a plain model."""
-        recipe, base = prepared.plan.recipe, prepared.base
-        if recipe.adapter is None:
-            return None
-        return _with_adapter(recipe.base_model, recipe.adapter, base, dict(base.own_names))
+def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
+    config = prepared.experts[t].checkpoint.config
+    return read_config(_folder(prepared.plan.recipe.models[t].model)) if config is None else config
 
-    def _base_with_head(self, prepared: Prepared, owner: int) -> Loading:
-        """The base, with the expert's head if the base has none for the task."""
-        base, expert = _folder(prepared.plan.recipe.base_model), prepared.experts[owner]
-        config, own_config = read_config(base), self._expert_config(prepared, owner)
-        kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
-        preprocessing = (base, *self._others(owner))
-        if not kept and class_of(config) == class_of(own_config):
-            return Loading(folder=base, config=config, preprocessing=preprocessing)
-        return Loading(
-            folder=base,
-            config=_with_vocabulary(own_config, config),
-            preprocessing=preprocessing,
-            own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
-        )
+
+def _expert(prepared: Prepared, t: int) -> Loading:
+    entry, expert = prepared.plan.recipe.models[t], prepared.experts[t]
+    if not is_adapter(entry.model):
+        folder = _folder(entry.model)
+        preprocessing = (folder, *_others(prepared, t))
+        return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing)
+    if entry.on is not None:
+        names = {name: name for name in expert.checkpoint.tensors}
+        return _with_adapter(entry.on, entry.model, expert, names)
+    return _with_adapter(prepared.plan.recipe.base_model, entry.model, expert, expert.own_names)
+
+
+def _base_with_head(prepared: Prepared, owner: int) -> Loading:
+    """The base, with the expert's head if the base has none for the task."""
+    base, expert = _folder(prepared.plan.recipe.base_model), prepared.experts[owner]
+    config, own_config = read_config(base), _expert_config(prepared, owner)
+    kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
+    preprocessing = (base, *_others(prepared, owner))
+    if not kept and class_of(config) == class_of(own_config):
+        return Loading(folder=base, config=config, preprocessing=preprocessing)
+    return Loading(
+        folder=base,
+        config=_with_vocabulary(own_config, config),
+        preprocessing=preprocessing,
+        own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
+    )
 
 
 def _with_adapter(
@@ -220,12 +206,9 @@ def _with_adapter(
 ) -> Loading:
     """A model with an adapter on it; ``names``: the model's → those of ``model``."""
     folder = _folder(base)
-    return Loading(
-        folder=folder,
-        config=read_config(folder),
-        preprocessing=(adapter, folder),
-        own=Own(checkpoint=model.checkpoint, names=names, fills=False),
-    )
+    own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
+    preprocessing = (adapter, folder)
+    return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing, own=own)
 
 
 def loading_of(
@@ -243,24 +226,19 @@ def loading_of(
     TaskError.
     """
     folder = _folder(path)
-    own_config, preprocessing = read_config(folder), (folder, *others)
-    modules = modules_of(folder, expert, base)
-    head = None if expert is None else kept_head(folder, expert)
-    if head is None or expert is None:
-        return Loading(
-            folder=folder, config=own_config, preprocessing=preprocessing, modules=modules
-        )
-    head_folder = folder / HEADS / expert
-    if (head_folder / "config.json").is_file():
-        config = read_config(head_folder)
-    elif config is None:
-        config = _recipe_config(folder, expert)
+    found: Mapping[str, Any] = read_config(folder)
+    own, head = None, None if expert is None else kept_head(folder, expert)
+    if head is not None and expert is not None:
+        own = Own(checkpoint=head, names={each: each for each in head.tensors})
+        if (folder / HEADS / expert / "config.json").is_file():
+            config = read_config(folder / HEADS / expert)
+        found = _with_vocabulary(config or _recipe_config(folder, expert), found)
     return Loading(
         folder=folder,
-        config=_with_vocabulary(config, own_config),
-        preprocessing=preprocessing,
-        own=Own(checkpoint=head, names={each: each for each in head.tensors}),
-        modules=modules,
+        config=found,
+        preprocessing=(folder, *others),
+        own=own,
+        modules=modules_of(folder, expert, base),
     )
 
 

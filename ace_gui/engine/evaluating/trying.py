@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -16,12 +18,12 @@ from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, Tri
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
-from ace_gui.engine.evaluating.displayed import answer_names, answer_text
 from ace_gui.engine.evaluating.evaluate import SEED
 from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker, require_kind
-from ace_gui.engine.evaluating.kinds.prompts import Prompter
+from ace_gui.engine.evaluating.kinds.language import Prompter
 from ace_gui.engine.evaluating.loaded_models import load
+from ace_gui.engine.evaluating.shown_examples import answer_names, answer_text
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import IMAGE, PAIR, TEXT, TOKENS, Example, TaskData
 from ace_gui.errors import TaskError, WorkbenchError
@@ -38,8 +40,8 @@ def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Ev
     The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
     input; errors of one model are in its Tried.
     """
-    task, name = wanted.task, wanted.task.title
-    owner = models.owner(task, name)
+    task = wanted.task
+    owner = models.owner(task)
     data = yield from _data(models, task, wanted)
     for subject in models.subjects():
         if subject.expert is not None and subject.expert != owner:
@@ -47,7 +49,7 @@ def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Ev
         yield TriedBegun(model=subject.name)
         yield None
         try:
-            loading = models.loading(subject, task, name)
+            loading = models.loading(subject, task)
             require_kind(loading, data, subject)
             yield from _asked(data, loading, subject.name, wanted, device)
         except WorkbenchError as error:
@@ -67,9 +69,9 @@ def _asked(
 
 def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     """The one example: from the task's data, or given by the user."""
-    reference = models.reference(task, task.title)
+    reference = models.reference(task)
     if wanted.row:
-        data = yield from read_task(task, task.title, reference, limit=None, seed=SEED)
+        data = yield from read_task(task, reference, seed=SEED)
         found = tuple(example for example in data.examples if example.row == wanted.row)
         if not found:
             raise TaskError(f"{task.title} has no example {wanted.row!r} any more.")
@@ -90,7 +92,6 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     example = Example(row="", given=given, label="")
     return TaskData(
         task=task,
-        name=task.title,
         kind=kind,
         metric=metric_of(task, kind),
         columns={},
@@ -120,33 +121,25 @@ def _answered(one: Asker, model: str, loading: Loading) -> Tried:
 # Writing
 
 
-class _Stopped(Exception):  # noqa: N818  (no error)
-    """The user has stopped the writing."""
-
-
 class _Words:
-    """Receives tokens from ``generate``: one thread writes, another reads."""
+    """Receives tokens from ``generate`` in one thread; another reads the text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []
-        self._shown = ""
-        self._begun = False
-        self.found: SimpleQueue[str | None] = SimpleQueue()
-        self.stop = threading.Event()
+        self._tokens: list[int] | None = None  # the first call contains the prompt
+        self._shown = 0
+        self.found: SimpleQueue[str] = SimpleQueue()
 
     def put(self, tokens: Tensor) -> None:
-        """The first call contains the prompt."""
-        if self.stop.is_set():
-            raise _Stopped
-        if not self._begun:
-            self._begun = True
+        """Decode all tokens again, as single ones lose spaces."""
+        if self._tokens is None:
+            self._tokens = []
             return
         self._tokens += tokens.flatten().tolist()
         text = self._tokenizer.decode(self._tokens, skip_special_tokens=True)
         if not text.endswith("\ufffd"):  # half of a letter
-            self.found.put(text[len(self._shown) :])
-            self._shown = text
+            self.found.put(text[self._shown :])
+            self._shown = len(text)
 
     def end(self) -> None:
         """The end of the text."""
@@ -159,57 +152,46 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     text = prompter.text(example.given)
     asked = (prompter.text({TEXT: question}) for question in wanted.questions)
     earlier = tuple(zip(asked, wanted.answers.get(model, ()), strict=False))
-    plain = not prompter.chat
-    tokens = prompter.tokens(text, earlier, **(one.cut_off if plain else {}))
-    token_1L = torch.tensor([tokens], device=one.model.device)
-    given = {"input_ids": token_1L, "attention_mask": torch.ones_like(token_1L)}
-    words, failed = _Words(one.tokenizer), list[BaseException]()
-    thread = threading.Thread(
-        target=_write, args=(one, given, words, wanted, failed), name="writing"
-    )
-    thread.start()
-    try:
-        while True:
-            try:
-                piece = words.found.get(timeout=PATIENCE)
-            except Empty:
-                yield None
-                continue
-            if piece is None:
-                break
-            yield TriedText(model=model, piece=piece)
-    finally:
-        words.stop.set()
-        thread.join()
-    if failed:
-        raise failed[0]
+    tokens = prompter.tokens(text, earlier, **({} if prompter.chat else one.cut_off))
+    words, stop = _Words(one.tokenizer), threading.Event()
+    with ThreadPoolExecutor(1, "writing") as pool:
+        writing = pool.submit(_write, one, tokens, words, stop, wanted)
+        try:
+            while not (writing.done() and words.found.empty()):
+                piece = None
+                with suppress(Empty):
+                    piece = words.found.get(timeout=PATIENCE)
+                yield None if piece is None else TriedText(model=model, piece=piece)
+        finally:
+            stop.set()
+    writing.result()
     yield Tried(model=model, chat=prompter.chat)
 
 
 def _write(
-    one: Any, given: dict[str, Tensor], words: _Words, wanted: TryInput, failed: list[BaseException]
+    one: Any, tokens: list[int], words: _Words, stop: threading.Event, wanted: TryInput
 ) -> None:
     fill = one.tokenizer.pad_token_id
+    token_1L = torch.tensor([tokens], device=one.model.device)
     room = wanted.most_tokens
     if one.longest is not None and not one.model.config.is_encoder_decoder:
-        room = max(1, min(room, one.longest - given["input_ids"].shape[1]))
-    try:
-        torch.manual_seed(wanted.seed)
-        with torch.inference_mode():
-            one.model.generate(
-                **given,
-                max_new_tokens=room,
-                do_sample=wanted.temperature > 0,
-                temperature=wanted.temperature or None,
-                top_k=None,
-                top_p=None,
-                num_beams=1,
-                pad_token_id=one.tokenizer.eos_token_id if fill is None else fill,
-                streamer=words,
-            )
-    except _Stopped:
-        pass
-    except Exception as error:
-        failed.append(error)
-    finally:
-        words.found.put(None)
+        room = max(1, min(room, one.longest - len(tokens)))
+
+    def stopped(_ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
+        return torch.tensor([stop.is_set()], device=token_1L.device)
+
+    torch.manual_seed(wanted.seed)
+    with torch.inference_mode():
+        one.model.generate(
+            input_ids=token_1L,
+            attention_mask=torch.ones_like(token_1L),
+            max_new_tokens=room,
+            do_sample=wanted.temperature > 0,
+            temperature=wanted.temperature or None,
+            top_k=None,
+            top_p=None,
+            num_beams=1,
+            pad_token_id=one.tokenizer.eos_token_id if fill is None else fill,
+            streamer=words,
+            stopping_criteria=[stopped],
+        )

@@ -32,6 +32,7 @@ from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import limited
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.steps import Steps, result_of
 
@@ -72,18 +73,19 @@ def tune(
     """
     started = time.monotonic()
     found = _checked(recipe, ranges)
-    prepared = yield from preparing(recipe)
+    scored = replace(recipe, tasks=limited(recipe.tasks, limit))
+    prepared = yield from preparing(scored)
     if not known_tasks(prepared):
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
-        yield from require_tasks(prepared, device, half=half, limit=limit, workers=workers)
+        yield from require_tasks(prepared, device, half=half, workers=workers)
     count = merges or (GRID if len(found) == 1 else TRIALS)
-    trial = _Trial(device=workers.device if workers else device, limit=limit)
+    trial = _Trial(workers.device if workers else device)
     points: list[TunePoint] = []
     own = _own_values(recipe, found)
     one = len(found) == 1
     asking = _grid(*found[0], count, own) if one else _proposed(found, count, own)
-    given = recipe.absolute() if workers else recipe
+    given = scored.absolute() if workers else scored
     for several in _answering(asking, points):
         wanted = [
             (trial, _with(given, parameters), parameters, index, count)
@@ -144,8 +146,8 @@ def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
 class _Trial:
     """Merges a recipe into a temporary folder, and scores it there."""
 
-    def __init__(self, *, device: str, limit: int | None) -> None:
-        self._device, self._limit = device, limit
+    def __init__(self, device: str) -> None:
+        self._device = device
 
     def point(
         self, recipe: Recipe, parameters: _Parameters, index: int, count: int
@@ -179,7 +181,7 @@ class _Trial:
             for _ in merge(prepared, store, device=self._device):
                 yield None
             scores = yield from merged_scores(
-                prepared, store / MODEL, self._device, alone=True, half=half, limit=self._limit
+                prepared, store / MODEL, self._device, alone=True, half=half
             )
             discard(store)
         return scores

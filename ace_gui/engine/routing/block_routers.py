@@ -116,7 +116,7 @@ def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[T
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
             if KINDS[data.kind].has_entropy:
-                loading = models.loading(models.subjects()[-1], data.task, data.name)
+                loading = models.loading(models.subjects()[-1], data.task)
                 one = asker(data, loading, load(loading, device))
                 _share(one.model, body)
                 yield TaskObjective(one, None, size=BATCH, seed=(SEED, found))

@@ -38,7 +38,7 @@ def trained_router(
     models = experts_of(prepared, (folder,))
     for t, source in enumerate(sources):
         for data, _ in source.tasks:
-            loading = models.loading(models.subjects()[-1], data.task, data.name)
+            loading = models.loading(models.subjects()[-1], data.task)
             asker = loaded.asker(data, loading)
             for batch in stacked_batches(asker):
                 with torch.inference_mode():

@@ -56,7 +56,7 @@ def trained_corrections(
     for t, expert in enumerate(prepared.experts):
         given, wanted = list[Tensor](), list[Tensor]()
         for data, own in calibration(prepared, t).tasks:
-            merged = models.loading(models.subjects()[-1], data.task, data.name)
+            merged = models.loading(models.subjects()[-1], data.task)
             given.append(_head_inputs(loaded.asker(data, merged)))
             wanted.append(_head_inputs(loaded.asker(data, own)))
         given_NH = torch.cat(given)

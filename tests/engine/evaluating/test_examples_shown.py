@@ -115,7 +115,7 @@ def test_an_entry_that_is_not_what_it_should_be_is_computed_again(
     cache = ArrayCache(folder)
     for entry in entries:
         arrays = dict(cache.get(entry.stem) or {})
-        cache.put(entry.stem, {**arrays, "answers": arrays["answers"][:-1]})
+        cache.put(entry.stem, {"outcome": arrays["outcome"][:-1]})
     again = list(filter(None, looking.steps(runner)))
     assert any(isinstance(event, EvaluationProgress) for event in again)
     assert [event for event in again if isinstance(event, ExamplesCompared)] == before

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from ace_gui.engine.evaluating.data import images, parquet
+from ace_gui.engine.evaluating.data import columnar, images
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
@@ -32,8 +32,8 @@ PICTURES = {"architectures": ["ViTForImageClassification"], "id2label": {"0": "c
 WORDS = {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O", "1": "B"}}
 
 
-def read(path: Path, config: dict = TEXTS, limit: int | None = None, **task: object) -> TaskData:
-    data = result_of(read_task(Task(data=path, **task), "task", config, limit=limit, seed=0))
+def read(path: Path, config: dict = TEXTS, **task: object) -> TaskData:
+    data = result_of(read_task(Task(data=path, **task), config, seed=0))
     KINDS[data.kind].targets(data, config)
     return data
 
@@ -211,7 +211,7 @@ def test_parquet_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.Monkey
     table = pa.table({"text": ["a" * 3_000_000 + str(n) for n in range(10)], "label": [1] * 10})
     pq.write_table(table, path, compression="zstd", use_dictionary=False)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(parquet, "FILE_BYTES", 10_000_000)
+    monkeypatch.setattr(columnar, "FILE_BYTES", 10_000_000)
     assert "unpacks to more" in refusal(path)
 
 
@@ -347,7 +347,7 @@ def test_nested_columns_are_counted_before_they_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = hub_pictures(tmp_path / "a.parquet", [b"\0" * 100_000] * 3)
-    monkeypatch.setattr(parquet, "FILE_BYTES", 50_000)
+    monkeypatch.setattr(columnar, "FILE_BYTES", 50_000)
     with pytest.raises(TaskError, match="unpacks"):
         list(open_table(path).rows(["image"]))
     assert len(list(open_table(path).rows(["label"]))) == 3
@@ -462,6 +462,23 @@ def test_saved_datasets_that_are_broken(tmp_path: Path) -> None:
     (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "x.arrow"}]}))
     (folder / "dataset_info.json").write_text("{}")
     assert "saved dataset" in refusal(folder)
+
+
+@pytest.mark.parametrize("cut", ["short", "offsets"])
+def test_arrow_files_that_are_damaged(tmp_path: Path, cut: str) -> None:
+    import datasets
+
+    rows = {"text": [f"text {number}" for number in range(200)], "label": [0] * 200}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("*.arrow")
+    data = bytearray(file.read_bytes())
+    if cut == "short":
+        file.write_bytes(data[: len(data) // 2])
+    else:
+        at = data.index(np.array([0, 6, 12], np.int32).tobytes())
+        data[at + 4 : at + 8] = (1 << 30).to_bytes(4, "little")
+        file.write_bytes(data)
+    assert "saved dataset" in refusal(tmp_path / "saved")
 
 
 # Tasks that do not suit

@@ -19,8 +19,8 @@ from ace_gui.engine.contract.scored.scores import TaskScore, notes
 from ace_gui.engine.contract.scored.shown_examples import Tried, TriedText
 from ace_gui.engine.evaluating import answering
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.generated_text import first_letter, is_right, last_number
 from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.metrics import first_letter, is_right, last_number
 from ace_gui.engine.evaluating.subjects import loading_of
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import RecipeError, TaskError
@@ -53,7 +53,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 def answers_of(folder: Path, task: Task) -> list[Any]:
     """The answers of a model in a folder, each with whether it was cut."""
     loading = loading_of(folder, None)
-    data = result_of(read_task(task, "task", loading.config, limit=None, seed=0))
+    data = result_of(read_task(task, loading.config, seed=0))
     *_, found = answering.answered(Loaded(torch.device("cpu")).asker(data, loading))
     assert isinstance(found, list)
     return found
@@ -275,7 +275,7 @@ def test_choices_are_listed_and_answered_by_letter(tmp_path: Path) -> None:
         columns={"text": "q", "label": "answer", "choices": "options"},
     )
     loading = loading_of(tmp_path / "model", None)
-    data = result_of(read_task(task, "task", loading.config, limit=None, seed=0))
+    data = result_of(read_task(task, loading.config, seed=0))
     asker = Loaded(torch.device("cpu")).asker(data, loading)
     assert asker.targets(data, {}) == ["A", "A", "A", "B"]
     (piece,) = asker.pieces(data.examples[0])

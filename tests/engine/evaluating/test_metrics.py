@@ -30,7 +30,6 @@ def measured(
     path = Path("data.csv")
     data = TaskData(
         task=Task(data=path, metric=metric, **task),
-        name="task",
         kind=kind,
         metric=metric,
         columns={},

@@ -12,7 +12,7 @@ import pytest
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.examples import kind_of, read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.tasks import Task, TaskKind, limited
 from ace_gui.steps import result_of
 
 ROWS = [
@@ -84,9 +84,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
-    data = result_of(
-        read_task(Task(data=WRITERS[writer](tmp_path)), "task", CONFIG, limit=None, seed=0)
-    )
+    data = result_of(read_task(Task(data=WRITERS[writer](tmp_path)), CONFIG, seed=0))
     assert data.kind is TaskKind.TEXT_CLASSIFICATION
     assert data.columns == {"label": ("label",), "text": ("sentence",)}
     assert [each.given for each in data.examples] == [{"text": row["sentence"]} for row in ROWS]
@@ -95,9 +93,7 @@ def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
 
 def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> None:
     """The head has the labels in another order: their names count, not their numbers."""
-    data = result_of(
-        read_task(Task(data=_saved(tmp_path / "a")), "task", CONFIG, limit=None, seed=0)
-    )
+    data = result_of(read_task(Task(data=_saved(tmp_path / "a")), CONFIG, seed=0))
     turned = {**CONFIG, "id2label": {"0": "YES", "1": "NO"}}
     assert KINDS[data.kind].targets(data, turned) == [0, 1, 0, 1]
     unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
@@ -107,7 +103,7 @@ def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> N
 def test_labels_in_the_words_of_the_data(tmp_path: Path) -> None:
     task = Task(data=_csv(tmp_path / "a.csv"), labels=("yes", "no"))
     unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
-    data = result_of(read_task(task, "task", unnamed, limit=None, seed=0))
+    data = result_of(read_task(task, unnamed, seed=0))
     assert KINDS[data.kind].targets(data, unnamed) == [0, 1, 0, 1]
 
 
@@ -118,9 +114,7 @@ def test_a_split_is_named_where_there_are_several(tmp_path: Path) -> None:
     datasets.DatasetDict(train=part, test=part.select([1])).save_to_disk(tmp_path / "both")
     with pytest.raises(Exception, match="test, train"):
         open_table(tmp_path / "both")
-    data = result_of(
-        read_task(Task(data=tmp_path / "both" / "test"), "task", CONFIG, limit=None, seed=0)
-    )
+    data = result_of(read_task(Task(data=tmp_path / "both" / "test"), CONFIG, seed=0))
     assert len(data.examples) == 1
 
 
@@ -136,7 +130,8 @@ def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path: Path) -> None
     path = numbered(tmp_path, 1000)
 
     def drawn(seed: int, limit: int | None = None, own: int | None = 100) -> list[int]:
-        data = result_of(read_task(Task(data=path, limit=own), "t", MODEL, limit=limit, seed=seed))
+        (task,) = limited([Task(data=path, limit=own)], limit)
+        data = result_of(read_task(task, MODEL, seed=seed))
         return [int(each.given["text"]) for each in data.examples]
 
     first = drawn(0)
@@ -151,7 +146,7 @@ def test_every_row_has_the_same_chance(tmp_path: Path) -> None:
     """Of 40 rows 10 are drawn 400 times: 100 ± 5 σ each."""
     path, counts = numbered(tmp_path, 40), np.zeros(40)
     for seed in range(400):
-        data = result_of(read_task(Task(data=path), "t", MODEL, limit=10, seed=seed))
+        data = result_of(read_task(Task(data=path, limit=10), MODEL, seed=seed))
         counts[[int(each.given["text"]) for each in data.examples]] += 1
     assert np.all(np.abs(counts - 100) < 5 * np.sqrt(400 * 0.25 * 0.75))
 

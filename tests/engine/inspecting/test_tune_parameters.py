@@ -46,8 +46,8 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
     config = json.loads((recipe.parent / "one" / "config.json").read_text())
 
     def rows(half: Half | None, limit: int | None = None) -> list[str]:
-        data = Task(data=recipe.parent / "one.csv")
-        found = result_of(read_task(data, "one", config, limit=limit, seed=0, half=half))
+        data = Task(data=recipe.parent / "one.csv", limit=limit)
+        found = result_of(read_task(data, config, seed=0, half=half))
         return [each.row for each in found.examples]
 
     first, second = rows(Half.SEARCHED), rows(Half.REPORTED)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.engine.evaluating.data.arrays import array_table
+from ace_gui.engine.evaluating.data.columnar import SPLITS, STATE, parquet_table, saved_table
 from ace_gui.engine.evaluating.data.images import folder_table
-from ace_gui.engine.evaluating.data.parquet import parquet_table
-from ace_gui.engine.evaluating.data.saved_dataset import SPLITS, STATE, saved_table
 from ace_gui.engine.evaluating.data.table import Row, Table, refused
 from ace_gui.engine.evaluating.data.text_files import csv_table, json_table, lines_table
 from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory

@@ -20,7 +20,6 @@ from ace_gui.engine.evaluating.askers import (
     label_text,
 )
 from ace_gui.engine.evaluating.data.table import refused
-from ace_gui.engine.evaluating.labels import labels_of
 from ace_gui.engine.evaluating.metrics import MetricResult, correlation, of_words
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
@@ -31,6 +30,7 @@ from ace_gui.engine.evaluating.task_data import (
     Example,
     TaskData,
     labels_cell,
+    labels_of,
     number_cell,
 )
 from ace_gui.errors import TaskError

@@ -1,0 +1,208 @@
+"""Examples and answers for display: of tasks before scoring, and those a model lost or gained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.scored.shown_examples import (
+    ComparedExample,
+    ExamplesCompared,
+    ShownExample,
+    TaskDescribed,
+)
+from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict, verdicts
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.data.images import Picture
+from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating.evaluate import (
+    MERGED,
+    Outcome,
+    Trial,
+    known_tasks,
+    outcomes_of,
+    require_own_names,
+    trials_of,
+)
+from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.subjects import Models, Subject, models_of
+from ace_gui.engine.evaluating.task_data import TOKENS, Example, TaskData
+from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe.tasks import Task
+from ace_gui.steps import Steps
+
+PIXELS: Final = 128
+"""Largest width and height of a shown picture."""
+
+CHARACTERS: Final = 2000
+"""Most characters of a shown text."""
+
+
+def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
+    """The name of each possible answer of a task. ``config``: of the model with its head."""
+    return KINDS[data.kind].names(data, config)
+
+
+def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[str]) -> str:
+    """An answer as text; the perplexity if the text itself is predicted."""
+    return cut(KINDS[data.kind].text(example, answer, names))
+
+
+def shown_example(example: Example, label: str) -> ShownExample:
+    """An example's inputs and right answer as texts and a small picture."""
+    texts, picture = [], None
+    for role, given in example.given.items():
+        if isinstance(given, Picture):
+            picture = small_picture(given)
+        elif isinstance(given, str):
+            texts.append((role, cut(given)))
+        else:
+            texts.append((role, cut((" " if role == TOKENS else " · ").join(given))))
+    return ShownExample(row=example.row, texts=tuple(texts), picture=picture, label=label)
+
+
+def small_picture(given: Picture) -> NDArray[np.uint8]:
+    """A picture at most ``PIXELS`` wide and high, H × W × 3, uint8. Raises TaskError."""
+    picture = given.opened()
+    if max(picture.size) > PIXELS:
+        picture.thumbnail((PIXELS, PIXELS))
+    return np.asarray(picture.convert("RGB"), dtype=np.uint8)
+
+
+def cut(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"
+
+
+# Tasks before scoring
+
+SHOWN: Final = 3
+"""Number of examples shown for a task."""
+
+
+def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
+    """Each task as it would be scored. Errors are part of the description, not raised."""
+    models, known = models_of(prepared, ()), prepared.plan.recipe.tasks
+    for task in tasks:
+        found: dict[str, Any] = {"task": task}
+        try:
+            require_own_names([each for each in known if each.title == task.title])
+            yield from _describe(found, models, prepared, task)
+        except WorkbenchError as error:
+            found["fault"] = error.sentence
+        yield TaskDescribed(**found)
+
+
+def _describe(found: dict[str, Any], models: Models, prepared: Prepared, task: Task) -> Steps[None]:
+    """Fill in the description step by step, as an error may come later. Raises TaskError."""
+    table = open_table(task.data)
+    found["table_columns"] = table.columns
+    owner = models.owner(task)
+    found["expert"] = None if owner is None else prepared.plan.recipe.expert_names[owner]
+    config = models.reference(task)
+    found["kinds"] = tuple(kinds_of(config))
+    kind = found["kind"] = kind_of(task, config, table)
+    traits = KINDS[kind]
+    found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
+    found["metric"] = metric_of(task, kind)
+    found["columns"] = columns_of(task, kind, table)
+    trials = yield from trials_of(models, task)
+    first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
+    names, examples = answer_names(first.data, first.loading.config), first.data.examples
+    found["count"] = len(examples)
+    found["examples"] = tuple(
+        shown_example(example, answer_text(first.data, example, target, names))
+        for example, target in zip(examples[:SHOWN], first.targets, strict=False)
+    )
+
+
+# What a model lost and gained
+
+MOST: Final = 60
+"""Most examples shown for each verdict and task."""
+
+
+def compared_examples(
+    prepared: Prepared, folder: Path, *, with_base: bool, device: str
+) -> Iterator[Event | None]:
+    """Compare a merged model in a folder with each task's own expert, or with the base.
+
+    A task without an expert is left out when comparing with experts. Cached answers are reused.
+    Raises TaskError and CheckpointError.
+    """
+    where = resolve_device(device)
+    models = replace(models_of(prepared, (folder,)), names=(MERGED,))
+    for task in known_tasks(prepared):
+        trials = yield from trials_of(models, task)
+        pair = [t for t in trials if _is_first(t.subject) or _is_other(t, with_base=with_base)]
+        if len(pair) < 2:
+            continue
+        found: dict[bool, tuple[Trial, Outcome]] = {}
+        for event in outcomes_of(pair, where):
+            if isinstance(event, EvaluationProgress):
+                yield event
+            else:
+                found[_is_first(event[0].subject)] = event
+        yield _compared(str(folder), found[True], found[False])
+
+
+def _is_first(subject: Subject) -> bool:
+    return subject.expert is None and not subject.is_base
+
+
+def _is_other(trial: Trial, *, with_base: bool) -> bool:
+    if with_base:
+        return trial.subject.is_base
+    return trial.owner is not None and trial.subject.expert == trial.owner
+
+
+def _compared(
+    name: str, first: tuple[Trial, Outcome], second: tuple[Trial, Outcome]
+) -> ExamplesCompared:
+    (trial, outcome), (other_trial, other) = first, second
+    metric, data = trial.data.metric, trial.data
+    each_N, other_N = outcome.measured.each_N, other.measured.each_N
+    verdict_N = verdicts(metric.value, each_N, other_N)
+    change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
+    names = answer_names(data, trial.loading.config)
+    other_names = answer_names(data, other_trial.loading.config)
+
+    def shown(index: int) -> ComparedExample:
+        example = data.examples[index]
+        label = answer_text(data, example, trial.targets[index], names)
+        return ComparedExample(
+            example=shown_example(example, label),
+            answer=answer_text(data, example, outcome.answers[index], names),
+            other=answer_text(data, example, other.answers[index], other_names),
+        )
+
+    wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
+    indices = {each: _shown_indices(verdict_N == each, change_N) for each in wanted}
+    return ExamplesCompared(
+        task=data.name,
+        kind=data.kind,
+        metric=metric,
+        model=name,
+        other=other_trial.subject.name,
+        counts=_counts(verdict_N),
+        examples={each: tuple(map(shown, found)) for each, found in indices.items()},
+    )
+
+
+def _shown_indices(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
+    """Indices of the first examples, or of those that changed most."""
+    indices = np.flatnonzero(chosen_N)
+    order = np.argsort(-change_N[indices], kind="stable")
+    return [int(index) for index in indices[order][:MOST]]
+
+
+def _counts(verdict_N: NDArray[np.int64]) -> Mapping[Verdict, int]:
+    return {each: int((verdict_N == each).sum()) for each in Verdict}
