@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ace_gui.engine import workflow
 from ace_gui.engine.capabilities import method_info
@@ -23,7 +23,6 @@ from ace_gui.engine.contract.events import (
     Evaluated,
     Event,
     Exported,
-    JobProgress,
     MergeFinished,
     MethodCompared,
     MethodInfo,
@@ -51,13 +50,14 @@ from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.tasks import Task, limited
 from ace_gui.recipe.values import ParameterValue
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]
 GivenModels = Path | str | Mapping[str, Any] | Sequence[Any] | Any
 Progress = Callable[[Event], object]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -77,7 +77,9 @@ class Inspection:
 
     def to_frame(self) -> Any:
         """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
-        return _frame(self.layers)
+        import pandas as pd
+
+        return pd.DataFrame([dataclasses.asdict(layer) for layer in self.layers])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ class Evaluation:
         return means(self.scores)
 
     def to_frame(self) -> Any:
-        """The scores as a pandas DataFrame."""
+        """One row per model and task, as a pandas DataFrame: the fields of ``evaluate --json``."""
         import pandas as pd
 
         return pd.DataFrame([score.record() for score in self.scores])
@@ -128,6 +130,31 @@ class Tuning:
 
     def __repr__(self) -> str:
         return f"<Tuning: {dict(self.result.best.parameters)} of {len(self.result.points)} merges>"
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The recipe as it was and as chosen, on the half of the data that was not searched."""
+        return Evaluation(scores=self.result.compared)
+
+    def to_frame(self) -> Any:
+        """One row per merge that was tried, as a pandas DataFrame.
+
+        The columns are the parameters (one each), score, seconds, error, chosen.
+
+        >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
+        >>> found.to_frame()["scaling"].tolist()
+        [0.5, 1.0]
+        """
+        import pandas as pd
+
+        best = self.result.best
+        return pd.DataFrame(
+            [
+                {**each.parameters, "score": each.score, "seconds": each.seconds}
+                | {"error": each.error, "chosen": each is best}
+                for each in self.result.points
+            ]
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -207,11 +234,10 @@ def inspect(
     matches: tuple[CovarianceMatch, ...] = ()
     if covariances:
         prepared, cache = prepare(as_ace_merges(given)), InspectionCache(inspections_folder())
-        for event in compare_covariances(prepared, resolve_device(device), cache):
+        events = compare_covariances(prepared, resolve_device(device), cache)
+        for event in _watched(events, progress):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
-            if progress is not None and event is not None:
-                progress(event)
     return Inspection(
         layers=found.layers,
         checks=found.checks,
@@ -294,7 +320,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds, exported = 0.0, None
-    for event in events:
+    for event in _watched(events, progress):
         match event:
             case PlanReady(plan=planned):
                 warnings = tuple(check.line for check in planned.checks if check.is_worry)
@@ -303,8 +329,6 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
                 notes = event.notes
             case Exported():
                 exported = event
-        if progress is not None:
-            progress(event)
     assert exported is not None
     return MergeResult(
         folder=exported.folder,
@@ -321,7 +345,9 @@ def compare(
     methods: str | Sequence[str] = (),
     parameter: str | None = None,
     values: ParameterValue | Sequence[ParameterValue] = (),
+    limit: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     cluster: str = "",
     progress: Progress | None = None,
 ) -> Comparison:
@@ -332,8 +358,9 @@ def compare(
     >>> ace_gui.compare(recipe, methods=["linear", "ties"])
     <Comparison: 2 merges, 0 failed>
     """
-    use_threads(None)
-    recipes: tuple[Recipe, ...] = (recipe_from(recipe),)
+    use_threads(threads)
+    given = recipe_from(recipe)
+    recipes: tuple[Recipe, ...] = (replace(given, tasks=limited(given.tasks, limit)),)
     tried = _several(values) if isinstance(values, str | Sequence) else [values]
     if (parameter is None) != (not tried):
         missing = "values" if parameter else "parameter"
@@ -345,12 +372,10 @@ def compare(
             each for own in recipes for each in compare_recipes.by_value(own, parameter, tried)
         )
     rows = []
-    with workers_at(cluster, device) as workers:
-        for event in compare_recipes.compare_all(recipes, device, workers):
+    with workers_at(cluster, device, threads) as workers:
+        for event in _watched(compare_recipes.compare_all(recipes, device, workers), progress):
             if isinstance(event, MethodCompared):
                 rows.append(event)
-            if progress is not None:
-                progress(event)
     return Comparison(rows=tuple(rows))
 
 
@@ -361,6 +386,7 @@ def evaluate(
     *,
     limit: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     cluster: str = "",
     convert: bool = False,
     progress: Progress | None = None,
@@ -379,20 +405,19 @@ def evaluate(
     >>> ace_gui.evaluate(sample, limit=4, device="cpu")
     <Evaluation: 6 models on 5 tasks>
     """
-    given = None if recipe is None else recipe_from(recipe)
-    found = _models(models)
-    scores: tuple[TaskScore, ...] = ()
-    how: dict[str, Any] = {"names": list(found), "limit": limit, "device": device}
-    with workers_at(cluster, device) as workers, tempfile.TemporaryDirectory() as folder:
-        chosen = () if given is None else given.tasks
-        chosen = chosen if tasks is None else _tasks(tasks, Path(folder))
-        how |= {"convert": convert, "workers": workers}
-        for event in workflow.score(given, list(found.values()), chosen, **how):
-            if isinstance(event, Evaluated):
-                scores = event.scores
-            if progress is not None:
-                progress(event)
-    return Evaluation(scores=scores)
+    found, given = _models(models), None if recipe is None else recipe_from(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        events = workflow.score(
+            given,
+            list(found.values()),
+            limited(_tasks(given, tasks, Path(folder)), limit),
+            names=list(found),
+            device=device,
+            threads=threads,
+            convert=convert,
+            cluster=cluster,
+        )
+        return Evaluation(scores=_last(events, Evaluated, progress).scores)
 
 
 def tune(
@@ -402,6 +427,7 @@ def tune(
     merges: int | None = None,
     limit: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     cluster: str = "",
     progress: Progress | None = None,
 ) -> Tuning:
@@ -415,20 +441,14 @@ def tune(
     >>> sorted(found.result.best.parameters)
     ['scaling']
     """
-    use_threads(None)
-    given = recipe_from(recipe)
-    ranges = tuple(
+    use_threads(threads)
+    ranges = [
         ParameterRange(name=name, low=low, high=high) for name, (low, high) in parameters.items()
-    )
-    result: Tuned | None = None
+    ]
     how: dict[str, Any] = {"merges": merges, "limit": limit, "device": device}
-    with workers_at(cluster, device) as workers:
-        for event in tune_parameters.tune(given, ranges, workers=workers, **how):
-            if isinstance(event, Tuned):
-                result = event
-            if progress is not None and event is not None:
-                progress(event)
-    assert result is not None
+    with workers_at(cluster, device, threads) as workers:
+        events = tune_parameters.tune(recipe_from(recipe), ranges, workers=workers, **how)
+        result = _last(events, Tuned, progress)
     return Tuning(recipe=result.recipe, result=result)
 
 
@@ -449,18 +469,16 @@ def routes(
     >>> ace_gui.routes(sample, [], limit=4)
     ()
     """
-    given = None if recipe is None else recipe_from(recipe)
-    chosen = (() if given is None else given.tasks) if tasks is None else _tasks(tasks)
-    folders = [Path(model) for model in _several(models)]
-    names = [str(model) for model in _several(models)]
-    found: tuple[TaskRoutes, ...] = ()
-    how: dict[str, Any] = {"names": names, "limit": limit, "device": device, "convert": convert}
-    for event in workflow.routes(given, folders, chosen, **how):
-        if isinstance(event, RoutesFound):
-            found = event.routes
-        if progress is not None:
-            progress(event)
-    return found
+    given, folders = None if recipe is None else recipe_from(recipe), _several(models)
+    events = workflow.routes(
+        given,
+        [Path(folder) for folder in folders],
+        limited(_tasks(given, tasks), limit),
+        names=[str(folder) for folder in folders],
+        device=device,
+        convert=convert,
+    )
+    return _last(events, RoutesFound, progress).routes
 
 
 def diff(
@@ -468,7 +486,7 @@ def diff(
     b: Path | str,
     *,
     convert: bool = False,
-    progress: Callable[[JobProgress], object] | None = None,
+    progress: Progress | None = None,
 ) -> ModelDiff:
     """How far ``b`` is from ``a``, by tensor, block and role; reads a part of a tensor at a time.
 
@@ -482,14 +500,7 @@ def diff(
     >>> ace_gui.diff("base", "base").total.change
     0.0
     """
-    result: ModelDiff | None = None
-    for event in diff_models(a, b, convert=convert):
-        if isinstance(event, ModelDiff):
-            result = event
-        elif progress is not None:
-            progress(event)
-    assert result is not None
-    return result
+    return _last(diff_models(a, b, convert=convert), ModelDiff, progress)
 
 
 def report(
@@ -499,6 +510,7 @@ def report(
     device: str = "auto",
     threads: int | None = None,
     convert: bool = False,
+    limit: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Path:
@@ -511,15 +523,10 @@ def report(
     'report.html'
     """
     options = workflow.Options(device=device, threads=threads, convert=convert)
-    file = Path(out)
-    for event in workflow.report_to_file(
-        recipe_from(recipe), file, options, inputs=(), overwrite=overwrite
-    ):
-        if isinstance(event, Reported):
-            file = event.file
-        if progress is not None:
-            progress(event)
-    return file
+    given = recipe_from(recipe)
+    given = replace(given, tasks=limited(given.tasks, limit))
+    events = workflow.report_to_file(given, Path(out), options, inputs=(), overwrite=overwrite)
+    return _last(events, Reported, progress).file
 
 
 def task(
@@ -597,8 +604,26 @@ def load_model(folder: Path | str, *, task: str | None = None, device: str = "cp
     return loaded_model(Path(folder), task, device)
 
 
-def _tasks(given: GivenTasks, tables: Path | None = None) -> tuple[Task, ...]:
-    """``tables``: a folder for the data of tasks that are tables in memory."""
+def _watched(events: Iterable[Any], progress: Progress | None) -> Iterator[Any]:
+    """The events, each after a call of ``progress``."""
+    for event in events:
+        if progress is not None and event is not None:
+            progress(event)
+        yield event
+
+
+def _last(events: Iterable[Any], wanted: type[Result], progress: Progress | None) -> Result:
+    """The last event of a class."""
+    *_, found = (event for event in _watched(events, progress) if isinstance(event, wanted))
+    return found
+
+
+def _tasks(
+    recipe: Recipe | None, given: GivenTasks | None, tables: Path | None = None
+) -> tuple[Task, ...]:
+    """The given tasks, or else the recipe's. ``tables``: a folder for data that are in memory."""
+    if given is None:
+        return () if recipe is None else recipe.tasks
     if isinstance(given, str | Path):
         return load_tasks(Path(given))
     found = []
@@ -633,9 +658,3 @@ def _models(given: GivenModels) -> dict[str, Any]:
 def _several(given: str | Path | Sequence[Any]) -> list[Any]:
     """A single text or path counts as one item. As a sequence it would be split into characters."""
     return [given] if isinstance(given, str | Path) else list(given)
-
-
-def _frame(items: Iterable[Layer]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame([dataclasses.asdict(item) for item in items])

@@ -55,7 +55,11 @@ def _entry(title: str, function: Any) -> str:
 
 def _signature(function: Any) -> str:
     signature = inspect.signature(function)
-    parameters = [own for name, own in signature.parameters.items() if name not in ("self", "cls")]
+    parameters = [
+        own if own.default is own.empty else own.replace(annotation=own.empty)
+        for name, own in signature.parameters.items()
+        if name not in ("self", "cls")
+    ]
     text = str(signature.replace(parameters=parameters))
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     if len(text) < 70:

@@ -159,6 +159,7 @@ EXAMPLES |= {
     "Comparison.to_frame": doctest.DocTestParser().get_examples(
         ace_gui.Comparison.to_frame.__doc__ or ""
     ),
+    "Tuning.to_frame": doctest.DocTestParser().get_examples(ace_gui.Tuning.to_frame.__doc__ or ""),
 }
 
 
@@ -231,3 +232,18 @@ def test_a_comparison_is_tidy() -> None:
     frame = found.to_frame()
     assert frame["scaling"].tolist() == [0.5, 1.0]
     assert len(repr(found)) < 80
+
+
+def test_scores_and_what_was_tuned_are_tidy() -> None:
+    """A row a model and task; a swept parameter is a column; a limit holds in a comparison too."""
+    sample = Sample.IMAGES.recipe
+    found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
+    frame = found.to_frame()
+    assert frame["chosen"].sum() == 1
+    assert frame["score"].max() == frame[frame["chosen"]]["score"].item()
+    scores = found.evaluation.to_frame()
+    assert set(scores["model"]) == {"as it was", "chosen"}
+    assert len(scores.drop_duplicates(["model", "task"])) == len(scores) == 2 * 5
+    assert set(scores["n"]) == {4}
+    compared = ace_gui.compare(sample, methods="linear", limit=8, device="cpu", threads=1)
+    assert set(compared.to_frame()["n"]) == {8}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -89,6 +89,16 @@ def counts_given(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def flag(name: str, about: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=about)
+
+
+def path_option(metavar: str, about: str) -> Any:
+    """An option with a path."""
+    return typer.Option(parser=path_given, metavar=metavar, help=about)
+
+
 RecipeFile = Annotated[
     Path,
     typer.Argument(
@@ -114,9 +124,4 @@ Settings = Annotated[
         ),
     ),
 ]
-NewFolder = Annotated[
-    Path,
-    typer.Option(
-        parser=path_given, metavar="DIR", help="The output folder; it must be new or empty."
-    ),
-]
+NewFolder = Annotated[Path, path_option("DIR", "The output folder; it must be new or empty.")]

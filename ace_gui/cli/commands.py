@@ -21,24 +21,25 @@ from ace_gui.cli.arguments import (
     RecipeFile,
     Settings,
     counts_given,
+    flag,
     gigabytes_given,
     model_given,
     path_given,
+    path_option,
     recipe_given,
 )
 from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
     WRONG_USAGE,
+    Computing,
     Options,
+    Reading,
     WithCluster,
-    WithConvert,
-    WithDevice,
     WithJson,
     WithLimit,
     WithOverwrite,
     WithRank,
-    WithThreads,
     command,
     run,
 )
@@ -97,19 +98,13 @@ class Open(Options):
 class Demo(Options):
     """Merge a sample project and show the results."""
 
-    sample: Annotated[Sample, typer.Option("--sample", help="The sample project to merge.")] = (
-        Sample.IMAGES
-    )
+    sample: Annotated[Sample, typer.Option(help="The sample project to merge.")] = Sample.IMAGES
     headless: Annotated[
-        bool, typer.Option("--headless", help="Print the results instead of opening a window.")
+        bool, flag("--headless", "Print the results instead of opening a window.")
     ] = False
     out: Annotated[
         Path | None,
-        typer.Option(
-            parser=path_given,
-            metavar="DIR",
-            help="Write the merged model and a screenshot of the window to this folder.",
-        ),
+        path_option("DIR", "Write the merged model and a screenshot of the window to this folder."),
     ] = None
 
 
@@ -137,7 +132,7 @@ class Init(Options):
 
 @command(app, "merge", "merging:merge")
 @dataclass(frozen=True, kw_only=True)
-class Merge(WithDevice, WithThreads, WithConvert, WithCluster, WithRank):
+class Merge(Computing, WithLimit, WithCluster, WithRank):
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
 
     Without a recipe and without --method, this is the recommended merge, as printed by init.
@@ -152,18 +147,12 @@ class Merge(WithDevice, WithThreads, WithConvert, WithCluster, WithRank):
         ),
     ]
     out: Annotated[
-        Path | None,
-        typer.Option(
-            parser=path_given, metavar="DIR", help="The output folder; it must be new or empty."
-        ),
+        Path | None, path_option("DIR", "The output folder; it must be new or empty.")
     ] = None
     method: MethodId = None
     settings: Settings = None
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the plan, memory, disk space and time; write nothing."
-        ),
+        bool, flag("--dry-run", "Print the plan, memory, disk space and time; write nothing.")
     ] = False
     memory: Annotated[
         float | None,
@@ -173,19 +162,15 @@ class Merge(WithDevice, WithThreads, WithConvert, WithCluster, WithRank):
             help="Memory limit (default: the free memory).",
         ),
     ] = None
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted merge.")] = False
+    resume: Annotated[bool, flag("--resume", "Continue an interrupted merge.")] = False
     complete_heads: Annotated[
         bool,
-        typer.Option(
-            "--complete-heads",
-            help="Also write one whole model per expert, with the expert's own head.",
+        flag(
+            "--complete-heads", "Also write one whole model per expert, with the expert's own head."
         ),
     ] = False
     evaluate: Annotated[
-        bool,
-        typer.Option(
-            "--evaluate", help="Score the result on the recipe's tasks, for the model card."
-        ),
+        bool, flag("--evaluate", "Score the result on the recipe's tasks, for the model card.")
     ] = False
     kind: Annotated[
         str | None,
@@ -200,13 +185,15 @@ class Merge(WithDevice, WithThreads, WithConvert, WithCluster, WithRank):
             )
         if self.out is None and not self.dry_run:
             raise typer.BadParameter("Missing option '--out'.")
+        if self.limit and not self.evaluate:
+            raise typer.BadParameter("--limit goes with --evaluate.")
         if self.dry_run and self.convert:
             raise typer.BadParameter("--dry-run writes nothing; leave out --convert.")
 
 
 @command(app, "extract", "merging:extract")
 @dataclass(frozen=True, kw_only=True)
-class Extract(WithDevice, WithThreads, WithConvert, WithRank):
+class Extract(Computing, WithRank):
     """Write the change from a base to a model as an adapter in PEFT's format."""
 
     base: Annotated[str, typer.Argument(parser=model_given, metavar="BASE")]
@@ -220,9 +207,7 @@ class Extract(WithDevice, WithThreads, WithConvert, WithRank):
         list[str] | None,
         typer.Option(metavar="PATTERN", help="None with such names; repeatable."),
     ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted extraction.")
-    ] = False
+    resume: Annotated[bool, flag("--resume", "Continue an interrupted extraction.")] = False
 
 
 @command(app, "task", "merging:task")
@@ -235,33 +220,28 @@ class RebuildTask(Options):
     ]
     expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")]
     out: NewFolder
-    base: Annotated[
-        Path | None,
-        typer.Option(
-            parser=path_given, metavar="DIR", help="The base model (default: the recipe's)."
-        ),
-    ] = None
+    base: Annotated[Path | None, path_option("DIR", "The base model (default: the recipe's).")] = (
+        None
+    )
 
 
 @command(app, "inspect", "inspecting:inspect_recipe")
 @dataclass(frozen=True, kw_only=True)
-class Inspect(WithThreads, WithConvert, WithJson):
+class Inspect(Computing, WithJson):
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
 
     recipe: RecipeFile
     csv: Annotated[
         Path | None,
-        typer.Option(
-            parser=path_given,
-            metavar="FILE|-",
-            help="Also write the figures as CSV; with -, to the standard output instead of tables.",
+        path_option(
+            "FILE|-",
+            "Also write the figures as CSV; with -, to the standard output instead of tables.",
         ),
     ] = None
     covariances: Annotated[
         bool,
-        typer.Option(
-            "--covariances",
-            help="Also compare ACE's covariances with those of the experts' own inputs.",
+        flag(
+            "--covariances", "Also compare ACE's covariances with those of the experts' own inputs."
         ),
     ] = False
 
@@ -273,7 +253,7 @@ class Inspect(WithThreads, WithConvert, WithJson):
 
 @command(app, "diff", "differences:diff_models")
 @dataclass(frozen=True, kw_only=True)
-class Diff(WithThreads, WithConvert, WithJson):
+class Diff(Reading, WithJson):
     """Show how far one model is from another, by tensor, block and role."""
 
     first: Annotated[
@@ -288,7 +268,7 @@ class Diff(WithThreads, WithConvert, WithJson):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Estimate(WithDevice, WithThreads, WithConvert, WithCluster, WithJson):
+class _Estimate(Computing, WithCluster, WithJson):
     recipe: RecipeFile
     workers: Annotated[
         str, typer.Option(metavar="N,M,…", help="Numbers of workers to estimate the time for.")
@@ -331,19 +311,16 @@ class OldEstimate(_Estimate):
 
 @command(app, "report", "merging:report")
 @dataclass(frozen=True, kw_only=True)
-class Report(WithDevice, WithThreads, WithConvert, WithOverwrite):
+class Report(Computing, WithLimit, WithOverwrite):
     """Write one HTML report about a recipe's merge; write no model."""
 
     recipe: RecipeFile
-    out: Annotated[
-        Path,
-        typer.Option(parser=path_given, metavar="FILE.html", help="The HTML file to write."),
-    ]
+    out: Annotated[Path, path_option("FILE.html", "The HTML file to write.")]
 
 
 @command(app, "compare", "comparing:compare_methods")
 @dataclass(frozen=True, kw_only=True)
-class Compare(WithDevice, WithThreads, WithConvert, WithCluster, WithJson):
+class Compare(Computing, WithLimit, WithCluster, WithJson):
     """Merge with several methods or parameter values, print one table, and keep no model."""
 
     recipe: RecipeFile
@@ -355,7 +332,7 @@ class Compare(WithDevice, WithThreads, WithConvert, WithCluster, WithJson):
         ),
     ] = ""
     shelf: Annotated[
-        bool, typer.Option("--shelf", help="Compare the methods that ace-gui methods lists first.")
+        bool, flag("--shelf", "Compare the methods that ace-gui methods lists first.")
     ] = False
     parameter: Annotated[
         str,
@@ -372,7 +349,7 @@ class Compare(WithDevice, WithThreads, WithConvert, WithCluster, WithJson):
 
 @command(app, "evaluate", "evaluating:evaluate_models")
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(WithDevice, WithLimit, WithConvert, WithCluster, WithJson):
+class Evaluate(Computing, WithLimit, WithCluster, WithJson):
     """Score base, experts and other models on your own data; see the help page on tasks."""
 
     models: Annotated[
@@ -384,33 +361,22 @@ class Evaluate(WithDevice, WithLimit, WithConvert, WithCluster, WithJson):
         ),
     ]
     tasks: Annotated[
-        Path | None,
-        typer.Option(
-            parser=path_given,
-            metavar="FILE",
-            help="A YAML file with tasks (default: the recipe's tasks).",
-        ),
+        Path | None, path_option("FILE", "A YAML file with tasks (default: the recipe's tasks).")
     ] = None
     harness: Annotated[
         str, typer.Option(metavar="a,b,c", help="Also run these lm-eval tasks on the folders.")
     ] = ""
     harness_tasks: Annotated[
-        Path | None,
-        typer.Option(
-            parser=path_given, metavar="DIR", help="A folder with your own lm-eval tasks."
-        ),
+        Path | None, path_option("DIR", "A folder with your own lm-eval tasks.")
     ] = None
     routing: Annotated[
-        bool,
-        typer.Option(
-            "--routing", help="Also show which experts the routers of merged models choose."
-        ),
+        bool, flag("--routing", "Also show which experts the routers of merged models choose.")
     ] = False
 
 
 @command(app, "tune", "tuning:tune_recipe")
 @dataclass(frozen=True, kw_only=True)
-class Tune(WithDevice, WithThreads, WithLimit, WithConvert, WithCluster, WithJson):
+class Tune(Computing, WithLimit, WithCluster, WithJson):
     """Choose parameter values on one half of the tasks' data, and score on the other half."""
 
     recipe: RecipeFile
@@ -428,12 +394,9 @@ class Tune(WithDevice, WithThreads, WithLimit, WithConvert, WithCluster, WithJso
             help="Number of merges to try (default: 9, or 25 for several parameters).",
         ),
     ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            parser=path_given, metavar="FILE", help="Write the recipe with the chosen values."
-        ),
-    ] = None
+    out: Annotated[Path | None, path_option("FILE", "Write the recipe with the chosen values.")] = (
+        None
+    )
 
 
 @command(app, "mergekit", "comparing:write_mergekit")
@@ -442,9 +405,7 @@ class Mergekit(WithOverwrite):
     """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
 
     recipe: RecipeFile
-    out: Annotated[
-        Path, typer.Option(parser=path_given, metavar="FILE", help="The YAML file to write.")
-    ]
+    out: Annotated[Path, path_option("FILE", "The YAML file to write.")]
 
 
 @command(app, "methods", "listing:methods")
@@ -453,9 +414,9 @@ class Methods(WithJson):
     """List the merge methods to try first, or show one with its parameters and citation."""
 
     name: Annotated[str | None, typer.Argument(help="Show this method in detail.")] = None
-    all: Annotated[bool, typer.Option("--all", help="List every method, by family.")] = False
+    all: Annotated[bool, flag("--all", "List every method, by family.")] = False
     folder: Annotated[
-        bool, typer.Option("--folder", help="Print the folder for files with your own methods.")
+        bool, flag("--folder", "Print the folder for files with your own methods.")
     ] = False
 
 

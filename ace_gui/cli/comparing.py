@@ -4,15 +4,15 @@ mergekit."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 import yaml
 from rich.table import Table
 
-from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown
+from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
 from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import MethodCompared
@@ -33,13 +33,12 @@ from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import limited
 from ace_gui.recipe.values import ParameterValue
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Compare, Mergekit
 
-# First bytes of the files, as in ``ace_gui.cli.console``.
-JSON_MARK: Final = b'{\n "methods": ['
 MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 
 ALL = "all"
@@ -52,16 +51,16 @@ def compare_methods(given: Compare) -> None:
     """
     use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
     methods = ",".join(NAMES) if given.shelf else given.methods
     recipes = variants(recipe, methods, given.parameter)
-    outputs = Outputs((given.recipe, *models_of(recipe)), overwrite=given.overwrite)
-    outputs.check({given.json: JSON_MARK})
+    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), "methods")
     if given.convert:
         with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
             prepared_with_consent(recipe, convert=True)
-    with workers_at(given.cluster, given.device) as workers:
+    with workers_at(given.cluster, given.device, given.threads) as workers:
         rows = run(recipes, given.device, workers, terminal)
-    outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]}, JSON_MARK)
+    outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]})
     console = terminal.results
     console.print(comparison_table(rows))
     for remark in dict.fromkeys(remark for row in rows for remark in row.mean.remarks):
@@ -93,12 +92,9 @@ def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]
 def _value(text: str) -> ParameterValue:
     """A number, true, false, or text, read as in a recipe."""
     try:
-        return float(text) if "e" in text.lower() else _scalar(yaml.safe_load(text))
+        value = float(text) if "e" in text.lower() else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):
         return text
-
-
-def _scalar(value: object) -> ParameterValue:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -116,15 +112,13 @@ def run(
 def comparison_table(rows: Sequence[MethodCompared]) -> Table:
     """One line per merge: scores if there are tasks, norm, distances, health, time, memory."""
     tasks = next((row.by_task for row in rows if row.scores), {})
-    table = Table(box=None, pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    headings = (*map(printable, tasks), "mean", "of experts") if tasks else ()
-    for heading in (*headings, "norm", "distance", "cosine", "warned", "seconds", "memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    scores = (*map(printable, tasks), "mean", "of experts") if tasks else ()
+    figures = ("norm", "distance", "cosine", "warned", "seconds", "memory")
+    lines = table("method", *scores, *figures, left=["method"])
     for row in rows:
         if not row.error:
-            table.add_row(shown(row.title), *_score_cells(row), *_cells(row))
-    return table
+            lines.add_row(shown(row.title), *_score_cells(row), *_cells(row))
+    return lines
 
 
 def _score_cells(row: MethodCompared) -> list[str]:
@@ -149,10 +143,10 @@ def _cells(row: MethodCompared) -> list[str]:
 def write_mergekit(given: Mergekit) -> None:
     """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
     recipe = load_recipe(given.recipe)
-    outputs = Outputs((given.recipe, *models_of(recipe)), overwrite=given.overwrite)
+    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), out=MERGEKIT_MARK)
     parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
-    text = dump_mergekit(recipe, dataclasses.asdict(parameters), given.out.resolve().parent)
-    outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}", MERGEKIT_MARK)
+    text = dump_mergekit(recipe, asdict(parameters), given.out.resolve().parent)
+    outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}")
     for line in text.splitlines():
         if line.startswith("# "):
             Terminal.of(given).notes.print(shown(f"Note: {line[2:]}", style="yellow"))

@@ -6,15 +6,16 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
-from ace_gui.cli.options import Options
+from ace_gui.cli.options import Options, WithOverwrite
 from ace_gui.engine.contract.checks import RECIPE, Check, Verdict
 from ace_gui.engine.contract.events import (
     CompareProgress,
@@ -24,7 +25,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.errors import PickleConsentError
+from ace_gui.errors import Cancelled, PickleConsentError
 from ace_gui.formatting import printable, value_text
 from ace_gui.output_files import check_file, write_file
 
@@ -33,6 +34,7 @@ WIDE: Final = 240
 """Columns of a table in a file or a pipe, where no line is cut or wrapped."""
 
 Event = TypeVar("Event")
+Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,13 @@ class Terminal:
                 if event is not None:
                     yield event
 
+    def result(self, events: Iterable[object], wanted: type[Result]) -> Result:
+        """The first event of a class, after a progress bar. Raises Cancelled without one."""
+        for event in self.progressed(events):
+            if isinstance(event, wanted):
+                return event
+        raise Cancelled
+
 
 USUAL: Final = Terminal()
 
@@ -103,35 +112,61 @@ def _stage(event: JobProgress) -> str:
     return event.title
 
 
+def table(
+    *headings: str, left: Collection[str] = (), folded: Collection[str] = (), title: str = ""
+) -> Table:
+    """A table without lines. Columns are aligned to the right, except ``left`` and ``folded`` ones,
+    and are never wrapped, except ``folded`` ones.
+    """
+    found = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    for heading in headings:
+        wraps = heading in folded
+        justify: Literal["left", "right"] = "left" if wraps or heading in left else "right"
+        found.add_column(heading, justify=justify, no_wrap=not wraps, overflow="fold")
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class Outputs:
     """The files that a command writes besides its model. They must not replace ``inputs``.
 
+    ``marks``: by path, the first bytes of such a file, which may be replaced by another one.
     ``overwrite``: replace any other file. ``-`` is the standard output; see ``Terminal``.
     """
 
     inputs: tuple[Path, ...]
+    marks: Mapping[Path | None, bytes]
     overwrite: bool
 
-    def check(self, marks: Mapping[Path | None, bytes]) -> None:
-        """Raise OutputError, before any work is done, if a file cannot be written."""
-        for path, mark in marks.items():
-            if path not in (None, STANDARD_OUTPUT):
-                check_file(path, self.inputs, mark=mark, overwrite=self.overwrite)
+    @classmethod
+    def of(
+        cls, given: WithOverwrite, inputs: Iterable[Path], key: str = "", **marks: bytes
+    ) -> Outputs:
+        """The files named by the options ``json`` and those of ``marks``.
 
-    def write(self, path: Path, text: str, mark: bytes) -> None:
-        """Write a text file atomically. Raises OutputError or ResourceError."""
+        ``key``: the first one of the JSON, whose value is a list. Raises OutputError, before any
+        work is done, if a file cannot be written.
+        """
+        if key:
+            marks["json"] = b'{\n "%s": [' % key.encode()
+        by_path = {getattr(given, option): mark for option, mark in marks.items()}
+        found = cls(tuple(inputs), by_path, given.overwrite)
+        for path, mark in by_path.items():
+            if path not in (None, STANDARD_OUTPUT):
+                check_file(path, found.inputs, mark=mark, overwrite=given.overwrite)
+        return found
+
+    def write(self, path: Path | None, text: str) -> None:
+        """Write a text file atomically, if a path was given. Raises OutputError, ResourceError."""
         if path == STANDARD_OUTPUT:
             sys.stdout.write(text)
-            return
-        data = text.encode("utf-8", "backslashreplace")
-        write_file(path, data, self.inputs, mark=mark, overwrite=self.overwrite)
+        elif path is not None:
+            data = text.encode("utf-8", "backslashreplace")
+            write_file(path, data, self.inputs, mark=self.marks[path], overwrite=self.overwrite)
 
-    def write_json(self, path: Path | None, content: object, mark: bytes) -> None:
+    def write_json(self, path: Path | None, content: object) -> None:
         """Write values as JSON, if a path was given."""
-        if path is not None:
-            text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-            self.write(path, text + "\n", mark)
+        self.write(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextlib.contextmanager

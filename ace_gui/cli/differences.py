@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.model_diff import (
     GroupChange,
@@ -26,19 +26,15 @@ if TYPE_CHECKING:
 WIDE: Final = 120
 """Columns of a terminal that has room for all figures."""
 
-JSON_MARK: Final = b'{\n "tensors": ['
-
 
 def diff_models(given: Diff) -> None:
     """Print and write the changes. Raises the errors of opening and reading the models."""
     use_threads(given.threads)
     terminal = Terminal.of(given)
-    outputs = Outputs((Path(given.first), Path(given.second)), overwrite=given.overwrite)
-    outputs.check({given.json: JSON_MARK})
+    outputs = Outputs.of(given, (Path(given.first), Path(given.second)), "tensors")
     with said_to_convert(given.convert):
         events = differences(given.first, given.second, convert=given.convert)
-        *_, found = terminal.progressed(events)
-    assert isinstance(found, ModelDiff)
+        found = terminal.result(events, ModelDiff)
     content = {
         "tensors": [_record(each) for each in found.tensors],
         "blocks": [_record(each) for each in found.by_block],
@@ -47,7 +43,7 @@ def diff_models(given: Diff) -> None:
         "extra": found.extra,
         "other_shape": found.other_shape,
     }
-    outputs.write_json(given.json, content, JSON_MARK)
+    outputs.write_json(given.json, content)
     _print(found, terminal)
 
 
@@ -61,17 +57,14 @@ def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
 
 def _print(found: ModelDiff, terminal: Terminal) -> None:
     console = terminal.results
-    table = Table(box=None, pad_edge=False)
     more = ("change", "shape") if console.width >= WIDE else ()
-    for heading in ("relative", *more, "role", "tensor"):
-        right = heading not in ("role", "tensor")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    lines = table("relative", *more, "role", "tensor", left=["role"], folded=["tensor"])
     for each in found.tensors:
         formats = "" if each.dtype == each.second_dtype else f" ({each.dtype}, {each.second_dtype})"
         name = shown(f"{each.name}{formats}")
         figures = (_number(each.change), shape_text(each.shape)) if more else ()
-        table.add_row(_ratio_text(each), *figures, each.role, name)
-    console.print(table)
+        lines.add_row(_ratio_text(each), *figures, each.role, name)
+    console.print(lines)
     for heading, groups in (("block", found.by_block), ("role", found.by_role)):
         console.print("", _groups(heading, groups))
     total = found.total
@@ -89,12 +82,10 @@ def _print(found: ModelDiff, terminal: Terminal) -> None:
 
 
 def _groups(heading: str, groups: Sequence[GroupChange]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("relative", "change", "tensors", heading):
-        table.add_column(title, justify="left" if title == heading else "right", no_wrap=True)
+    lines = table("relative", "change", "tensors", heading, left=[heading])
     for each in groups:
-        table.add_row(_ratio_text(each), _number(each.change), str(each.tensors), each.name)
-    return table
+        lines.add_row(_ratio_text(each), _number(each.change), str(each.tensors), each.name)
+    return lines
 
 
 def _ratio_text(each: TensorChange | GroupChange) -> str:

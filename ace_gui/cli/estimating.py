@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import torch
 from rich.console import Console
-from rich.table import Table
 
 from ace_gui.cli.arguments import counts_given
 from ace_gui.cli.console import (
@@ -22,6 +22,7 @@ from ace_gui.cli.console import (
     print_warnings,
     said_to_convert,
     shown,
+    table,
 )
 from ace_gui.cli.streams import say
 from ace_gui.engine.cluster.address import Address
@@ -49,7 +50,6 @@ from ace_gui.recipe.recipe_file import load_recipe
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Estimate, Merge
 
-PLAN_MARK: Final = b'{\n "units": ['
 SHOWN: Final = 12
 """Lines of the table. The JSON has every unit."""
 
@@ -66,11 +66,18 @@ ZEROS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where each figure of the speed comes from, by its name; ``zeros``: files without values."""
+class _Estimated:
+    """``written``: bytes of the output. ``sources``: where each figure of the speed comes from, by
+    its name. ``zeros``: files without values, by which no speed can be measured.
+    """
 
-    of: Mapping[str, str]
-    zeros: tuple[Path, ...] = ()
+    prepared: Prepared
+    planned: Sequence[PlannedUnit]
+    written: int
+    times: Sequence[Schedule]
+    speed: Speed
+    sources: Mapping[str, str]
+    zeros: tuple[Path, ...]
 
 
 def estimate_recipe(given: Estimate) -> None:
@@ -84,32 +91,23 @@ def estimate_recipe(given: Estimate) -> None:
     use_threads(given.threads)
     with said_to_convert(given.convert):
         prepared = prepared_with_consent(load_recipe(given.recipe), convert=given.convert)
-    outputs = Outputs((given.recipe, *input_paths(prepared)), overwrite=given.overwrite)
-    outputs.check({given.json: PLAN_MARK})
-    speed, sources = _speed(prepared, given)
-    planned = planned_units(prepared, speed)
-    written = prepared.plan.bytes_to_write + prepared.plan.bytes_beside
+    outputs = Outputs.of(given, (given.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
-    counts = counts_given(given.workers) or (default,)
-    times = [schedule(planned, count, written, speed) for count in counts]
+    found = _estimated(prepared, given, counts_given(given.workers) or (default,))
     content = {
-        "units": [dataclasses.asdict(unit) for unit in planned],
-        "speed": {name: getattr(speed, name) for name in SPEED_FIELDS},
-        "speed_from": dict(sources.of),
-        "only_zeros": [str(path) for path in sources.zeros],
-        "bytes": {"output": written, "free_disk": free_bytes(Path.cwd())},
-        "schedules": [dataclasses.asdict(each) for each in times],
+        "units": [dataclasses.asdict(unit) for unit in found.planned],
+        "speed": {name: getattr(found.speed, name) for name in SPEED_FIELDS},
+        "speed_from": dict(found.sources),
+        "only_zeros": [str(path) for path in found.zeros],
+        "bytes": {"output": found.written, "free_disk": free_bytes(Path.cwd())},
+        "schedules": [dataclasses.asdict(each) for each in found.times],
     }
-    outputs.write_json(given.json, content, PLAN_MARK)
+    outputs.write_json(given.json, content)
     terminal = Terminal.of(given)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
     print_checks([each for each in checks if each.verdict is Verdict.ERROR], terminal.notes)
-    _print_units(planned, terminal.results)
-    _print_totals(planned, prepared, terminal.results)
-    _print_disk(written, Path.cwd(), terminal.results)
-    terminal.results.print(shown(_gpu_sentence(prepared, memory_of(device), str(device))))
-    _print_times(times, speed, sources, terminal.results)
-    _warn_of_zeros(sources, terminal.notes)
+    _print_units(found.planned, terminal.results)
+    _print(found, Path.cwd(), device, terminal)
 
 
 def under_old_name(given: Estimate) -> None:
@@ -129,11 +127,11 @@ def print_dry_run(recipe: Recipe, given: Merge) -> None:
     with said_to_convert(False):
         prepared = prepared_with_consent(recipe, convert=False)
     plan, terminal = prepared.plan, Terminal.of(given)
-    console, folder = terminal.results, given.out or Path.cwd()
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():
         tensors = counted(count, "tensor", "tensors")
-        console.print(shown(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
+        terminal.results.print(shown(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
+    folder = given.out or Path.cwd()
     checks = output_checks(
         plan,
         folder,
@@ -143,39 +141,39 @@ def print_dry_run(recipe: Recipe, given: Merge) -> None:
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(checks, terminal.notes)
-    speed, sources = _speed(prepared, given)
-    planned = planned_units(prepared, speed)
-    written = plan.bytes_to_write + plan.bytes_beside
-    _print_totals(planned, prepared, console)
-    _print_disk(written, folder, console)
-    console.print(shown(_gpu_sentence(prepared, memory_of(device), str(device))))
-    _print_times([schedule(planned, 1, written, speed)], speed, sources, console)
-    _warn_of_zeros(sources, terminal.notes)
-    console.print("Nothing was written.")
+    _print(_estimated(prepared, given, (1,)), folder, device, terminal)
+    terminal.results.print("Nothing was written.")
 
 
-def _speed(prepared: Prepared, given: Estimate | Merge) -> tuple[Speed, Sources]:
-    """The speed of a worker: given, measured, or assumed where nothing could be measured."""
+def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int]) -> _Estimated:
+    """The times with these numbers of workers.
+
+    The speed of a worker is given, measured, or assumed where nothing could be measured.
+    """
     gigaflops, disk = getattr(given, "speed", None), getattr(given, "disk", None)
-    disk = None if disk is None else disk * 1e6
     paths = [file.path for file in prepared.files if file.path.suffix == ".safetensors"]
     zeros = tuple(path for path in dict.fromkeys(paths) if _holds_only_zeros(path))
-    if gigaflops is not None or zeros:
-        speed = Speed(flops=SOME_FLOPS, read=disk or SOME_BYTES, write=disk or SOME_BYTES)
-        if gigaflops is not None:
-            speed = dataclasses.replace(speed, flops=gigaflops * 1e9)
-    else:
+    speed = assumed = Speed(flops=SOME_FLOPS, read=SOME_BYTES, write=SOME_BYTES)
+    if gigaflops is None and not zeros:
         speed = _measured(prepared, given)
-        if disk is not None:
-            speed = dataclasses.replace(speed, read=disk, write=disk)
-    by_disk = {} if disk is None else {"read": GIVEN, "write": GIVEN}
-    usual = {"flops": SOME_FLOPS, "read": SOME_BYTES, "write": SOME_BYTES}
-    found = {
-        name: ASSUMED if getattr(speed, name) == value else MEASURED
-        for name, value in usual.items()
+    sources = {
+        name: ASSUMED if getattr(speed, name) == getattr(assumed, name) else MEASURED
+        for name in ("flops", "read", "write")
     }
-    by_speed = {} if gigaflops is None else {"flops": GIVEN}
-    return speed, Sources(of=found | by_disk | by_speed, zeros=zeros)
+    known = {} if gigaflops is None else {"flops": gigaflops * 1e9}
+    known |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
+    speed = dataclasses.replace(speed, **known)
+    planned = planned_units(prepared, speed)
+    written = prepared.plan.bytes_to_write + prepared.plan.bytes_beside
+    return _Estimated(
+        prepared=prepared,
+        planned=planned,
+        written=written,
+        times=[schedule(planned, count, written, speed) for count in counts],
+        speed=speed,
+        sources=sources | dict.fromkeys(known, GIVEN),
+        zeros=zeros,
+    )
 
 
 def _holds_only_zeros(file: Path) -> bool:
@@ -212,14 +210,12 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
         key = re.sub(r"\d+", "*", unit.name), unit.rows, unit.flops, unit.bytes, unit.memory
         folded.setdefault(key, []).append(unit)
     title = f"{counted(len(planned), 'unit', 'units')} of work, the largest first"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("units", "operations", "moved", "memory", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("first tensor", overflow="fold")
+    figures, last = ("units", "operations", "moved", "memory", "seconds"), "first tensor"
+    lines = table(*figures, last, folded=[last], title=title)
     for (name, *_), units in list(folded.items())[:SHOWN]:
         one = units[0]
         several = f" (of {one.rows})" if one.rows > 1 else ""
-        table.add_row(
+        lines.add_row(
             f"× {len(units)}" if len(units) > 1 else "",
             f"{one.flops / 1e9:,.1f} G",
             human_bytes(one.bytes),
@@ -227,74 +223,51 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
             f"{one.seconds:.3g}",
             shown(f"{name if len(units) > 1 else one.name}{several}"),
         )
-    console.print(table)
+    console.print(lines)
     if len(folded) > SHOWN:
         console.print(f"… and {len(folded) - SHOWN} more lines; --json writes every unit.")
 
 
-def _print_totals(planned: Sequence[PlannedUnit], prepared: Prepared, console: Console) -> None:
-    flops, moved = sum(unit.flops for unit in planned), sum(unit.bytes for unit in planned)
-    plan = prepared.plan
-    console.print(
-        f"\nWork: {flops / 1e12:,.2f} T operations; {human_bytes(moved)} read and written.\n"
-        f"Memory: about {human_bytes(plan.peak_bytes)} of {human_bytes(plan.free_memory)} free."
-    )
-
-
-def _print_disk(written: int, folder: Path, console: Console) -> None:
-    free = human_bytes(free_bytes(folder))
-    console.print(
-        shown(f"Disk: {human_bytes(written)} for the output; {free} free at {folder}."),
-        soft_wrap=True,
-    )
-
-
-def _gpu_sentence(prepared: Prepared, memory: int, device: str) -> str:
-    needed = human_bytes(prepared.plan.gpu_bytes)
-    if not memory:
-        return "GPU: none is used; the times are for the processor."
-    fits = "" if memory >= prepared.plan.gpu_bytes else ", so larger matrices stay on the processor"
-    return (
-        f"GPU: {device} has {human_bytes(memory)}, the largest matrix needs {needed}{fits}. "
-        "The times are for the processor alone."
-    )
-
-
-def _print_times(
-    times: Sequence[Schedule],
-    speed: Speed,
-    sources: Sources,
-    console: Console,
-) -> None:
-    of = sources.of
-    console.print(
+def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Terminal) -> None:
+    """Work, memory, disk and GPU; the speed, and the time by number of workers."""
+    console, plan, speed, of = terminal.results, found.prepared.plan, found.speed, found.sources
+    flops = sum(unit.flops for unit in found.planned)
+    moved = human_bytes(sum(unit.bytes for unit in found.planned))
+    disk = f"{human_bytes(found.written)} for the output; {human_bytes(free_bytes(folder))} free"
+    lines = [
+        f"Work: {flops / 1e12:,.2f} T operations; {moved} read and written.",
+        f"Memory: about {human_bytes(plan.peak_bytes)} of {human_bytes(plan.free_memory)} free.",
+        f"Disk: {disk} at {folder}.",
+        _gpu_sentence(plan.gpu_bytes, memory_of(device), str(device)),
         f"Speed of a worker: {speed.flops / 1e9:,.1f} G operations a second ({of['flops']}); "
         f"reading {human_bytes(int(speed.read))} a second ({of['read']}); "
         f"writing {human_bytes(int(speed.write))} a second ({of['write']}).",
-        soft_wrap=True,
-    )
+    ]
     if speed.tried:
-        console.print(
-            "Times of units: trials of "
-            f"{counted(len(speed.tried), 'kind', 'kinds')} of tensor, {MEASURED}.",
-            soft_wrap=True,
-        )
+        kinds = counted(len(speed.tried), "kind", "kinds")
+        lines.append(f"Times of units: trials of {kinds} of tensor, {MEASURED}.")
     if speed.scan:
-        console.print(f"Surveying the whole model first takes one worker {speed.scan:.3g} s.")
+        lines.append(f"Surveying the whole model first takes one worker {speed.scan:.3g} s.")
     if speed.start:
-        console.print(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("workers", "time", "at work", "limited by"):
-        table.add_column(heading, justify="left" if heading == "limited by" else "right")
-    for each in times:
-        table.add_row(
-            str(each.workers), duration(each.seconds), f"{each.busy:.0%}", each.bottleneck
-        )
-    console.print("", table)
+        lines.append(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
+    console.print()
+    for line in lines:
+        console.print(shown(line), soft_wrap=True)
+    times = table("workers", "time", "at work", "limited by", left=["limited by"])
+    for each in found.times:
+        busy = f"{each.busy:.0%}"
+        times.add_row(str(each.workers), duration(each.seconds), busy, each.bottleneck)
+    console.print("", times)
+    if found.zeros:
+        more = f" and {len(found.zeros) - 1} more" if len(found.zeros) > 1 else ""
+        print_warnings([f"{found.zeros[0]}{more} {ZEROS}."], terminal.notes)
 
 
-def _warn_of_zeros(sources: Sources, console: Console) -> None:
-    if sources.zeros:
-        more = len(sources.zeros) - 1
-        files = f"{sources.zeros[0]}" + (f" and {more} more" if more else "")
-        print_warnings([f"{files} {ZEROS}."], console)
+def _gpu_sentence(needed: int, memory: int, device: str) -> str:
+    if not memory:
+        return "GPU: none is used; the times are for the processor."
+    fits = "" if memory >= needed else ", so larger matrices stay on the processor"
+    return (
+        f"GPU: {device} has {human_bytes(memory)}, the largest matrix needs {human_bytes(needed)}"
+        f"{fits}. The times are for the processor alone."
+    )

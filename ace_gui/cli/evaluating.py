@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
-from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.contract.events import Evaluated, Event
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
+from ace_gui.engine.contract.events import Evaluated
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import (
     MeanScore,
@@ -25,16 +24,14 @@ from ace_gui.engine.contract.scored.scores import (
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.workflow import routes, score
-from ace_gui.errors import Cancelled, RecipeError
+from ace_gui.errors import RecipeError
 from ace_gui.formatting import printable
-from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe, load_tasks
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.tasks import limited
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Evaluate
 
-JSON_MARK: Final = b'{\n "scores": ['
 MARK: Final = "†"
 """Marks an undefined score or mean."""
 _RECIPES: Final = frozenset((".yaml", ".yml"))
@@ -51,99 +48,79 @@ def evaluate_models(given: Evaluate) -> None:
         raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
     recipe = load_recipe(recipes[0]) if recipes else None
     tasks = () if recipe is None else recipe.tasks
-    tasks = tasks if given.tasks is None else load_tasks(given.tasks)
+    tasks = limited(tasks if given.tasks is None else load_tasks(given.tasks), given.limit)
     data = [path for task in tasks for path in (task.data, task.calibration) if path is not None]
     files = [*recipes, *([] if given.tasks is None else [given.tasks])]
     models = [] if recipe is None else [*recipe.paths]
-    outputs = Outputs((*files, *folders, *models, *data), overwrite=given.overwrite)
-    outputs.check({given.json: JSON_MARK})
+    outputs = Outputs.of(given, (*files, *folders, *models, *data), "scores")
     run = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
-    how: dict[str, Any] = {name: getattr(given, name) for name in ("limit", "device", "convert")}
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("device", "threads", "convert")}
+    how["names"] = [str(folder) for folder in folders]
     found: tuple[TaskScore, ...] = ()
+    taken: tuple[TaskRoutes, ...] = ()
     with said_to_convert(given.convert):
         if tasks or run is None:
-            with workers_at(given.cluster, given.device) as workers:
-                events = score(recipe, folders, tasks, workers=workers, **how)
-                found = _scores_of(terminal.progressed(events))
-        taken = _routes_of(recipe, folders, tasks, how) if given.routing else ()
-    harness_scores = () if run is None else _by_harness(run, folders, given.limit, given.device)
-    content = {
+            events = score(recipe, folders, tasks, cluster=given.cluster, **how)
+            found = terminal.result(events, Evaluated).scores
+        if given.routing:
+            taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
+    if given.routing and not taken:
+        sentence = "None of these models has a router; give a merge by smile, twin_merging, …"
+        raise RecipeError(sentence, key="routing")
+    by_harness: tuple[TaskScore, ...] = ()
+    content: dict[str, Any] = {
         "scores": [each.record() for each in found],
         "means": [each.record() for each in means(found)],
     }
     if given.routing:
         content["routes"] = [each.record() for each in taken]
     if run is not None:
-        content["harness"] = [each.record() for each in harness_scores]
-    outputs.write_json(given.json, content, JSON_MARK)
-    console = terminal.results
+        where = str(resolve_device(given.device))
+        scored = (run.scores(folder, limit=given.limit, device=where) for folder in folders)
+        by_harness = tuple(chain.from_iterable(scored))
+        content["harness"] = [each.record() for each in by_harness]
+    outputs.write_json(given.json, content)
+    _print(found, taken, by_harness, terminal.results)
+
+
+def _print(
+    found: Sequence[TaskScore],
+    taken: Sequence[TaskRoutes],
+    by_harness: Sequence[TaskScore],
+    console: Console,
+) -> None:
     if found:
         console.print(score_table(found))
-        print_remarks(found, console)
+        for remark in missing(found):
+            console.print(shown(f"{MARK} {remark}", style="yellow"))
     for model in dict.fromkeys(each.model for each in taken):
         console.print(_routes_table([each for each in taken if each.model == model]))
-    if run is not None:
-        console.print(_harness_table(harness_scores))
-        _print_notes(harness_scores, console)
-
-
-def _routes_of(
-    recipe: Recipe | None,
-    folders: Sequence[Path],
-    tasks: Sequence[Task],
-    how: dict[str, Any],
-) -> tuple[TaskRoutes, ...]:
-    found: tuple[TaskRoutes, ...] = ()
-    for event in routes(recipe, folders, tasks, names=list(map(str, folders)), **how):
-        if isinstance(event, RoutesFound):
-            found = event.routes
-    if not found:
-        sentence = "None of these models has a router; give a merge by smile, twin_merging, …"
-        raise RecipeError(sentence, key="routing")
-    return found
+    if by_harness:
+        console.print(_harness_table(by_harness))
+    for remark in dict.fromkeys((*notes(found), *notes(by_harness))):
+        console.print(shown(remark))
 
 
 def _routes_table(found: Sequence[TaskRoutes]) -> Table:
     """One line per task: the experts' mean shares over the layers, and the time."""
     title = f"routes of {printable(found[0].model)}"
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    table.add_column("task", no_wrap=True)
-    for name in (*found[0].experts, "ms an example", "without modules"):
-        table.add_column(printable(name), justify="right", no_wrap=True)
+    experts = map(printable, found[0].experts)
+    lines = table("task", *experts, "ms an example", "without modules", left=["task"], title=title)
     for each in found:
         shares = [f"{share:.2f}" for share in each.mean_T]
         times = [f"{1000 * seconds:.1f}" for seconds in (each.seconds, each.plain_seconds)]
-        table.add_row(shown(each.task), *shares, *times)
-    return table
-
-
-def _by_harness(
-    run: Harness, folders: Sequence[Path], limit: int | None, device: str
-) -> tuple[TaskScore, ...]:
-    where = str(resolve_device(device))
-    return tuple(
-        each
-        for folder in folders
-        for each in run.scores(folder, str(folder), limit=limit, device=where)
-    )
+        lines.add_row(shown(each.task), *shares, *times)
+    return lines
 
 
 def _harness_table(scores: Sequence[TaskScore]) -> Table:
     """One line per score, because the harness has several metrics per task."""
-    table = Table(box=None, pad_edge=False, title="lm-eval", title_justify="left")
-    for heading in ("model", "task", "metric", "n", "score"):
-        table.add_column(heading, justify="right" if heading in ("n", "score") else "left")
+    folded = ("model", "task", "metric")
+    lines = table(*folded, "n", "score", folded=folded, title="lm-eval")
     for each in scores:
         words = map(shown, (each.model, each.task, each.metric, str(each.n)))
-        table.add_row(*words, _cell(each, errors=True))
-    return table
-
-
-def _scores_of(events: Iterator[Event]) -> tuple[TaskScore, ...]:
-    for event in events:
-        if isinstance(event, Evaluated):
-            return event.scores
-    raise Cancelled
+        lines.add_row(*words, _cell(each, errors=True))
+    return lines
 
 
 def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
@@ -152,36 +129,19 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
     ``errors``: add standard errors.
     """
     tasks = {each.task: each for each in scores}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("model", no_wrap=True)
-    for task, one in tasks.items():
-        heading = f"{printable(task)}\n{one.metric}, n {one.n}"
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("mean", "of experts", "base to expert"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    own = (f"{printable(name)}\n{one.metric}, n {one.n}" for name, one in tasks.items())
+    lines = table("model", *own, "mean", "of experts", "base to expert", left=["model"])
     for mean in means(scores):
-        own = {each.task: each for each in scores if line_of(each) == mean.model}
-        cells = [_cell(own.get(task), errors) for task in tasks]
-        table.add_row(shown(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
-    return table
+        by_task = {each.task: each for each in scores if line_of(each) == mean.model}
+        cells = [_cell(by_task.get(task), errors) for task in tasks]
+        lines.add_row(shown(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
+    return lines
 
 
 def mean_cells(mean: MeanScore) -> tuple[str, str]:
     """The mean score and the mean share of the experts' scores, marked if undefined."""
     share = _number(mean.normalised) or (MARK if mean.unmeasured or mean.undefined else "")
     return _number(mean.score) or (MARK if mean.undefined else ""), share
-
-
-def print_remarks(scores: Sequence[TaskScore], console: Console) -> None:
-    """Print footnotes of a table: why means are missing, and how models were asked."""
-    for remark in missing(scores):
-        console.print(shown(f"{MARK} {remark}", style="yellow"))
-    _print_notes(scores, console)
-
-
-def _print_notes(scores: Sequence[TaskScore], console: Console) -> None:
-    for remark in notes(scores):
-        console.print(shown(remark))
 
 
 def _cell(score: TaskScore | None, errors: bool) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
@@ -18,24 +19,33 @@ from ace_gui.cli.console import (
     print_warnings,
     said_to_convert,
     shown,
+    table,
 )
-from ace_gui.cli.showing_covariances import compared, covariance_tables
+from ace_gui.engine.contract.figures.covariance_match import (
+    CovarianceMatch,
+    CovariancesCompared,
+    by_role,
+    mean_match,
+)
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_SCALE
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.devices import use_threads
+from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
+from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths, models_of
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import expected_of, inspect
-from ace_gui.formatting import csv_text
+from ace_gui.formatting import csv_text, printable
+from ace_gui.paths import inspections_folder
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Inspect
 
-# First bytes of the files that the command writes. Such files may be replaced.
-JSON_MARK: Final = b'{\n "layers": ['
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
 CSV_MORE: Final = ("log_variance", "gamma_unreliable")
 UNSURE: Final = "?"
@@ -45,34 +55,32 @@ def inspect_recipe(given: Inspect) -> None:
     """Print, and write if asked to, the plan with γ, energies and regimes."""
     use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    marks = {given.json: JSON_MARK, given.csv: CSV_MARK}
-    Outputs((given.recipe, *models_of(recipe)), given.overwrite).check(marks)
+    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), "layers", csv=CSV_MARK)
     with said_to_convert(given.convert):
         found = inspect(recipe, convert=given.convert, threads=given.threads)
     plan = found.prepared.plan
-    outputs = Outputs((given.recipe, *input_paths(found.prepared)), given.overwrite)
-    matches = compared(recipe, terminal) if given.covariances else ()
-    records = [dataclasses.asdict(layer) for layer in found.layers]
+    outputs = replace(outputs, inputs=(given.recipe, *input_paths(found.prepared)))
+    matches = compared(recipe, given.device, terminal) if given.covariances else ()
+    records = [asdict(layer) for layer in found.layers]
     scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
     content = {
         "layers": records,  # only the fields that other programs rely on
         "scales": [scale for scale in scales if scale["log_variance"] is not None],
-        "checks": [dataclasses.asdict(check) for check in found.checks],
+        "checks": [asdict(check) for check in found.checks],
         "parameters": dict(plan.parameters),
     }
     if given.covariances:
-        content["covariances"] = [dataclasses.asdict(match) for match in matches]
-    outputs.write_json(given.json, content, JSON_MARK)
-    if given.csv is not None:
-        outputs.write(given.csv, _csv(found.layers, plan), CSV_MARK)
+        content["covariances"] = [asdict(match) for match in matches]
+    outputs.write_json(given.json, content)
+    outputs.write(given.csv, _csv(found.layers, plan))
     console = terminal.results
     print_layers(plan, found.layers, console)
     if not given.quiet:
         print_warnings(plan.warnings, console)
         print_parameter_notes(plan, console)
     if given.covariances:
-        for table in covariance_tables(matches):
-            console.print("", table)
+        for lines in covariance_tables(matches):
+            console.print("", lines)
     expected = expected_of(found)
     if expected is not None:
         console.print(f"\n{expected.sentence}")
@@ -87,15 +95,10 @@ def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
 
 def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
     """Print one line per tensor, then the number of heterogeneous ones."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("γ", justify="right")
-    for heading in ("regime", "disposition", "role"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("shape", no_wrap=True, justify="right")
-    table.add_column("Var ln E", justify="right", no_wrap=True)
-    table.add_column("tensor", overflow="fold")
+    names = ("regime", "disposition", "role")
+    lines = table("γ", *names, "shape", "Var ln E", "tensor", left=names, folded=["tensor"])
     for layer in layers:
-        table.add_row(
+        lines.add_row(
             _gamma_text(layer),
             _regime_text(layer),
             layer.disposition,
@@ -104,7 +107,7 @@ def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
             "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
             shown(layer.name),
         )
-    console.print(table)
+    console.print(lines)
     unsure = sum(layer.gamma_unreliable for layer in layers)
     if unsure:
         console.print(f"\n{UNSURE} {UNRELIABLE}: {WHY_BY_SCALE}. See Var ln E.")
@@ -145,7 +148,37 @@ def _csv(layers: Sequence[Layer], plan: Plan) -> str:
     fixed = CSV_MARK.decode().split(",")
     lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts), *CSV_MORE]]
     for layer in layers:
-        line = {**dataclasses.asdict(layer), "shape": "x".join(map(str, layer.shape))}
+        line = {**asdict(layer), "shape": "x".join(map(str, layer.shape))}
         energies = [layer.energies.get(name) for name in experts]
         lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
     return csv_text(lines)
+
+
+def compared(recipe: Recipe, device: str, terminal: Terminal) -> tuple[CovarianceMatch, ...]:
+    """The matches of every matrix and expert, with a progress bar on a terminal."""
+    found: list[CovarianceMatch] = []
+    prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
+    events = compare_covariances(prepared, resolve_device(device), cache)
+    for event in terminal.progressed(events):
+        if isinstance(event, CovariancesCompared) and event.layer is not None:
+            found += event.layer.matches
+    return tuple(found)
+
+
+def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
+    """Two tables, with one line per matrix (the mean over the experts) and one per role."""
+    lines = [
+        mean_match(tuple(own), name, role)
+        for (name, role), own in groupby(matches, key=lambda each: (each.name, each.role))
+    ]
+    return _table(lines, "tensor"), _table(by_role(matches), "")
+
+
+def _table(matches: Sequence[CovarianceMatch], last: str) -> Table:
+    figures = ("cosine", "centred", "other experts", "overlap", "chance")
+    lines = table(*figures, "role", last, left=["role"], folded=[last])
+    for each in matches:
+        values = (each.cosine, each.centred, each.others, each.overlap, each.chance)
+        cells = ["" if value is None else f"{value:.3f}" for value in values]
+        lines.add_row(*cells, each.role, printable(each.name))
+    return lines

@@ -16,26 +16,24 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import ace_gui
+from ace_gui.cli.console import Outputs, Terminal, print_warnings, table
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
 from ace_gui.engine.contract.shelf import NAMES, SHELF
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import printable, shown, value_text
-from ace_gui.output_files import check_file, write_file
+from ace_gui.output_files import write_file
 from ace_gui.paths import cache_root, methods_folder
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Methods
 
-JSON_MARK: Final = b'{\n "methods": ['
-STANDARD_OUTPUT: Final = Path("-")
 WIDE: Final = 120
 """Columns of a terminal that has room for titles, too."""
 
@@ -45,29 +43,14 @@ def methods(given: Methods) -> None:
     if given.folder:
         print(methods_folder())  # noqa: T201
         return
+    outputs, terminal = Outputs.of(given, (), "methods"), Terminal.of(given)
     found, problems = known_methods()
     if given.name is not None:
         found = [_named(given.name, found)]
     records = found if given.all or given.name else [one for one in found if one["shelf"]]
-    alone = given.json == STANDARD_OUTPUT
-    if given.json is not None:
-        text = json.dumps({"methods": records}, indent=1, ensure_ascii=False) + "\n"
-        if alone:
-            sys.stdout.write(text)
-        else:
-            data = text.encode("utf-8", "backslashreplace")
-            check_file(given.json, (), mark=JSON_MARK, overwrite=given.overwrite)
-            write_file(given.json, data, (), mark=JSON_MARK, overwrite=given.overwrite)
-    if not (alone and given.quiet):
-        stream = sys.stderr if alone else sys.stdout
-        _print(given, found, _console(stream))
-    notes = Console(stderr=True, quiet=given.quiet)
-    for problem in problems:
-        notes.print(Text(f"Warning: {printable(problem)}", style="yellow"), soft_wrap=True)
-
-
-def _console(stream: TextIO) -> Console:
-    return Console(file=stream, width=None if stream.isatty() else 240, highlight=False)
+    outputs.write_json(given.json, {"methods": records})
+    _print(given, found, terminal.results)
+    print_warnings(problems, terminal.notes)
 
 
 def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -173,12 +156,11 @@ def _print_method(info: dict[str, Any], console: Console) -> None:
     text = "\n".join(("", info["summary"], needs, "", info["formula"], ""))
     console.print(Text(text), soft_wrap=not console.is_terminal)
     fields = [FieldInfo(**field) for field in info["fields"]]
-    table = Table(box=None, pad_edge=False)
-    for heading in ("parameter", "default", "range", "meaning"):
-        table.add_column(heading, overflow="fold")
+    headings = ("parameter", "default", "range", "meaning")
+    lines = table(*headings, folded=headings)
     for row in _parameter_rows(fields, info["by_base"]):
-        table.add_row(*row)
-    console.print(table)
+        lines.add_row(*row)
+    console.print(lines)
     others = [item for item in fields if item.differs]
     if others:
         console.print(Text("\nOther defaults than in the sources", style="bold"))

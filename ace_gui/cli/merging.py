@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ace_gui.cli.adapters import as_adapter
+from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.console import (
     USUAL,
     Outputs,
@@ -31,23 +31,23 @@ from ace_gui.engine.devices import available_devices, devices_not_used, resolve_
 from ace_gui.engine.output.task_model import write_task_model
 from ace_gui.engine.workflow import Options, extract_adapter, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
-from ace_gui.errors import Cancelled
+from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, human_bytes
-from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.tasks import limited
+from ace_gui.recipe.values import Output
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Devices, Extract, Merge, RebuildTask, Report
-
-DEVICES_MARK: Final = b'{\n "devices": ['
 
 
 def merge(given: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
     recipe = recipe_of(given.models, given.method, given.settings or ())
     recipe = as_adapter(recipe, given.kind, given.rank, given.energy)
+    recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
     if given.dry_run:
         print_dry_run(recipe, given)
         return
@@ -63,6 +63,18 @@ def merge(given: Merge) -> None:
     )
     assert given.out is not None
     merge_to_folder(recipe, given.out, options, Terminal.of(given))
+
+
+def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float | None) -> Recipe:
+    """The recipe with what ``--as``, ``--rank`` and ``--energy`` ask for. Raises RecipeError."""
+    if kind is not None and kind not in set(Output):
+        raise RecipeError(f"A merge is written as a model or an adapter, not as {kind!r}.")
+    output = recipe.output if kind is None else Output(kind)
+    if output == Output.MODEL and (rank is not None or energy is not None):
+        raise RecipeError("--rank and --energy go with --as adapter.")
+    if rank is None and energy is None:
+        return replace(recipe, output=output)
+    return replace(recipe, output=output, rank=rank, energy=energy)
 
 
 def merge_to_folder(
@@ -149,8 +161,9 @@ def report(given: Report) -> None:
     """Describe the merge, tensor by tensor, in one HTML file."""
     terminal = Terminal.of(given)
     options = Options(device=given.device, threads=given.threads, convert=given.convert)
+    recipe = load_recipe(given.recipe)
     events = report_to_file(
-        load_recipe(given.recipe),
+        replace(recipe, tasks=limited(recipe.tasks, given.limit)),
         given.out,
         options,
         inputs=(given.recipe,),
@@ -162,9 +175,8 @@ def report(given: Report) -> None:
     events = itertools.chain([next(events)], events)  # raises the errors that stop the report
     errors = [check for check in plan.checks if check.verdict is Verdict.ERROR]
     print_checks(errors, terminal.notes)
-    for event in terminal.progressed(events):
-        if isinstance(event, Reported):
-            terminal.results.print(shown(f"The report is in {event.file}."))
+    found = terminal.result(events, Reported)
+    terminal.results.print(shown(f"The report is in {found.file}."))
 
 
 def task(given: RebuildTask) -> None:
@@ -176,14 +188,13 @@ def task(given: RebuildTask) -> None:
 def devices(given: Devices) -> None:
     """Print one line per device, and why others are not used."""
     found, automatic = available_devices(), str(resolve_device("auto"))
-    outputs, terminal = Outputs((), given.overwrite), Terminal.of(given)
-    outputs.check({given.json: DEVICES_MARK})
+    outputs, terminal = Outputs.of(given, (), "devices"), Terminal.of(given)
     content = {
-        "devices": [dataclasses.asdict(each) for each in found],
+        "devices": [asdict(each) for each in found],
         "automatic": automatic,
         "not_used": list(devices_not_used()),
     }
-    outputs.write_json(given.json, content, DEVICES_MARK)
+    outputs.write_json(given.json, content)
     for device in found:
         memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
         chosen = "  (automatic)" if device.name == automatic else ""

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
-from ace_gui.cli.arguments import path_given, threads_given
+from ace_gui.cli.arguments import flag, path_option, threads_given
 from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.interrupts import interruptible, starting
 from ace_gui.imports import heavy_imports
@@ -31,31 +31,17 @@ class Options:
     """The options of every command."""
 
     quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", help="Print results and errors alone: no progress, notes or warnings."
-        ),
+        bool, flag("--quiet", "Print results and errors alone: no progress, notes or warnings.")
     ] = False
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")] = (
-        False
-    )
+    verbose: Annotated[bool, flag("--verbose", "Show the traceback of an error.")] = False
 
     def check(self) -> None:
         """Raise BadParameter for options that do not go together."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithDevice(Options):
-    """Commands that compute on a device."""
-
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda:N", help="The device to compute on.")
-    ] = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithThreads(Options):
-    """Commands that compute with several threads."""
+class Reading(Options):
+    """Commands that read models."""
 
     threads: Annotated[
         int | None,
@@ -65,6 +51,22 @@ class WithThreads(Options):
             help="Number of compute threads (default: one per processor).",
         ),
     ] = None
+    convert: Annotated[
+        bool,
+        flag(
+            "--convert",
+            "Convert PyTorch pickles to safetensors first, without running code of them.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing(Reading):
+    """Commands that compute on a device."""
+
+    device: Annotated[
+        str, typer.Option(metavar="auto|cpu|cuda:N", help="The device to compute on.")
+    ] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,27 +95,11 @@ class WithLimit(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithConvert(Options):
-    """Commands that read models."""
-
-    convert: Annotated[
-        bool,
-        typer.Option(
-            "--convert",
-            help="Convert PyTorch pickles to safetensors first, without running code of them.",
-        ),
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class WithOverwrite(Options):
     """Commands that write single files."""
 
     overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite", help="Replace existing files even if this program did not write them."
-        ),
+        bool, flag("--overwrite", "Replace existing files even if this program did not write them.")
     ] = False
 
 
@@ -123,10 +109,8 @@ class WithJson(WithOverwrite):
 
     json: Annotated[
         Path | None,
-        typer.Option(
-            parser=path_given,
-            metavar="FILE|-",
-            help="Also write the figures as JSON; - is the standard output, instead of tables.",
+        path_option(
+            "FILE|-", "Also write the figures as JSON; - is the standard output, instead of tables."
         ),
     ] = None
 

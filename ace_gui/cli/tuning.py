@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown
+from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.contract.events import JobProgress
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.events import Event, JobProgress
 from ace_gui.engine.contract.scored.tuned import (
     ParameterRange,
     Tuned,
@@ -26,14 +24,13 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import prepared_with_consent
-from ace_gui.errors import Cancelled, RecipeError
+from ace_gui.errors import RecipeError
 from ace_gui.formatting import printable, value_text
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Tune
 
-JSON_MARK: Final = b'{\n "points": ['
 RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 
@@ -45,16 +42,16 @@ def tune_recipe(given: Tune) -> None:
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     ranges = [parameter_range(text) for text in given.parameter]
     data = [task.data for task in recipe.tasks]
-    outputs = Outputs((given.recipe, *models_of(recipe), *data), overwrite=given.overwrite)
-    outputs.check({given.json: JSON_MARK, given.out: RECIPE_MARK})
+    inputs = (given.recipe, *models_of(recipe), *data)
+    outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
     with said_to_convert(given.convert):
         prepared_with_consent(recipe, convert=given.convert)
     how: dict[str, Any] = {name: getattr(given, name) for name in ("merges", "limit", "device")}
-    with workers_at(given.cluster, given.device) as workers:
-        found = _driven(tune(recipe, ranges, workers=workers, **how), terminal)
-    outputs.write_json(given.json, _record(found), JSON_MARK)
+    with workers_at(given.cluster, given.device, given.threads) as workers:
+        found = terminal.result(_steps(tune(recipe, ranges, workers=workers, **how)), Tuned)
+    outputs.write_json(given.json, _record(found))
     if given.out is not None:
-        outputs.write(given.out, _tuned_recipe(found, given.out), RECIPE_MARK)
+        outputs.write(given.out, _tuned_recipe(found, given.out))
     _print(found, terminal.results)
 
 
@@ -73,44 +70,32 @@ def parameter_range(text: str) -> ParameterRange:
     return found
 
 
-def _driven(events: Iterator[TunePoint | Tuned | None], terminal: Terminal) -> Tuned:
-    def steps() -> Iterator[TunePoint | Tuned | JobProgress | None]:
-        for event in events:
-            yield event
-            if isinstance(event, TunePoint):
-                yield JobProgress(done=event.index + 1, total=event.of, title=values_of(event))
-
-    for event in terminal.progressed(steps()):
-        if isinstance(event, Tuned):
-            return event
-    raise Cancelled
+def _steps(events: Iterable[TunePoint | Tuned | None]) -> Iterator[Event | None]:
+    """The events, and the progress after each merge."""
+    for event in events:
+        yield event
+        if isinstance(event, TunePoint):
+            yield JobProgress(done=event.index + 1, total=event.of, title=values_of(event))
 
 
 def _print(found: Tuned, console: Console) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in (*found.best.parameters, "score", "seconds", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
+    lines = table(*found.best.parameters, "score", "seconds", "")
     for point in found.points:
         values = map(value_text, point.parameters.values())
         score = "" if point.score is None else f"{point.score:.4f}"
         note = "chosen" if point is found.best else point.error
-        table.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
-    console.print(table)
+        lines.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
+    console.print(lines)
     console.print("\nOn the other half of the data, which was not used for the choice:\n")
-    console.print(score_table(_scores_before_and_after(found)))
+    console.print(score_table(found.compared))
     console.print(f"\n{len(found.points) + 2} merges in {found.seconds:.0f} s.")
-
-
-def _scores_before_and_after(found: Tuned) -> tuple[TaskScore, ...]:
-    before = (replace(each, model="as it was") for each in found.before)
-    return (*before, *(replace(each, model="chosen") for each in found.scores))
 
 
 def _record(found: Tuned) -> dict[str, object]:
     return {
         "points": [asdict(point) for point in found.points],
         "best": dict(found.best.parameters),
-        "scores": [each.record() for each in _scores_before_and_after(found)],
+        "scores": [each.record() for each in found.compared],
         "seconds": found.seconds,
     }
 

@@ -289,15 +289,16 @@ _WITH_JSON = {
 }
 
 
-_COMPUTING = ("merge", "extract", "report", "compare", "tune", "estimate", "inspect", "diff")
+_SCORING = {"compare", "evaluate", "tune"}
+_COMPUTING = {"merge", "extract", "report", "estimate", "inspect", *_SCORING}
 _SHARED = {
     "--quiet": None,
     "--verbose": None,
-    "--threads": {*_COMPUTING},
-    "--device": {"merge", "extract", "report", "compare", "evaluate", "tune", "estimate"},
-    "--limit": {"evaluate", "tune"},
-    "--convert": {*_COMPUTING, "evaluate"},
-    "--cluster": {"merge", "compare", "evaluate", "tune", "estimate"},
+    "--threads": {*_COMPUTING, "diff"},
+    "--device": _COMPUTING,
+    "--limit": {*_SCORING, "merge", "report"},
+    "--convert": {*_COMPUTING, "diff"},
+    "--cluster": {*_SCORING, "merge", "estimate"},
     "--json": {"inspect", "estimate", "compare", "evaluate", "tune", "diff", "methods", "devices"},
 }
 

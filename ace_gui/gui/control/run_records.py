@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.output_files import replacing
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -72,8 +71,9 @@ class RunRecord:
 
 def write_record(file: Path, record: RunRecord) -> None:
     """Write the record atomically. Raises OSError."""
-    with replacing(file) as fresh:
-        fresh.write_bytes(_adapter().dump_json(record))
+    fresh = file.with_suffix(".new")
+    fresh.write_bytes(_adapter().dump_json(record))
+    fresh.replace(file)
 
 
 def read_record(file: Path) -> RunRecord | None:

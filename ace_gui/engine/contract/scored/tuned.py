@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.formatting import value_text
@@ -51,6 +51,12 @@ class Tuned:
     before: tuple[TaskScore, ...]
     seconds: float
     recipe: Recipe
+
+    @property
+    def compared(self) -> tuple[TaskScore, ...]:
+        """``before`` and ``scores``, as the models "as it was" and "chosen"."""
+        before = (replace(each, model="as it was") for each in self.before)
+        return (*before, *(replace(each, model="chosen") for each in self.scores))
 
 
 def values_of(point: TunePoint) -> str:
