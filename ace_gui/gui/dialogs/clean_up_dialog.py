@@ -5,60 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QDateTime, QLocale, QSize, Qt
+from PySide6.QtCore import QDateTime, QLocale, Qt
 from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QHeaderView,
-    QTreeWidget,
     QTreeWidgetItem,
     QWidget,
 )
 
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import down
-from ace_gui.gui.widgets.tables.table_tools import RoomyCell
+from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.values import model_name
 
 _TITLES: Final = ("Merge", "Base", "Made", "Size", "Exported")
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
-class CleanUpDialog(QDialog):
+class CleanUpDialog(Dialog):
     """Exported merges are checked. Nothing is removed without confirmation."""
 
     def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Clean up kept merges", parent, cancels=True)
         self._runs = runs
         self._kept: list[Kept] = []
-        self.setWindowTitle("Clean up kept merges")
-        line = self.fontMetrics().height()
-        self.resize(QSize(48 * line, 26 * line).boundedTo(self.screen().availableSize() * 0.92))
-        self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName("Kept merges")
-        self.tree.setRootIsDecorated(False)
-        self.tree.setItemDelegate(RoomyCell(self.tree))
-        self.tree.setHeaderLabels(_TITLES)
-        self.tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.fit(48, 26, lines=True)
+        self.tree = row_tree("Kept merges", _TITLES, self)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.summary = muted_label("Searching …", self)
-        self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.remove = self._buttons.addButton("&Delete", QDialogButtonBox.ButtonRole.AcceptRole)
-        self.remove.setProperty("kind", "destructive")
-        self._buttons.accepted.connect(self._delete)
-        self._buttons.rejected.connect(self.reject)
-        parts = (self.tree, 1), self.summary, self._buttons
-        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
-        runs.listed.connect(self._fill)
+        self.summary = muted_label("", self)
+        self.remove = self.add_button("&Delete", self._delete, kind="destructive")
+        self.fill((self.tree, 1), self.summary)
+        runs.listed.connect(self._show)
         self._sum_up()
         self.summary.setText("Searching …")
         runs.list_all()
 
-    def _fill(self, kept: Sequence[Kept]) -> None:
+    def _show(self, kept: Sequence[Kept]) -> None:
         self._kept = list(kept)
         self.tree.clear()
         for _store, record in self._kept:
@@ -67,18 +51,11 @@ class CleanUpDialog(QDialog):
             title = record.name or " ".join(filter(None, (recipe.merge_method, parameters)))
             made = QDateTime.fromSecsSinceEpoch(int(record.made))
             when = QLocale().toString(made, QLocale.FormatType.ShortFormat)
-            base = model_name(recipe.base_model)
-            words = (
-                title,
-                base,
-                when,
-                human_bytes(record.bytes),
-                "yes" if record.exported else "no",
-            )
-            item = QTreeWidgetItem([plain(word) for word in words])
+            size, out = human_bytes(record.bytes), "yes" if record.exported else "no"
+            words = (title, model_name(recipe.base_model), when, size, out)
+            item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
             item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
             item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            self.tree.addTopLevelItem(item)
         self._sum_up()
 
     def _ticked(self) -> list[Kept]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from itertools import chain, count
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QDoubleSpinBox,
-    QFormLayout,
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
-    QPushButton,
     QStackedWidget,
     QWidget,
 )
@@ -28,7 +23,9 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.dialogs.adapter_choice import AdapterChoice
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.runs import title_parts
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
@@ -36,75 +33,78 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.named import amount_field, named
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.files.written_files import show
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.recipe.values import model_name
 
-DTYPES = (
-    (None, "as in the recipe"),
-    ("float32", "float32"),
-    ("bfloat16", "bfloat16"),
-    ("float16", "float16"),
+_DTYPES: Final = {None: ("as in the recipe", "")} | {
+    name: (name, "") for name in ("float32", "bfloat16", "float16")
+}
+_KINDS: Final = {False: ("the full model", ""), True: ("an adapter (PEFT)", "")}
+_GIGABYTE: Final = 1_000_000_000
+_EXPORTS: Final = "exports"
+_CHANGED: Final = (
+    "The form was changed after this merge; what is exported is the merge as it was made."
 )
-GIGABYTE = 1_000_000_000
-
-EXPORTS = "exports"
 
 
-class ExportDialog(QDialog):
+class ExportDialog(Dialog):
     """Asks for a folder, a number format and a shard size; exports; shows the result."""
 
     def __init__(
         self, session: Session, output: OutputOperations, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        super().__init__("Export the merged model", parent, cancels=True)
         self._session = session
         self._output = output
         self._exported_to = Path()
-        self.setWindowTitle("Export the merged model")
+        self._has_heads = any(
+            row.disposition is Disposition.PER_EXPERT for row in session.layers.rows
+        )
         self.setMinimumWidth(580)
         self.notice = Notice(self)
-        self.folder = QLineEdit(self)
-        self.folder.setAccessibleName("Target folder")
-        self.folder.setPlaceholderText("a new or empty folder")
+        self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
         self.verdict = muted_label("", self)
-        self.output_kind = self._make_output_kind()
+        self.output_kind = Choice("Write as", _KINDS)
         self.adapter = AdapterChoice(output.run_quietly, self)
-        self.dtype = self._make_dtype()
-        self.shard = self._make_shard()
-        self.complete_heads = self._make_complete_heads()
+        self.dtype = Choice("Number format", _DTYPES)
+        self.shard = amount_field("Largest file", 0.1, 100.0, 5.0, suffix=" GB")
+        self.complete_heads = QCheckBox("A whole model for each expert's head")
         self.contents = muted_label("", self)
-        self.progress = QProgressBar(self)
-        self.progress.setAccessibleName("Export progress")
-        self.progress.hide()
-        self._pages = QStackedWidget(self)
+        self.progress = named(QProgressBar(self), "Export progress")
         self._form = self._make_form()
+        self._pages = QStackedWidget(self)
         self._pages.addWidget(self._form)
         self._pages.addWidget(self._make_result())
-        self._buttons = self._make_buttons()
-        parts = (self.notice, self._pages, self.progress, self._buttons)
-        self.setLayout(down(*parts, margins=(12, 12, 12, 12)))
+        self.export_button = self.add_button("Export", self._export)
+        self.fill(self.notice, self._pages, self.progress)
         self.finished.connect(self.adapter.stop)
-        self.output_kind.currentIndexChanged.connect(self._change_kind)
-        self.folder.textChanged.connect(self.refresh)
-        self.dtype.currentIndexChanged.connect(self.refresh)
-        self.shard.valueChanged.connect(self.refresh)
-        self.complete_heads.toggled.connect(self.refresh)
-        session.activity.changed.connect(self.refresh)
+        self.output_kind.chosen.connect(self._change_kind)
+        for changed in (
+            self.folder.textChanged,
+            self.dtype.chosen,
+            self.shard.valueChanged,
+            self.complete_heads.toggled,
+            session.activity.changed,
+        ):
+            changed.connect(self.refresh)
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
         self._change_kind()
-        start = Settings().export_folder or folder_of(EXPORTS) or Path.home()
+        start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
         self.folder.setText(str(free_folder(start, self._name())))
         self.refresh()
 
     @property
     def as_adapter(self) -> bool:
         """Whether an adapter is written instead of the full model."""
-        return self.output_kind.currentIndex() == 1
+        return bool(self.output_kind.current)
 
     def refresh(self) -> None:
         """Check the form, and show what will be written."""
@@ -128,10 +128,9 @@ class ExportDialog(QDialog):
     def _change_kind(self) -> None:
         """Show what belongs to the chosen output; the curve is computed only for an adapter."""
         adapter, run = self.as_adapter, self._session.results.merge
-        self._rows.setRowVisible(self.shard, not adapter)
-        if self._has_heads():
-            self._rows.setRowVisible(self.complete_heads, not adapter)
-        self._rows.setRowVisible(self.adapter, adapter)
+        self._form.show_row(self.shard, not adapter)
+        self._form.show_row(self.complete_heads, self._has_heads and not adapter)
+        self._form.show_row(self.adapter, adapter)
         if adapter and run is not None:
             self.adapter.begin(run.store)
         else:
@@ -139,67 +138,46 @@ class ExportDialog(QDialog):
         self.refresh()
         self.adjustSize()
 
-    def _make_output_kind(self) -> QComboBox:
-        box = QComboBox(self)
-        box.setAccessibleName("Write as")
-        box.addItems(["the full model", "an adapter (PEFT)"])
-        box.setToolTip("An adapter is a small file with the change, to be loaded over the base")
-        return box
-
-    def _make_dtype(self) -> QComboBox:
-        box = QComboBox(self)
-        box.setAccessibleName("Number format")
-        box.setToolTip("Number format of the weights; halves are rounded once, from full precision")
-        for value, text in DTYPES:
-            box.addItem(text, value)
-        return box
-
-    def _make_shard(self) -> QDoubleSpinBox:
-        box = QDoubleSpinBox(self)
-        box.setRange(0.1, 100.0)
-        box.setDecimals(1)
-        box.setValue(5.0)
-        box.setSuffix(" GB")
-        box.setAccessibleName("Largest file")
-        box.setToolTip("Larger models are split into several files with an index")
-        return box
-
-    def _make_complete_heads(self) -> QCheckBox:
-        box = QCheckBox("A whole model for each expert's head", self)
-        box.setToolTip("Each loads separately, and is as large as the merged model")
-        box.setVisible(self._has_heads())
-        return box
-
-    def _has_heads(self) -> bool:
-        return any(row.disposition is Disposition.PER_EXPERT for row in self._session.layers.rows)
-
-    def _make_form(self) -> QWidget:
-        page = QWidget(self)
-        browse = QPushButton("Browse…", page)
-        browse.setAccessibleName("Browse for the target folder")
-        browse.clicked.connect(self._browse)
-        line = across((self.folder, 1), browse)
-        form = self._rows = QFormLayout(page)
-        form.setContentsMargins(0, 0, 0, 0)
-        form.addRow("Merge", plain_label(self._recipe_text()))
+    def _make_form(self) -> Form:
+        form = Form(())
+        browse = push_button("Browse…", self._browse, name="Browse for the target folder")
+        line = QWidget()
+        line.setLayout(across((self.folder, 1), browse))
+        merge = down(plain_label(self._recipe_text()), gap=2)
         if not self._session.merge_is_current:
-            form.addRow(
-                "",
-                muted_label(
-                    "The form was changed after this merge; what is exported "
-                    "is the merge as it was made."
-                ),
-            )
-        form.addRow("Folder", line)
-        form.addRow("", self.verdict)
-        form.addRow("Write as", self.output_kind)
-        form.addRow("Keep", self.adapter)
-        form.addRow("Number format", self.dtype)
-        form.addRow("Largest file", self.shard)
-        if self._has_heads():
-            form.addRow("Heads", self.complete_heads)
-        form.addRow("Contents", self.contents)
-        return page
+            merge.addWidget(muted_label(_CHANGED))
+        shown = QWidget()
+        shown.setLayout(merge)
+        folder = QWidget()
+        folder.setLayout(down(line, self.verdict, gap=4))
+        for label, widget, tip in (
+            ("Merge", shown, ""),
+            ("Folder", folder, ""),
+            (
+                "Write as",
+                self.output_kind,
+                "An adapter is a small file with the change, to be loaded over the base",
+            ),
+            ("Keep", self.adapter, ""),
+            (
+                "Number format",
+                self.dtype,
+                "Number format of the weights; halves are rounded once, from full precision",
+            ),
+            (
+                "Largest file",
+                self.shard,
+                "Larger models are split into several files with an index",
+            ),
+            (
+                "Heads",
+                self.complete_heads,
+                "Each loads separately, and is as large as the merged model",
+            ),
+            ("Contents", self.contents, ""),
+        ):
+            form.add_row(label, widget, tip)
+        return form
 
     def _make_result(self) -> QWidget:
         page = QWidget(self)
@@ -207,26 +185,16 @@ class ExportDialog(QDialog):
         self.files = muted_label("", page)
         self.snippet = _code("How to load the model in Python", page)
         self.commands = _code("How to publish, convert and run the model", page)
-        open_folder = QPushButton("Open folder", page)
-        open_folder.clicked.connect(lambda _=False: show(self._exported_to))
-        show_folder = QPushButton("Show in folder", page)
-        show_folder.clicked.connect(lambda _=False: show(self._exported_to.parent))
-        copy = QPushButton("Copy code", page)
-        copy.clicked.connect(
-            lambda: QGuiApplication.clipboard().setText(self.snippet.toPlainText())
+        copy = QGuiApplication.clipboard().setText
+        buttons = across(
+            push_button("Open folder", lambda: show(self._exported_to)),
+            push_button("Show in folder", lambda: show(self._exported_to.parent)),
+            push_button("Copy code", lambda: copy(self.snippet.toPlainText())),
+            None,
         )
-        buttons = across(open_folder, show_folder, copy, None)
         parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons)
         page.setLayout(down(*parts, self.commands, None))
         return page
-
-    def _make_buttons(self) -> QDialogButtonBox:
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.export_button = buttons.addButton("Export", QDialogButtonBox.ButtonRole.AcceptRole)
-        self.export_button.setAccessibleName("Export")
-        buttons.accepted.connect(self._export)
-        buttons.rejected.connect(self.reject)
-        return buttons
 
     def _recipe_text(self) -> str:
         run = self._session.results.merge
@@ -247,8 +215,8 @@ class ExportDialog(QDialog):
         plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
-        dtype = self.dtype.currentData() or run.recipe.out_dtype
-        return output_size(plan, dtype, round(self.shard.value() * GIGABYTE))
+        dtype = self.dtype.current or run.recipe.out_dtype
+        return output_size(plan, dtype, round(self.shard.value() * _GIGABYTE))
 
     def bytes_needed(self) -> int:
         """Bytes of everything to be written, except side files; 0 for an adapter: it is small."""
@@ -271,7 +239,7 @@ class ExportDialog(QDialog):
         )
         parts = [f"{weights} (about {human_bytes(size.bytes)})"]
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
-        if self._has_heads():
+        if self._has_heads:
             parts.append("the experts' own heads in heads/")
         if self.complete_heads.isChecked():
             parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
@@ -285,7 +253,7 @@ class ExportDialog(QDialog):
             full = folder.is_dir() and any(folder.iterdir())
             self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
 
-        ask_folders(self, "Folder for the merged model", EXPORTS, take)
+        ask_folders(self, "Folder for the merged model", _EXPORTS, take)
 
     def _name(self) -> str:
         """The proposed name of the merged model."""
@@ -303,13 +271,13 @@ class ExportDialog(QDialog):
             size = self.adapter
             self.adapter.stop()
             self._output.export_adapter(
-                self._exported_to, self.dtype.currentData(), rank=size.rank, energy=size.energy
+                self._exported_to, self.dtype.current, rank=size.rank, energy=size.energy
             )
             return
-        shard_bytes = round(self.shard.value() * GIGABYTE)
+        shard_bytes = round(self.shard.value() * _GIGABYTE)
         self._output.export(
             self._exported_to,
-            self.dtype.currentData(),
+            self.dtype.current,
             shard_bytes,
             heads=self.complete_heads.isChecked(),
         )
@@ -328,7 +296,7 @@ class ExportDialog(QDialog):
 
     def _show_result(self, exported: Exported) -> None:
         self._exported_to = exported.folder
-        Settings().remember_folder(EXPORTS, exported.folder.parent)
+        Settings().remember_folder(_EXPORTS, exported.folder.parent)
         self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
         _show_code(self.snippet, load_snippet(exported.folder))
@@ -337,14 +305,12 @@ class ExportDialog(QDialog):
             self.notice.show_message(Severity.INFO, " ".join(exported.notes))
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
-        self._buttons.button(QDialogButtonBox.StandardButton.Cancel).setText("Close")
+        self.close_button.setText("Close")
 
 
 def _code(name: str, page: QWidget) -> QPlainTextEdit:
     """A box for lines to copy."""
-    box = QPlainTextEdit(page)
-    box.setReadOnly(True)
-    box.setAccessibleName(name)
+    box = named(QPlainTextEdit(page, readOnly=True), name)
     box.setFont(face(Face.MONO))
     box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
     return box

@@ -1,22 +1,31 @@
-"""The help pages: a list at the left, the page at the right."""
+"""What helps: the pages, the shortcuts, a report of a problem, and about the program."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QShowEvent, QTextCursor
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
+    QHeaderView,
     QListWidget,
     QListWidgetItem,
+    QPlainTextEdit,
     QTextBrowser,
+    QTreeWidgetItem,
     QWidget,
 )
 
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui import __version__
+from ace_gui.gui.dialogs.dialog import Dialog
+from ace_gui.gui.models.command_search import Command
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout.arrangement import across
+from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (
@@ -46,17 +55,24 @@ PAGES = (
 
 _LIST: Final = 13  # in text lines: width of the list of pages
 _MARGIN: Final = 16  # px around a page
-_OF_SCREEN: Final = 0.92
+_PROBLEM: Final = (
+    "Describe in the first lines what you did and what happened. Paths and the names of the open "
+    "models are left out; check the text anyway. Nothing is sent: copy it to "
+    "the person who maintains the program for you."
+)
+_ABOUT: Final = (
+    "Merges fine-tuned models in closed form, without data, and shows layer by layer what the "
+    "merge does."
+)
 
 
-class HelpDialog(QDialog):
+class HelpDialog(Dialog):
     """A window of its own. Links between pages open the page; others open a browser."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Help", parent)
         self._term = ""
-        self.setWindowTitle("Help")
-        self.resize(QSize(900, 640).boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        self.fit(900, 640)
         self.pages = QListWidget(self)
         self.pages.setAccessibleName("Help pages")
         self.pages.setFixedWidth(_LIST * self.fontMetrics().height())
@@ -71,10 +87,7 @@ class HelpDialog(QDialog):
             text = page(name)
             item = QListWidgetItem(text.partition("\n")[0].removeprefix("# "), self.pages)
             item.setData(Qt.ItemDataRole.UserRole, name)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
-        buttons.rejected.connect(self.reject)
-        columns = across(self.pages, (self.text, 1))
-        self.setLayout(down((columns, 1), buttons, margins=(12, 12, 12, 12)))
+        self.fill((across(self.pages, (self.text, 1)), 1))
         self.pages.currentItemChanged.connect(self._show_page)
         self.text.anchorClicked.connect(self._follow)
         self.pages.setCurrentRow(0)
@@ -120,3 +133,62 @@ def anchor_of(heading: str) -> str:
 def page(name: str) -> str:
     """The Markdown text of a help page."""
     return resource_path(f"help/{name}.md").read_text(encoding="utf-8")
+
+
+class ShortcutsDialog(Dialog):
+    """The keyboard shortcuts of the window's actions by menu, in a window of its own."""
+
+    def __init__(self, commands: Sequence[Command], parent: QWidget | None = None) -> None:
+        super().__init__("Keyboard shortcuts", parent)
+        self.fit(520, 620)
+        self.tree = row_tree("Keyboard shortcuts", ["What it does", "Key"], self)
+        self.tree.setItemsExpandable(False)
+        self.tree.header().setStretchLastSection(False)
+        self.tree.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        groups: dict[str, list[Command]] = {}
+        for command in commands:
+            if command.shortcut:
+                groups.setdefault(command.menu.partition(" ")[0], []).append(command)
+        for menu, group in groups.items():
+            head = QTreeWidgetItem(self.tree, [menu])
+            head.setFont(0, face(Face.STRONG))
+            head.setFlags(Qt.ItemFlag.ItemIsEnabled)
+            for command in group:
+                row = QTreeWidgetItem(head, [plain(command.title), command.shortcut])
+                row.setToolTip(0, tooltip(command.tip))
+        self.tree.expandAll()
+        self.fill((self.tree, 1))
+
+
+class ProblemDialog(Dialog):
+    """A problem report that the user reads, completes and copies. ``text``: what is known."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__("Report a problem", parent)
+        self.fit(720, 560)
+        self.text = QPlainTextEdit(plain(text), self)
+        self.text.setAccessibleName("Report")
+        self.text.setFont(face(Face.MONO_CAPTION))
+        self.text.setTabChangesFocus(True)
+        tip = "Copy the whole text"
+        self.copy = self.add_button("&Copy", self._copy, kind="primary", tip=tip)
+        self.fill(plain_label(_PROBLEM, self), (self.text, 1))
+        self.text.setFocus()
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.text.toPlainText())
+        self.copy.setText("Copied")
+
+
+class AboutDialog(Dialog):
+    """The application's name, version and licence."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("About ACE Workbench", parent)
+        self.setMinimumWidth(420)
+        picture = plain_label("", self, wrap=False)
+        picture.setPixmap(icon("app").pixmap(64, 64))
+        picture.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        note = muted_label("Each method's form cites its papers. Apache-2.0.", self)
+        title = heading(f"ACE Workbench {__version__}", self)
+        self.fill(picture, title, plain_label(_ABOUT, self), note, margin=16)

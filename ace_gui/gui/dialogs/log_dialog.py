@@ -4,54 +4,45 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QItemSelectionModel, QSize, QTimer
+from PySide6.QtCore import QItemSelectionModel, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QLineEdit,
     QPlainTextEdit,
     QTreeView,
     QWidget,
 )
 
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
 from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.named import search_field
+from ace_gui.gui.widgets.layout.arrangement import across
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
-_SIZE: Final = QSize(820, 520)
-_OF_SCREEN: Final = 0.92
 _DETAIL_LINES: Final = 7
 _GATHERS: Final = 100  # ms between updates, because scrolling lays out all rows
 _SAMPLES: Final = ("00:00:00", "Warning", "Window")
 _PADDING: Final = 44  # px: the level's icon and the cell's margins
 
 
-class LogDialog(QDialog):
+class LogDialog(Dialog):
     """A window of its own that follows the log."""
 
     def __init__(self, log: Log, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Log")
-        self.resize(_SIZE.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        super().__init__("Log", parent)
+        self.fit(820, 520)
         self.levels = QComboBox(self)
         self.levels.setAccessibleName("Minimum level")
         self.levels.setToolTip("Show messages of at least this level")
         for level in Level:
-            worst = level is Level.ERROR
-            title = level.title if worst else f"{level.title} and above"
-            self.levels.addItem(title, level)
+            above = "" if level is Level.ERROR else " and above"
+            self.levels.addItem(level.title + above, level)
         self.levels.setCurrentIndex(Level.INFO)
-        self.filter = QLineEdit(self)
-        self.filter.setAccessibleName("Find in the log")
-        self.filter.setPlaceholderText("Text in the message")
-        self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.filter.setClearButtonEnabled(True)
+        self.filter = search_field("Find in the log", "Text in the message")
         self.found = FoundEntries(LogModel(log, self), self)
         self.table = self._make_table()
         self.details = QPlainTextEdit(self)
@@ -59,15 +50,10 @@ class LogDialog(QDialog):
         self.details.setAccessibleName("The message and its details")
         self.details.setFont(face(Face.MONO_CAPTION))
         self.details.setFixedHeight(_DETAIL_LINES * self.details.fontMetrics().lineSpacing())
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
-        self.copy = buttons.addButton("&Copy", QDialogButtonBox.ButtonRole.ActionRole)
-        self.copy.setToolTip("Copy the selected messages, or all that are shown")
-        self.copy.clicked.connect(lambda _=False: self._copy())
-        buttons.rejected.connect(self.reject)
+        tip = "Copy the selected messages, or all that are shown"
+        self.copy = self.add_button("&Copy", self._copy, tip=tip)
         above = across(self.levels, (self.filter, 1))
-        self.setLayout(
-            down(above, (self.table, 1), self.details, buttons, margins=(12, 12, 12, 12))
-        )
+        self.fill(above, (self.table, 1), self.details)
         self.levels.currentIndexChanged.connect(lambda _: self._look())
         self.filter.textChanged.connect(lambda _: self._look())
         self.table.selectionModel().currentChanged.connect(lambda *_: self._show())

@@ -24,12 +24,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QDialog,
-    QDialogButtonBox,
     QFrame,
     QGridLayout,
-    QLineEdit,
-    QPushButton,
     QSplitter,
     QTreeView,
     QVBoxLayout,
@@ -40,11 +36,14 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.named import search_field
 from ace_gui.gui.widgets.labels.formula import citation, formula
 from ace_gui.gui.widgets.labels.plain_label import (
     heading,
@@ -69,9 +68,7 @@ from ace_gui.gui.widgets.tables.method_cells import (
 )
 from ace_gui.recipe import recommended
 
-_SIZE: Final = (1032, 672)
 _SIZES: Final = (340, 692)
-_OF_SCREEN: Final = 0.92
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
@@ -80,7 +77,7 @@ SHELF: Final = tuple(name for name in NAMES if ":" not in name)
 FIRST: Final = "First choices"
 
 
-class ChooseMethodDialog(QDialog):
+class ChooseMethodDialog(Dialog):
     """``chosen`` carries a method's name and closes the dialog, ``compare_wanted`` several names.
 
     ``current``: the current method. ``experts``: number of loaded experts. ``costs``: a sentence on
@@ -98,39 +95,32 @@ class ChooseMethodDialog(QDialog):
         parent: QWidget,
         costs: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__("Merge method", parent, cancels=True)
         self._experts, self._costs = experts, costs or {}
-        self.setWindowTitle("Merge method")
         self.setProperty("kind", "card-dialog")
-        self._size_to_screen()
+        self.fit(1032, 672)
         self._found = QSortFilterProxyModel(self)
         height = self.fontMetrics().height() + 6
         self._found.setSourceModel(_grouped(methods, experts, self, height))
         self._found.setFilterRole(_WORDS)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
-        self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText("Name, word or author")
-        self.filter.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.filter.setAccessibleName("Find a method by name, word or author")
-        self.filter.setClearButtonEnabled(True)
+        hint = "Name, word or author"
+        self.filter = search_field("Find a method by name, word or author", hint)
         self.tree = self._make_tree()
         self.about = scroll_area("What the method does", self)
         self.about.viewport().setAutoFillBackground(False)  # the dialog's ground, not the window's
-        self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        self.use = self.buttons.addButton(
-            "&Use this method", QDialogButtonBox.ButtonRole.AcceptRole
-        )
-        self.use.setProperty("kind", "primary")
+        self.use = self.add_button("&Use this method", self._choose, kind="primary")
         self.cost = muted_label("", self)
         self.count = muted_label("", self)
         self._shelf = [m.name for m in methods if m.name in SHELF and not misfit(m, experts)]
-        self.compare = QPushButton("Compare the first choices", self)
-        self.compare.setProperty("kind", "link")
-        self.compare.setToolTip("Merge with each of them, and compare norms and scores")
+        self.compare = push_button(
+            "Compare the first choices",
+            self._compare,
+            kind="link",
+            tip="Merge with each of them, and compare norms and scores",
+        )
         self.compare.setEnabled(experts > 0 and len(self._shelf) > 1)
-        self.compare.setAutoDefault(False)
-        self.compare.clicked.connect(lambda _=False: self._compare())
         self._lay_out()
         self.filter.textChanged.connect(self._find)
         down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
@@ -138,8 +128,6 @@ class ChooseMethodDialog(QDialog):
         down.activated.connect(self.tree.setFocus)
         self.tree.selectionModel().currentChanged.connect(self._show)
         self.tree.doubleClicked.connect(lambda index: self.use.click() if _info(index) else None)
-        self.buttons.accepted.connect(self._choose)
-        self.buttons.rejected.connect(self.reject)
         self._show_count()
         self.select(current)
 
@@ -166,10 +154,6 @@ class ChooseMethodDialog(QDialog):
         tree.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         tree.expandAll()
         return tree
-
-    def _size_to_screen(self) -> None:
-        room = self.screen().availableSize() * _OF_SCREEN
-        self.resize(QSize(*_SIZE).boundedTo(room))
 
     def _lay_out(self) -> None:
         left = QWidget(self)
@@ -209,12 +193,7 @@ class ChooseMethodDialog(QDialog):
 
     def select(self, name: str) -> None:
         """Select the method with that name, or else the first."""
-        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
-        shown = [
-            self._found.index(row, 0, family)
-            for family in families
-            for row in range(self._found.rowCount(family))
-        ]
+        shown = self._shown()
         named = [index for index in shown if (info := _info(index)) and info.name == name]
         index = (named or shown or [QModelIndex()])[0]
         self.tree.selectionModel().setCurrentIndex(
@@ -222,6 +201,15 @@ class ChooseMethodDialog(QDialog):
         )
         self._bring_into_view()
         self._show(index)
+
+    def _shown(self) -> list[QModelIndex]:
+        """The listed methods, family by family."""
+        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
+        return [
+            self._found.index(row, 0, family)
+            for family in families
+            for row in range(self._found.rowCount(family))
+        ]
 
     def _bring_into_view(self) -> None:
         hint = QAbstractItemView.ScrollHint.PositionAtCenter
@@ -239,14 +227,8 @@ class ChooseMethodDialog(QDialog):
 
     def _show_count(self) -> None:
         """The number of methods in the list; those of the first group are listed twice."""
-        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
-        shown = [
-            info.name
-            for family in families
-            for row in range(self._found.rowCount(family))
-            if (info := _info(self._found.index(row, 0, family))) is not None
-        ]
-        self.count.setText(counted(len(set(shown)), "%n method", "%n methods"))
+        shown = {info.name for index in self._shown() if (info := _info(index)) is not None}
+        self.count.setText(counted(len(shown), "%n method", "%n methods"))
 
     def _compare(self) -> None:
         self.accept()

@@ -8,9 +8,6 @@ from typing import Final
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
     QLineEdit,
     QVBoxLayout,
     QWidget,
@@ -20,10 +17,12 @@ from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_va
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
@@ -43,7 +42,7 @@ _BLOCKS_TIP = "Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: 
 _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. Empty: all."
 
 
-class OverrideDialog(QDialog):
+class OverrideDialog(Dialog):
     """Edits one rule. ``rule_made`` carries the accepted Override.
 
     Expert weights of a rule can only be set in a recipe file; they are kept.
@@ -54,24 +53,22 @@ class OverrideDialog(QDialog):
     def __init__(
         self, session: Session, rule: Override | None, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        title = "Override" if rule is not None else "Add an override"
+        super().__init__(title, parent, cancels=True)
         self._session = session
         self._rule = rule or Override()
         self._values: dict[str, ParameterValue] = dict(self._rule.parameters)
-        self.setWindowTitle("Override" if rule is not None else "Add an override")
         self.setMinimumWidth(460)
-        self.role = QComboBox(self)
-        self.blocks = _line("Blocks", "all blocks", _BLOCKS_TIP, self)
-        self.pattern = _line("Names", "all names", _PATTERN_TIP, self)
-        self.outcome = QComboBox(self)
+        self.role = named(QComboBox(), "Role", "The role of the tensors in the model")
+        self.blocks = named(QLineEdit(placeholderText="all blocks"), "Blocks", _BLOCKS_TIP)
+        self.pattern = named(QLineEdit(placeholderText="all names"), "Names", _PATTERN_TIP)
+        self.outcome = named(QComboBox(), "How to merge them")
         self.verdict = muted_label("", self)
         self.form, self.after, self.cap = Form(()), Form(()), CapField(inherits=True)
         self._after = self._rule.after
         self._parameters = QVBoxLayout()
         self._box: QWidget | None = None
-        self._buttons = QDialogButtonBox(
-            QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel, self
-        )
+        self.ok = self.add_button("OK", self.accept)
         self._fill()
         self._lay_out()
         self._show_parameters()
@@ -79,8 +76,6 @@ class OverrideDialog(QDialog):
         self.blocks.textChanged.connect(self._judge)
         self.pattern.textChanged.connect(self._judge)
         self.outcome.currentIndexChanged.connect(self._change_outcome)
-        self._buttons.accepted.connect(self.accept)
-        self._buttons.rejected.connect(self.reject)
         self._judge()
 
     def rule(self) -> Override:
@@ -113,11 +108,8 @@ class OverrideDialog(QDialog):
         for role in dict.fromkeys(row.role for row in rows):
             self.role.addItem(role, role)
         self.role.setCurrentIndex(max(0, self.role.findData(self._rule.role)))
-        self.role.setAccessibleName("Role")
-        self.role.setToolTip("The role of the tensors in the model")
         self.blocks.setText(self._rule.blocks or "")
         self.pattern.setText(self._rule.pattern or "")
-        self.outcome.setAccessibleName("How to merge them")
         self.outcome.addItem("merge as in the recipe, with other values", _RECIPE)
         for method in self._session.draft.methods:
             self.outcome.addItem(f"merge with {method.title}", method.name)
@@ -129,24 +121,16 @@ class OverrideDialog(QDialog):
         self.outcome.setCurrentIndex(max(0, self.outcome.findData(chosen)))
 
     def _lay_out(self) -> None:
-        selector = QFormLayout()
-        selector.addRow("Role", self.role)
-        selector.addRow("Blocks", self.blocks)
-        selector.addRow("Names", self.pattern)
+        selector = Form(())
+        for label, field in (("Role", self.role), ("Blocks", self.blocks), ("Names", self.pattern)):
+            selector.add_row(label, field, field.toolTip())
         if self._rule.tensors:
             listed = counted(len(self._rule.tensors), "listed tensor", "listed tensors")
             label = muted_label(listed, self)
             label.setToolTip(tooltip("\n".join(self._rule.tensors)))
-            selector.addRow("Among", label)
-        layout = QVBoxLayout(self)
-        layout.addWidget(heading("Tensors", self))
-        layout.addLayout(selector)
-        layout.addWidget(self.verdict)
-        layout.addWidget(heading("Treatment", self))
-        layout.addWidget(self.outcome)
-        layout.addLayout(self._parameters)
-        layout.addStretch(1)
-        layout.addWidget(self._buttons)
+            selector.add_row("Among", label)
+        which = heading("Tensors", self), selector, self.verdict
+        self.fill(*which, heading("Treatment", self), self.outcome, self._parameters, None)
 
     def _method(self) -> MethodInfo | None:
         name = self.outcome.currentData() or self._session.draft.inputs.method
@@ -218,29 +202,20 @@ class OverrideDialog(QDialog):
 
     def _judge(self) -> None:
         """Show how many tensors match the rule, or why it is invalid."""
-        ok = self._buttons.button(QDialogButtonBox.StandardButton.Ok)
         rule = self.rule()
         try:
             check_blocks(rule.blocks or "0")
         except ValueError as error:
             self.verdict.setText(f"Blocks {error}.")
-            ok.setEnabled(False)
+            self.ok.setEnabled(False)
             return
         rows = self._session.layers.rows
         held = [row for row in rows if rule.selects and holds_for(rule, row)]
         counted_rows = f"{len(held)} of {len(rows)} tensors"
         self.verdict.setText(counted_rows if rule.selects else "Choose a role, blocks or names.")
-        ok.setEnabled(bool(held) and rule.changes)
+        self.ok.setEnabled(bool(held) and rule.changes)
 
 
 def holds_for(rule: Override, row: PlanRow) -> bool:
     """Whether a rule matches a row of the plan."""
     return any(rule.holds_for(name, row.role, row.block) for name in {row.name, row.tensor})
-
-
-def _line(name: str, placeholder: str, tip: str, parent: QWidget) -> QLineEdit:
-    line = QLineEdit(parent)
-    line.setAccessibleName(name)
-    line.setPlaceholderText(placeholder)
-    line.setToolTip(tip)
-    return line

@@ -6,28 +6,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from PySide6.QtCore import QSize
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QDoubleSpinBox,
-    QFormLayout,
-    QPushButton,
     QSizePolicy,
-    QSpinBox,
     QWidget,
 )
 
 from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
+from ace_gui.gui.dialogs.dialog import Dialog
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, plain_label
-from ace_gui.gui.widgets.layout.arrangement import Column, across, down, scroll_area
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading
+from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area
 from ace_gui.paths import merges_folder
 
-_LINES: Final = QSize(36, 34)  # in text lines: width and height
-_OF_SCREEN: Final = 0.92
 _GIGABYTE: Final = 1_000_000_000
 _SCHEMES: Final = (
     ("system", "Same as system"),
@@ -42,49 +37,41 @@ _KEPT: Final = (
 )
 
 
-class PreferencesDialog(QDialog):
+class PreferencesDialog(Dialog):
     """A window of its own, so that the effect of a preference is visible."""
 
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Preferences", parent)
         self._preferences = preferences
-        self.setWindowTitle("Preferences")
-        page = Column()
-        form = self._form = QFormLayout(page)
-        form.setVerticalSpacing(8)
-        form.setHorizontalSpacing(16)
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+        self._form = Form(())
         self._add_computing()
         self._add_looks()
         self._add_files()
         area = scroll_area("Preferences", self)
-        area.setWidget(page)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
-        buttons.rejected.connect(self.reject)
-        self.setLayout(down((area, 1), buttons, margins=(16, 12, 12, 12)))
-        wanted = _LINES * self.fontMetrics().height()
-        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        area.setWidget(self._form)
+        self.fill((area, 1))
+        self.fit(36, 34, lines=True)
 
     def _add_computing(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        self._form.addRow(heading("Computing", self))
+        self._form.add_row("", heading("Computing", self))
         devices = {settings.device: settings.device, "auto": "The fastest available"}
         devices |= dict(preferences.devices())
         self.device = _choice("Device", devices, settings.device, preferences.choose_device)
-        self.threads = QSpinBox(self)
-        self.threads.setRange(0, preferences.most_threads)
-        self.threads.setSpecialValueText("All")
-        self.threads.setValue(settings.threads or 0)
+        most, now = preferences.most_threads, settings.threads or 0
+        self.threads = count_field("Threads", most, value=now, special="All")
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
-        self.memory = QDoubleSpinBox(self)
-        most = max(preferences.most_memory, settings.memory_bytes or 0)
-        self.memory.setRange(0.0, most / _GIGABYTE)
-        self.memory.setDecimals(1)
-        self.memory.setSuffix(" GB")
-        self.memory.setSpecialValueText("All free memory")
-        self.memory.setValue((settings.memory_bytes or 0) / _GIGABYTE)
+        now_bytes = settings.memory_bytes or 0
+        most_bytes = max(preferences.most_memory, now_bytes)
+        self.memory = amount_field(
+            "Memory for merging",
+            0.0,
+            most_bytes / _GIGABYTE,
+            now_bytes / _GIGABYTE,
+            suffix=" GB",
+            special="All free memory",
+        )
         self.memory.setKeyboardTracking(False)
         self.memory.valueChanged.connect(
             lambda count: preferences.limit_memory(round(count * _GIGABYTE) or None)
@@ -93,25 +80,16 @@ class PreferencesDialog(QDialog):
         use = preferences.use_scratch
         self.scratch = _Folder("Scratch folder", "scratch", settings.scratch, default, use)
         self._add("Device", self.device)
-        self._add(
-            "Threads",
-            self.threads,
-            "Processors that the engine uses. Fewer leave more for other programs.",
-        )
-        self._add(
-            "Memory for merging",
-            self.memory,
-            "If one tensor needs more, the checks report it before the merge.",
-        )
-        self._add(
-            "Scratch folder",
-            self.scratch,
-            "Merges wait there until they are exported; they are as large as the model.",
-        )
+        tip = "Processors that the engine uses. Fewer leave more for other programs."
+        self._add("Threads", self.threads, tip)
+        tip = "If one tensor needs more, the checks report it before the merge."
+        self._add("Memory for merging", self.memory, tip)
+        tip = "Merges wait there until they are exported; they are as large as the model."
+        self._add("Scratch folder", self.scratch, tip)
 
     def _add_looks(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        self._form.addRow(heading("Appearance", self))
+        self._form.add_row("", heading("Appearance", self))
         use = preferences.choose_scheme
         self.scheme = _choice("Colours", dict(_SCHEMES), settings.scheme, use)
         sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
@@ -121,7 +99,7 @@ class PreferencesDialog(QDialog):
 
     def _add_files(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        self._form.addRow(heading("Files and messages", self))
+        self._form.add_row("", heading("Files and messages", self))
         folder, use = settings.export_folder, preferences.export_to
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
         keep = preferences.keep_runs
@@ -135,11 +113,7 @@ class PreferencesDialog(QDialog):
         self._add("Notify me", self.notify, tip)
 
     def _add(self, label: str, field: QWidget, tip: str = "") -> None:
-        field.setAccessibleName(label)
-        title = plain_label(label, self, wrap=False)
-        for widget in (field, title):
-            widget.setToolTip(tip)
-        self._form.addRow(title, field)
+        self._form.add_row(label, named(field, label, tip), tip)
 
 
 class _Folder(QWidget):
@@ -157,15 +131,14 @@ class _Folder(QWidget):
         self._name, self._purpose = name, purpose
         self._otherwise, self._use = otherwise, use
         self.shown = ElidedLabel(self)
-        self.choose = QPushButton("Choose…", self)
-        self.choose.setAccessibleName(f"Choose: {name}")
-        self.choose.clicked.connect(lambda _=False: self._ask())
-        self.reset = QPushButton("Default", self)
-        self.reset.setProperty("kind", "ghost")
-        self.reset.setAccessibleName(f"Default: {name}")
-        self.reset.clicked.connect(lambda _=False: self.take(None))
-        for button in (self.choose, self.reset):
-            button.setAutoDefault(False)
+        self.choose = push_button("Choose…", self._ask, name=f"Choose: {name}", parent=self)
+        self.reset = push_button(
+            "Default",
+            lambda: self.take(None),
+            kind="ghost",
+            name=f"Default: {name}",
+            parent=self,
+        )
         buttons = across(self.choose, self.reset, None)
         self.setLayout(down(self.shown, buttons, margins=(0, 4, 0, 0), gap=4))
         self._show(folder)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.formatting import counted
+from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.plots.along_model.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
@@ -18,7 +19,6 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import down
 
 _WIDTH: Final = 40  # in text lines
 _WHAT: Final = (
@@ -26,7 +26,7 @@ _WHAT: Final = (
 )
 
 
-class ReportDialog(QDialog):
+class ReportDialog(Dialog):
     """One line for each chapter. ``write`` asks for a file and writes the report."""
 
     def __init__(
@@ -36,8 +36,7 @@ class ReportDialog(QDialog):
         write: Callable[[], object],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Report")
+        super().__init__("Report", parent, cancels=True)
         self.setMinimumWidth(_WIDTH * self.fontMetrics().height())
         title = plain_label(plain(" · ".join(title_parts(run, session.draft.methods))), self)
         title.setFont(face(Face.TITLE))
@@ -50,14 +49,9 @@ class ReportDialog(QDialog):
             label.setFont(face(Face.STRONG))
             chapters.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
             chapters.addWidget(secondary_label(plain(content), self), row, 1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
-        save = buttons.addButton("&Save report…", QDialogButtonBox.ButtonRole.AcceptRole)
-        save.setProperty("kind", "primary")
-        buttons.accepted.connect(self.accept)
-        buttons.rejected.connect(self.reject)
+        self.add_button("&Save report…", self.accept, kind="primary")
         self.accepted.connect(write)
-        parts = (title, secondary_label(_WHAT, self), chapters, None, buttons)
-        self.setLayout(down(*parts, margins=(16, 16, 16, 12), gap=16))
+        self.fill(title, secondary_label(_WHAT, self), chapters, None, margin=16, gap=16)
 
 
 def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:

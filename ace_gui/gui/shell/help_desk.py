@@ -99,7 +99,7 @@ class HelpDesk(QObject):
 
     def show_shortcuts(self) -> None:
         """Show all keyboard shortcuts."""
-        from ace_gui.gui.dialogs.shortcuts_dialog import ShortcutsDialog
+        from ace_gui.gui.dialogs.help_dialog import ShortcutsDialog
 
         self._show(ShortcutsDialog(self.commands(), self._window))
 
@@ -119,13 +119,13 @@ class HelpDesk(QObject):
     def report_problem(self) -> None:
         """Show a problem report to complete and copy."""
         from ace_gui.gui.control.diagnostics import problem_text
-        from ace_gui.gui.dialogs.problem_dialog import ProblemDialog
+        from ace_gui.gui.dialogs.help_dialog import ProblemDialog
 
         self._show(ProblemDialog(problem_text(self._session, self.crash), self._window))
 
     def show_about(self) -> None:
         """Show version and licence."""
-        from ace_gui.gui.dialogs.about_dialog import AboutDialog
+        from ace_gui.gui.dialogs.help_dialog import AboutDialog
 
         dialog = AboutDialog(self._window)
         dialog.finished.connect(dialog.deleteLater)

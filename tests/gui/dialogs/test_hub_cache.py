@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QTreeWidgetItem
 
 from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound, JobDone
 from ace_gui.engine.contract.jobs import CachedModelsJob, LoadRecipeJob, PlanJob
-from ace_gui.gui.dialogs.hub_cache_dialog import HubCacheDialog
+from ace_gui.gui.dialogs.models_dialogs import HubCacheDialog
 from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import BASE, FakeWorker, load
 
@@ -38,19 +38,18 @@ def show(worker: FakeWorker, *models: CachedModelInfo) -> None:
     worker.say(CachedModelsFound(folder=HUB, models=models), JobDone())
 
 
+def visible(dialog: HubCacheDialog) -> list[QTreeWidgetItem]:
+    items = [dialog.tree.topLevelItem(row) for row in range(dialog.tree.topLevelItemCount())]
+    return [item for item in items if not item.isHidden()]
+
+
 def select(dialog: HubCacheDialog, *rows: int) -> None:
-    flags = QItemSelectionModel.SelectionFlag
     for row in rows:
-        index = dialog.table.model().index(row, 0)
-        dialog.table.selectionModel().select(index, flags.Select | flags.Rows)
+        visible(dialog)[row].setSelected(True)
 
 
 def shown(dialog: HubCacheDialog) -> list[tuple[str, ...]]:
-    model = dialog.table.model()
-    return [
-        tuple(model.index(row, column).data() for column in range(3))
-        for row in range(model.rowCount())
-    ]
+    return [tuple(item.text(column) for column in range(3)) for item in visible(dialog)]
 
 
 def test_the_engine_is_asked_and_the_window_waits_for_nothing(
@@ -60,7 +59,7 @@ def test_the_engine_is_asked_and_the_window_waits_for_nothing(
     assert dialog.message.isVisible()
     assert not dialog.base_button.isEnabled()
     show(worker, *MODELS)
-    assert dialog.table.isVisible()
+    assert dialog.message.isHidden()
     assert shown(dialog)[0] == ("me/<b>cola", "main", "1.0 MB")
     assert [row[0] for row in shown(dialog)][-1] == "roberta-base"
 
@@ -83,6 +82,12 @@ def test_a_base_is_opened_by_its_folder(dialog: HubCacheDialog, worker: FakeWork
     assert not dialog.isVisible()
 
 
+def test_models_are_sorted_by_their_bytes(dialog: HubCacheDialog, worker: FakeWorker) -> None:
+    show(worker, *MODELS)
+    dialog.tree.sortByColumn(2, Qt.SortOrder.DescendingOrder)
+    assert shown(dialog)[0][0] == "roberta-base"
+
+
 def test_experts_are_added_under_the_hubs_names(window: MainWindow, worker: FakeWorker) -> None:
     window.opener.open_paths([BASE])
     load(worker)
@@ -102,4 +107,4 @@ def test_every_control_has_a_name(dialog: HubCacheDialog, worker: FakeWorker) ->
     for button in dialog.findChildren(QAbstractButton):
         assert button.accessibleName() or button.text() or button.parent() is not dialog
     assert dialog.filter.accessibleName()
-    assert dialog.table.accessibleName()
+    assert dialog.tree.accessibleName()

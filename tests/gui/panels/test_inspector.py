@@ -276,10 +276,11 @@ def test_the_spectrums_figures_stand_under_it(
     assert names.sectionSize(0) - 2 * margin >= names.fontMetrics().height(), "letters are cut"
     assert figures.columnCount() == 4, "side by side without a scroll bar"
     assert panel.sheet.columns[1].values[4] == pytest.approx(6), "what is copied has all: Σσ"
-    panel.sheet.copy()
+    copy, save = panel.sheet.actions()
+    copy.trigger()
     assert "nuclear norm\t6.0\t6.0\t3.0" in QGuiApplication.clipboard().text().splitlines()
     file = tmp_path / "figures.csv"
-    panel.sheet.save_csv()
+    save.trigger()
     take(panel.sheet, file)
     with file.open(encoding="utf-8", newline="") as opened:
         table = {row[0]: row[1:] for row in csv.reader(opened)}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel
-from PySide6.QtWidgets import QDialogButtonBox, QMenu
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, PlanReady
@@ -136,7 +136,7 @@ def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
 def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
     dialog = OverrideDialog(loaded, None)
     qtbot.addWidget(dialog)
-    ok = dialog.findChild(QDialogButtonBox).button(QDialogButtonBox.StandardButton.Ok)
+    ok = dialog.ok
     assert not ok.isEnabled()
     dialog.role.setCurrentText("query")
     dialog.blocks.setText("1-")
@@ -196,8 +196,7 @@ def test_the_dialog_says_why_it_cannot_be_accepted(
     qtbot.addWidget(dialog)
     dialog.blocks.setText(blocks)
     assert words in dialog.verdict.text()
-    buttons = dialog.findChild(QDialogButtonBox)
-    assert not buttons.button(QDialogButtonBox.StandardButton.Ok).isEnabled()
+    assert not dialog.ok.isEnabled()
 
 
 def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot) -> None:

@@ -15,9 +15,8 @@ from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.control.diagnostics import diagnostics, problem_text, without_names
 from ace_gui.gui.dialogs.command_palette import CommandPalette
+from ace_gui.gui.dialogs.help_dialog import ProblemDialog, ShortcutsDialog
 from ace_gui.gui.dialogs.log_dialog import LogDialog
-from ace_gui.gui.dialogs.problem_dialog import ProblemDialog
-from ace_gui.gui.dialogs.shortcuts_dialog import ShortcutsDialog
 from ace_gui.gui.models.command_search import COMMAND, Command, found
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.main_window import MainWindow

@@ -30,7 +30,7 @@ from ace_gui.gui.widgets.files.file_dialogs import (
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:
-    from ace_gui.gui.dialogs.scan_dialog import ScanDialog
+    from ace_gui.gui.dialogs.models_dialogs import ScanDialog
 
 MODELS: Final = "models"
 RECIPES_KIND: Final = "recipes"
@@ -109,7 +109,7 @@ class Opener(QObject):
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
-        from ace_gui.gui.dialogs.hub_cache_dialog import HubCacheDialog
+        from ace_gui.gui.dialogs.models_dialogs import HubCacheDialog
 
         has_base = self._session.draft.inputs.base is not None
         dialog = HubCacheDialog(self._conductor, self._window, can_add=has_base)
@@ -182,7 +182,7 @@ class Opener(QObject):
 
     def scan_folders(self, paths: Sequence[Path], base: Path | None) -> None:
         """Offer the models found in these paths."""
-        from ace_gui.gui.dialogs.scan_dialog import ScanDialog
+        from ace_gui.gui.dialogs.models_dialogs import ScanDialog
 
         self.scanned = dialog = ScanDialog(self._conductor, paths, base, self._window)
         dialog.chosen.connect(self._take_scanned)

@@ -1,12 +1,13 @@
-"""Buttons for window actions, for values other than the default, and for progress."""
+"""Buttons, actions of a widget, and the button that shows progress."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QAction, QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
+from PySide6.QtGui import QAction, QColor, QKeySequence, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QToolButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.drawn_marks import RADIUS
@@ -27,13 +28,58 @@ def action_button(
     return button
 
 
-def plain_button(text: str, tip: str, parent: QWidget) -> QPushButton:
-    """A panel's button that Enter in a field does not press."""
+def push_button(
+    text: str,
+    pressed: Callable[[], object],
+    *,
+    kind: str = "",
+    tip: str = "",
+    name: str = "",
+    role: Face | None = None,
+    parent: QWidget | None = None,
+) -> QPushButton:
+    """A button that Enter in a field does not press. ``name``: if the text says too little."""
     button = QPushButton(text, parent)
-    button.setAccessibleName(text.replace("&", "").removesuffix("…"))
+    if kind:
+        button.setProperty("kind", kind)
+    if role is not None or kind in ("tinted", "primary"):
+        button.setFont(face(role or Face.STRONG))
+    button.setAccessibleName(name or text.replace("&", "").removesuffix("…"))
     button.setToolTip(tip)
     button.setAutoDefault(False)
+    button.clicked.connect(lambda _=False: pressed())
     return button
+
+
+def tool_button(
+    text: str, tip: str, pressed: Callable[[], object], parent: QWidget | None = None
+) -> QToolButton:
+    """A small button, named by its tooltip."""
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setAccessibleName(tip)
+    button.setToolTip(tip)
+    button.clicked.connect(lambda _=False: pressed())
+    return button
+
+
+def widget_action(
+    widget: QWidget,
+    text: str,
+    act: Callable[[], object],
+    key: QKeySequence.StandardKey | str = "",
+    tip: str = "",
+) -> QAction:
+    """An action of a widget, by this key while the widget has the focus."""
+    action = QAction(text, widget)
+    if tip:
+        action.setToolTip(tip)
+    if key:
+        action.setShortcut(QKeySequence(key))
+        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+    action.triggered.connect(lambda _=False: act())
+    widget.addAction(action)
+    return action
 
 
 class _ActionButton(QPushButton):

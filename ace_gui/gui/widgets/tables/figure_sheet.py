@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSize, Qt
-from PySide6.QtGui import QAction, QColor, QIcon, QKeySequence, QPixmap
+from PySide6.QtGui import QColor, QIcon, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.tables.table_tools import copy_table, fit_rows, save_table
+from ace_gui.gui.widgets.tables.table_tools import add_table_actions, fit_rows
 
 _SWATCH = 9  # px
 _DIGITS = 3
@@ -133,7 +133,7 @@ class FigureSheet(QTableView):
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         fit_rows(self, 8)  # a row header has margins above and below its text
         self.setCornerButtonEnabled(False)
-        self._add_actions()
+        add_table_actions(self, name, lambda: self._columns)
 
     def show_figures(
         self,
@@ -167,24 +167,6 @@ class FigureSheet(QTableView):
     def columns(self) -> tuple[FigureColumn, ...]:
         """The content with full precision."""
         return self._columns
-
-    def copy(self) -> None:
-        """Copy the figures to the clipboard."""
-        copy_table(self._columns)
-
-    def save_csv(self) -> None:
-        """Ask for a path and write the figures there."""
-        save_table(self, self.accessibleName(), self._columns)
-
-    def _add_actions(self) -> None:
-        copy = QAction("Copy table", self)
-        copy.setShortcut(QKeySequence.StandardKey.Copy)
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.triggered.connect(self.copy)
-        save = QAction("Save table…", self)
-        save.triggered.connect(self.save_csv)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
-        self.addActions([copy, save])
 
 
 def figure_text(value: float, *, percent: bool = False) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize
-from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt
+from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QHeaderView,
     QMessageBox,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
+    QTreeWidget,
     QWidget,
 )
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
+from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.files.file_dialogs import TABLES, ask_target
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
@@ -83,6 +86,26 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
             QMessageBox.warning(parent, "Save table", error.sentence)
 
     ask_target(parent, "Save table", f"{name}.csv", "Table (*.csv)", TABLES, write)
+
+
+def add_table_actions(
+    table: QAbstractItemView, name: str, columns: Callable[[], Sequence[FigureColumn]]
+) -> None:
+    """Give a table the actions, also of its menu, that copy ``columns`` and save them."""
+    widget_action(table, "Copy table", lambda: copy_table(columns()), QKeySequence.StandardKey.Copy)
+    widget_action(table, "Save table…", lambda: save_table(table, name, columns()))
+    table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+
+
+def row_tree(name: str, titles: Sequence[str], parent: QWidget | None = None) -> QTreeWidget:
+    """A list with a few columns, as wide as their texts."""
+    tree = QTreeWidget(parent)
+    tree.setAccessibleName(name)
+    tree.setRootIsDecorated(False)
+    tree.setItemDelegate(RoomyCell(tree))
+    tree.setHeaderLabels(list(titles))
+    tree.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+    return tree
 
 
 def copy_table(columns: Sequence[FigureColumn]) -> None:

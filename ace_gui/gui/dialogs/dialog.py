@@ -1,0 +1,53 @@
+"""What the dialogs share: a size that fits the screen, and a row of buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPushButton, QWidget
+
+from ace_gui.gui.widgets.layout.arrangement import Part, down
+
+_OF_SCREEN: Final = 0.92
+_Standard = QDialogButtonBox.StandardButton
+_Roles = QDialogButtonBox.ButtonRole
+
+
+class Dialog(QDialog):
+    """``cancels``: the button that closes it is called Cancel, not Close."""
+
+    def __init__(self, title: str, parent: QWidget | None, *, cancels: bool = False) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(title)
+        self._standard = _Standard.Cancel if cancels else _Standard.Close
+        self.buttons = QDialogButtonBox(self._standard)  # its parent later: Tab reaches it last
+        self.buttons.rejected.connect(self.reject)
+
+    @property
+    def close_button(self) -> QPushButton:
+        """The button that closes the dialog, or cancels."""
+        return self.buttons.button(self._standard)
+
+    def fit(self, width: int, height: int, *, lines: bool = False) -> None:
+        """Set the size, in px or in text lines, as far as the screen allows."""
+        wanted = QSize(width, height) * (self.fontMetrics().height() if lines else 1)
+        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+
+    def add_button(
+        self, text: str, pressed: Callable[[], object], *, kind: str = "", tip: str = ""
+    ) -> QPushButton:
+        """Append a button. Only the first one answers to Enter in a field."""
+        first = len(self.buttons.buttons()) == 1
+        role = _Roles.AcceptRole if first and kind != "ghost" else _Roles.ActionRole
+        button = self.buttons.addButton(text, role)
+        if kind:
+            button.setProperty("kind", kind)
+        button.setToolTip(tip)
+        button.clicked.connect(lambda _=False: pressed())
+        return button
+
+    def fill(self, *parts: Part, margin: int = 12, gap: int = 8) -> None:
+        """Set the content above the buttons."""
+        self.setLayout(down(*parts, self.buttons, margins=[margin] * 4, gap=gap))
