@@ -39,8 +39,8 @@ class LogDialog(Dialog):
         self.levels.setAccessibleName("Minimum level")
         self.levels.setToolTip("Show messages of at least this level")
         for level in Level:
-            above = "" if level is Level.ERROR else " and above"
-            self.levels.addItem(level.title + above, level)
+            worse = "" if level is Level.ERROR else " and above"
+            self.levels.addItem(level.title + worse, level)
         self.levels.setCurrentIndex(Level.INFO)
         self.filter = search_field("Find in the log", "Text in the message")
         self.found = FoundEntries(LogModel(log, self), self)

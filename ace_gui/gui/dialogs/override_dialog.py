@@ -126,9 +126,9 @@ class OverrideDialog(Dialog):
             selector.add_row(label, field, field.toolTip())
         if self._rule.tensors:
             listed = counted(len(self._rule.tensors), "listed tensor", "listed tensors")
-            label = muted_label(listed, self)
-            label.setToolTip(tooltip("\n".join(self._rule.tensors)))
-            selector.add_row("Among", label)
+            among = muted_label(listed, self)
+            among.setToolTip(tooltip("\n".join(self._rule.tensors)))
+            selector.add_row("Among", among)
         which = heading("Tensors", self), selector, self.verdict
         self.fill(*which, heading("Treatment", self), self.outcome, self._parameters, None)
 

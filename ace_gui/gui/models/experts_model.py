@@ -155,3 +155,18 @@ def swatch(colour: str, *, hollow: bool = False) -> QPixmap:
     paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), colour, hollow=hollow)
     painter.end()
     return pixmap
+
+
+def expert_colour(session: Session, name: str | None) -> tuple[str, bool]:
+    """The colour of an expert ("" for none) in the current theme, and whether another expert has
+    it, too."""
+    inputs, theme = session.draft.inputs, current_theme()
+    if name is None or name not in inputs.names:
+        return "", False
+    index = inputs.experts[inputs.names.index(name)].colour
+    return theme.expert_colour(index), index >= len(theme.expert_colours)
+
+
+def expert_colours(session: Session) -> dict[str, str]:
+    """Every expert's colour in the current theme, by name."""
+    return {name: expert_colour(session, name)[0] for name in session.draft.inputs.names}

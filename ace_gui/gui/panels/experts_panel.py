@@ -10,10 +10,8 @@ from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
-    QPushButton,
     QStackedLayout,
     QTableView,
-    QToolButton,
     QWidget,
 )
 
@@ -24,12 +22,18 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.swatch import SWATCH
-from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.fields.buttons import (
+    action_button,
+    push_button,
+    tool_button,
+    widget_action,
+)
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.labels.swatch import Swatch
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
-from ace_gui.gui.widgets.tables.expert_cells import BaseSwatch, RowGround, SizeCell, WeightCell
+from ace_gui.gui.widgets.tables.expert_cells import RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 
@@ -61,18 +65,22 @@ class ExpertsPanel(QWidget):
         self._facts = ElidedLabel(self)
         self._facts.setProperty("kind", "caption")
         self._facts.setFont(face(Face.CAPTION))
-        self._change_base = _change_button(change_base)
+        tip = "Choose another base model for the same experts"
+        self._change_base = tool_button("", tip, change_base)
+        self._change_base.setIcon(icon("more"))
         self._add = action_button(add, "Add experts…", self, kind="link")
         self._add.setIcon(icon("add", "accent"))
         self._add.setToolTip("Add models fine-tuned from the base; or drop their folders here")
-        self._remove = QPushButton("Remove", self)
-        self._remove.setProperty("kind", "ghost")
-        self._remove.setAccessibleName("Remove the selected experts")
-        self._remove.clicked.connect(self._ask_to_remove)
+        self._remove = push_button(
+            "Remove", self._ask_to_remove, kind="ghost", name="Remove the selected experts"
+        )
         self.table = self._make_table()
         self._hint = muted_label("Drop models fine-tuned from the base here.", self)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.checks = self._checks_button()
+        tip = "Show the checks before the merge"
+        self.checks = tool_button("", tip, self.checks_wanted.emit)
+        self.checks.setFont(face(Face.CAPTION))
+        self.checks.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._stack = QStackedLayout()
         self._lay_out()
         session.draft.changed.connect(self.refresh)
@@ -109,14 +117,6 @@ class ExpertsPanel(QWidget):
         self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
         self.checks.setIcon(icon(worry or "check"))
 
-    def _checks_button(self) -> QToolButton:
-        button = QToolButton(self)
-        button.setFont(face(Face.CAPTION))
-        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        button.setToolTip("Show the checks before the merge")
-        button.clicked.connect(lambda _=False: self.checks_wanted.emit())
-        return button
-
     def _make_table(self) -> QTableView:
         table = QTableView(self)
         # names of fine-tunes often start alike
@@ -137,17 +137,14 @@ class ExpertsPanel(QWidget):
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(STATUS, QHeaderView.ResizeMode.ResizeToContents)
-        remove = QAction("Remove expert", table)
-        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
-        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        remove.triggered.connect(self._ask_to_remove)
-        table.addAction(remove)
+        key = QKeySequence.StandardKey.Delete
+        widget_action(table, "Remove expert", self._ask_to_remove, key)
         return table
 
     def _lay_out(self) -> None:
         head = across((heading("Models", self), 1), self._add)
         names = down(self._base, self._facts, gap=0)
-        base = across(BaseSwatch(self), (names, 1), self._change_base, gap=10)
+        base = across(Swatch(self), (names, 1), self._change_base, gap=10)
         self._place = QWidget(self)
         self._place.setLayout(self._stack)
         self._stack.addWidget(self._hint)
@@ -192,12 +189,3 @@ class ExpertsPanel(QWidget):
         self._change_base.setEnabled(not locked)
         self._remove.setEnabled(not locked and bool(self._selected()))
         self._remove.setVisible(self._remove.isEnabled())
-
-
-def _change_button(change_base: Callable[[], object]) -> QToolButton:
-    button = QToolButton()
-    button.setIcon(icon("more"))
-    button.setAccessibleName("Change the base model")
-    button.setToolTip("Choose another base model for the same experts")
-    button.clicked.connect(lambda _=False: change_base())
-    return button

@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from PySide6.QtCore import QTimer, SignalInstance
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QLabel, QPushButton, QStackedLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, QTimer, SignalInstance
+from PySide6.QtGui import QDropEvent, QShowEvent
+from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """A model in the lists: its key in the scores, and its title."""
-
-    key: str
-    title: str
+_Page = TypeVar("_Page", bound="JobPage")
 
 
-def merges_of(session: Session) -> list[Model]:
-    """The finished merges, oldest first."""
+class Pages(Protocol):
+    """The workspace that a page belongs to."""
+
+    value_chosen: SignalInstance
+
+    def show_tab(self, kind: type[_Page]) -> _Page:
+        """Show and return another page."""
+
+
+def merges_of(session: Session) -> dict[str, str]:
+    """The titles of the finished merges by their keys in the scores, oldest first."""
     runs = session.results.runs.all
     titles = run_titles(runs, session.draft.methods)
-    return [Model(key=str(run.store), title=title) for run, title in zip(runs, titles, strict=True)]
+    return {str(run.store): title for run, title in zip(runs, titles, strict=True)}
 
 
 MARGINS: Final = (8, 6, 8, 8)
 """Margins in px inside a card of a page."""
-_NO_MERGE: Final[dict[Hashable, tuple[str, str]]] = {
-    "": ("no merge yet", "Merge, and evaluate again")
-}
+_NO_MERGE: Final = {"": ("no merge yet", "Merge, and evaluate again")}
 
 
 class JobPage(QWidget):
     """A page that shows a job: what goes in, a button that runs it, and what comes out.
 
     Subclasses fill it with ``set_pages`` and implement ``refresh``. A page with a ``delay``, in ms,
-    is only updated while it is visible, at most once in that time.
+    is only updated while it is visible, at most once in that time. ``pages`` shows others.
     """
 
     delay = 0
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.session = session
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__()
+        self.session, self.scoring, self.pages = session, scoring, pages
         self._pages = QStackedLayout(self)
         self._stale = False
         self._timer = QTimer(self, singleShot=True, interval=self.delay)
@@ -89,6 +89,29 @@ class JobPage(QWidget):
     def recolour(self) -> None:
         """Update the experts' colours after a change of the scheme."""
         self.plan_refresh()
+
+    def wanted(self, paths: list[Path]) -> list[Path]:
+        """Those of the dropped paths that this page takes."""
+        return paths[:0]
+
+    def take(self, paths: list[Path]) -> None:
+        """Use the wanted paths that were dropped."""
+
+    def dragEnterEvent(self, event: QDropEvent) -> None:
+        """Leave recipes and models to the window."""
+        if self._wanted(event):
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.dragEnterEvent(event)
+        if event.isAccepted():
+            self.take(self._wanted(event))
+
+    def _wanted(self, event: QDropEvent) -> list[Path]:
+        urls = event.mimeData().urls()
+        return self.wanted([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
 
     def _update(self) -> None:
         self._stale = False
@@ -144,21 +167,17 @@ class MergeChoice(Choice):
         super().__init__(name, _NO_MERGE, parent)
         self._session, self._latest = session, ""
 
-    def update_merges(self) -> list[Model]:
-        """Update the offered merges, and return them, oldest first."""
+    def update_merges(self) -> None:
+        """Update the offered merges."""
         merges = merges_of(self._session)
-        options: dict[Hashable, tuple[str, str]]
-        options = {each.key: (each.title, each.title) for each in reversed(merges)}
-        self.offer(options or _NO_MERGE)
+        self.offer({key: (merges[key], merges[key]) for key in reversed(merges)} or _NO_MERGE)
         self.setEnabled(len(merges) > 1)
         run = self._session.results.merge
         current = str(run.store) if run is not None and run.finished is not None else ""
-        if current != self._latest and any(merge.key == current for merge in merges):
+        if current != self._latest and current in merges:
             self._latest = current
-            self.blockSignals(True)
-            self.choose(current)
-            self.blockSignals(False)
-        return merges
+            with QSignalBlocker(self):
+                self.choose(current)
 
 
 def problem_label(parent: QWidget | None = None) -> QLabel:
@@ -173,33 +192,3 @@ def show_problem(label: QLabel, text: str) -> None:
     """Show a problem, or hide the label."""
     label.setText(plain(text))
     label.setVisible(bool(text))
-
-
-def tinted_button(text: str, pressed: Callable[[], object], name: str = "") -> QPushButton:
-    """The button of a page with nothing to show yet."""
-    button = QPushButton(text)
-    button.setFont(face(Face.STRONG))
-    button.setProperty("kind", "tinted")
-    button.setAccessibleName(name or text.removesuffix("…"))
-    button.clicked.connect(lambda _=False: pressed())
-    return button
-
-
-_Part = TypeVar("_Part", bound="ScoresPart")
-
-
-class Parts(Protocol):
-    """The workspace that a tab belongs to."""
-
-    value_chosen: SignalInstance
-
-    def show_tab(self, kind: type[_Part]) -> _Part:
-        """Show and return another tab."""
-
-
-class ScoresPart(JobPage):
-    """A tab. ``parts`` shows others."""
-
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session)
-        self.scoring, self.parts = scoring, parts

@@ -9,8 +9,8 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
-from ace_gui.gui.panels.layer.layer_panel import expert_colours
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QResizeEvent
+from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLineEdit,
     QMenu,
-    QPushButton,
     QStackedLayout,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -24,6 +18,7 @@ from ace_gui.gui.models.layer_columns import exported
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_view import LayerView, WholeRows
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.layer_rules import (
@@ -35,12 +30,15 @@ from ace_gui.gui.state.chosen.layer_rules import (
 )
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme import Face
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.named import search_field
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
-from ace_gui.gui.widgets.tables.table_tools import copy_table, save_table
+from ace_gui.gui.widgets.tables.table_tools import add_table_actions
 from ace_gui.recipe import Override
 
 EVERY_ROLE = "All roles"
@@ -63,33 +61,25 @@ class LayersPanel(QWidget):
         explain(self, "Regime")
         self._session = session
         self.model = LayersModel(session, healths, self)
-        self.text = QLineEdit(self)
-        self.text.setPlaceholderText("Filter by name")
-        self.text.setAccessibleName("Filter layers by name")
-        self.text.setClearButtonEnabled(True)
-        self.text.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+        self.text = search_field("Filter layers by name", "Filter by name")
         self.shown = Segments("Which tensors are shown", self)
         self.shown.add("Merged", "The tensors that a method merges, and those with an override")
         self.shown.add("All", "Every tensor of the model")
-        self.role = QComboBox(self)
-        self.role.setAccessibleName("Filter layers by role")
-        self.role.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.role = Choice("Filter layers by role", {"": (EVERY_ROLE, "")})
         self.table = LayerView(self.model, self)
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
-        self._add_table_actions()
+        add_table_actions(self.table, "Layers", self._columns)
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.left_out = muted_label("", self)
         self.left_out.setWordWrap(False)
-        self.show_all = QPushButton(self)
-        self.show_all.setFont(face(Face.CAPTION))
-        self.show_all.setProperty("kind", "link")
-        self.show_all.clicked.connect(lambda _=False: self._clear_filters())
+        self.show_all = push_button("", self._clear_filters, kind="link", role=Face.CAPTION)
         self._empty = secondary_label("", self)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
         on_font_change(self, self._measure)
         self.text.textChanged.connect(self._filter)
-        self.role.currentIndexChanged.connect(self._filter)
+        self.role.chosen.connect(self._filter)
         self.shown.chosen.connect(lambda _: self._filter())
         self.model.modelReset.connect(self._after_reset)
         session.draft.changed.connect(self._fill_roles)
@@ -144,15 +134,6 @@ class LayersPanel(QWidget):
         take, ask = self.overrides_edited.emit, self.rule_wanted.emit
         return layer_menu(self._session, names, take, ask, self)
 
-    def _add_table_actions(self) -> None:
-        copy = QAction("Copy table", self.table)
-        copy.setShortcut(QKeySequence.StandardKey.Copy)
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.triggered.connect(lambda: copy_table(self._columns()))
-        save = QAction("Save table…", self.table)
-        save.triggered.connect(lambda: save_table(self, "Layers", self._columns()))
-        self.table.addActions([copy, save])
-
     def _columns(self) -> tuple[FigureColumn, ...]:
         """The filtered rows, in the displayed order."""
         return exported(self.model.shown, self._session.draft.inputs.names)
@@ -165,44 +146,24 @@ class LayersPanel(QWidget):
         menu.popup(self.table.viewport().mapToGlobal(point))
 
     def _lay_out(self) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(12)
         self._title = heading("Layers", self)
-        line.addWidget(self._title)
-        line.addWidget(self.text, 2)
-        line.addStretch(1)
-        line.addWidget(self.shown)
-        line.addWidget(self.role)
-        below = QHBoxLayout()
-        below.addWidget(self.left_out)
-        below.addWidget(self.show_all)
-        below.addStretch(1)
-        index = QWidget(self)
-        self._stack = QStackedLayout(index)
+        line = across(self._title, (self.text, 2), None, self.shown, self.role, gap=12)
+        below = across(self.left_out, self.show_all, None)
+        content = QWidget(self)
+        self._stack = QStackedLayout(content)
         self._stack.addWidget(self._empty)
         self._stack.addWidget(WholeRows(self.table))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 2)
-        layout.addLayout(line)
-        layout.addWidget(index, 1)
-        layout.addLayout(below)
+        self.setLayout(down(line, (content, 1), below, margins=(8, 6, 8, 2)))
 
     def _fill_roles(self) -> None:
         self._rows = self._session.layers.rows
-        chosen = self.role.currentData()
-        self.role.blockSignals(True)
-        self.role.clear()
-        self.role.addItem(EVERY_ROLE, "")
-        for role in self.model.roles:
-            self.role.addItem(role, role)
-        self.role.setCurrentIndex(max(0, self.role.findData(chosen)))
-        self.role.blockSignals(False)
+        self.role.offer({"": (EVERY_ROLE, "")} | {role: (role, "") for role in self.model.roles})
         self._filter()
 
     def _filter(self) -> None:
         self.model.set_filter(
             self.text.text().strip(),
-            self.role.currentData() or "",
+            self.role.current,
             merged=self.shown.current == MERGED,
         )
         self._after_reset()
@@ -265,26 +226,24 @@ def layer_menu(
     )
     menu.addSection(title if chosen else "Not part of the merge")
 
-    def act(change: Override) -> None:
-        take(overridden(session, chosen, change))
+    def offer(where: QMenu, text: str, change: Override) -> QAction:
+        action = where.addAction(text)
+        action.triggered.connect(lambda _=False: take(overridden(session, chosen, change)))
+        return action
 
     methods = menu.addMenu("&Merge with")
     for family, members in by_family(session.draft.methods):
         group = methods.addMenu(family)
         group.setToolTipsVisible(True)
         for method in members:
-            own = dict(session.draft.inputs.parameters.get(method.name, {}))
-            if method.name == session.draft.inputs.method:
-                own = {}
-            change = Override(merge_method=method.name, disposition="merge", parameters=own)
-            action = group.addAction(method.title)
-            action.setToolTip(tooltip(method.summary))
-            action.triggered.connect(partial(_ignoring_checked, act, change))
-    for text, fate in (("&Average", "average"), ("&Keep from the base", "base")):
-        change = Override(disposition=fate)  # type: ignore[arg-type]
-        menu.addAction(text).triggered.connect(partial(_ignoring_checked, act, change))
+            inputs = session.draft.inputs
+            own = inputs.parameters.get(method.name, {}) if method.name != inputs.method else {}
+            change = Override(merge_method=method.name, disposition="merge", parameters=dict(own))
+            offer(group, method.title, change).setToolTip(tooltip(method.summary))
+    offer(menu, "&Average", Override(disposition="average"))
+    offer(menu, "&Keep from the base", Override(disposition="base"))
     other = rule_for(session, chosen, Override())
-    menu.addAction("&Other…").triggered.connect(partial(_ignoring_checked, ask, other))
+    menu.addAction("&Other…").triggered.connect(lambda _=False: ask(other))
     menu.addSeparator()
     reset_action = menu.addAction("&Reset")
     reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
@@ -292,9 +251,3 @@ def layer_menu(
         action.setEnabled(bool(chosen))
     reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
     return menu
-
-
-def _ignoring_checked(
-    act: Callable[[Override], object], change: Override, _checked: bool = False
-) -> None:
-    act(change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QRegularExpression, Qt, Signal
 from PySide6.QtGui import (
@@ -18,7 +19,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QListWidget,
     QListWidgetItem,
-    QToolButton,
     QWidget,
 )
 
@@ -32,9 +32,10 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import action_button
+from ace_gui.gui.widgets.fields.buttons import action_button, tool_button, widget_action
 from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
 from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import (
     ElidedLabel,
@@ -242,12 +243,10 @@ class OverridesPanel(QWidget):
         self._session = session
         self._none = muted_label(_NONE, self)
         self.list = self._make_list()
-        self.add = _button("Add…", "Merge some tensors differently", self)
-        self.edit = _button("Edit…", "Change the selected override", self)
-        self.remove = _button("Remove", "Remove the selected override", self)
-        self.add.clicked.connect(lambda _=False: self.rule_wanted.emit(-1))
-        self.edit.clicked.connect(lambda _=False: self._edit())
-        self.remove.clicked.connect(lambda _=False: self._remove())
+        new = partial(self.rule_wanted.emit, -1)
+        self.add = tool_button("Add…", "Merge some tensors differently", new)
+        self.edit = tool_button("Edit…", "Change the selected override", self._edit)
+        self.remove = tool_button("Remove", "Remove the selected override", self._remove)
         buttons = across(self.add, self.edit, self.remove, None)
         self.setLayout(down(self._none, self.list, buttons))
         session.draft.changed.connect(self.refresh)
@@ -290,19 +289,14 @@ class OverridesPanel(QWidget):
         return sum(row.override is not None and index in row.override.rules for row in plan.rows)
 
     def _make_list(self) -> QListWidget:
-        made = QListWidget(self)
+        tip = "Different settings for some tensors; the later of two wins"
+        made = named(QListWidget(), "Overrides", tip)
         made.setObjectName("overrides")
-        made.setAccessibleName("Overrides")
-        made.setToolTip("Different settings for some tensors; the later of two wins")
         made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         made.itemActivated.connect(lambda _: self._edit())
         made.currentRowChanged.connect(lambda _: self._allow())
-        remove = QAction("Remove override", made)
-        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
-        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        remove.triggered.connect(lambda _=False: self._remove())
-        made.addAction(remove)
+        widget_action(made, "Remove override", self._remove, QKeySequence.StandardKey.Delete)
         return made
 
     def _edit(self) -> None:
@@ -322,11 +316,3 @@ class OverridesPanel(QWidget):
         self.add.setEnabled(free)
         for button in (self.edit, self.remove):
             button.setEnabled(free and self.list.currentRow() >= 0)
-
-
-def _button(text: str, tip: str, parent: QWidget) -> QToolButton:
-    button = QToolButton(parent)
-    button.setText(text)
-    button.setAccessibleName(tip)
-    button.setToolTip(tip)
-    return button

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QListView,
     QMenu,
-    QPushButton,
-    QToolButton,
     QWidget,
 )
 
@@ -19,7 +18,8 @@ from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.runs_model import RunsModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme import Face, icon
+from ace_gui.gui.widgets.fields.buttons import push_button, tool_button, widget_action
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down
@@ -51,12 +51,14 @@ class RunsPanel(QWidget):
         self.list = self._make_list()
         self._scores = muted_label("mean score", self)
         self.used = muted_label("", self)
-        self._clean_up = QPushButton("Clean up…", self)
-        self._clean_up.setProperty("kind", "link")
-        self._clean_up.setFont(face(Face.CAPTION))
-        self._clean_up.setAccessibleName("Clean up the kept runs")
-        self._clean_up.setToolTip("Choose which kept merges to delete from disk")
-        self._clean_up.clicked.connect(lambda _=False: self.clean_up_wanted.emit())
+        self._clean_up = push_button(
+            "Clean up…",
+            self.clean_up_wanted.emit,
+            kind="link",
+            tip="Choose which kept merges to delete from disk",
+            name="Clean up the kept runs",
+            role=Face.CAPTION,
+        )
         self._make_actions()
         self._lay_out()
         self.list.selectionModel().selectionChanged.connect(self._allow)
@@ -101,32 +103,30 @@ class RunsPanel(QWidget):
         return made
 
     def _make_actions(self) -> None:
-        self.restore = self._action("&Restore", "Restore this run's settings and merge")
-        self.restore.triggered.connect(lambda: self.restore_wanted.emit(self.selected()[0]))
-        self.export = self._action("&Export…", "Write this run's model as a folder")
-        self.export.triggered.connect(lambda: self.export_wanted.emit(self.selected()[0]))
-        self.compare = self._action("&Compare", "Compare layer by layer: two runs, or this merge")
-        self.compare.triggered.connect(lambda: self.pair_wanted.emit(*self._pair()))
-        self.rename = self._action("Re&name", "Give this run a name", key="F2")
-        self.rename.triggered.connect(lambda: self.list.edit(self.list.currentIndex()))
-        self.delete = self._action("&Delete", "Delete from disk", key="Delete")
-        self.delete.triggered.connect(lambda: self.delete_wanted.emit(self.selected()))
-        self.more = QToolButton(self)
-        self.more.setIcon(icon("more"))
-        self.more.setAccessibleName("Actions for the selected run")
-        self.more.setToolTip("Restore, export, compare, rename, delete")
-        self.more.clicked.connect(
-            lambda _=False: self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))
-        )
+        add = partial(widget_action, self.list)
 
-    def _action(self, text: str, tip: str, key: str = "") -> QAction:
-        action = QAction(text, self.list)
-        action.setToolTip(tip)
-        if key:
-            action.setShortcut(QKeySequence(key))
-            action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self.list.addAction(action)
-        return action
+        def first(signal: SignalInstance) -> Callable[[], object]:
+            return lambda: signal.emit(self.selected()[0])
+
+        tip = "Restore this run's settings and merge"
+        self.restore = add("&Restore", first(self.restore_wanted), tip=tip)
+        tip = "Write this run's model as a folder"
+        self.export = add("&Export…", first(self.export_wanted), tip=tip)
+        tip = "Compare layer by layer: two runs, or this merge"
+        self.compare = add("&Compare", lambda: self.pair_wanted.emit(*self._pair()), tip=tip)
+        self.rename = add("Re&name", self._rename, "F2", "Give this run a name")
+        self.delete = add("&Delete", self._delete, "Delete", "Delete from disk")
+        self.more = tool_button("", "Actions for the selected run", self._show_below)
+        self.more.setIcon(icon("more"))
+
+    def _rename(self) -> None:
+        self.list.edit(self.list.currentIndex())
+
+    def _delete(self) -> None:
+        self.delete_wanted.emit(self.selected())
+
+    def _show_below(self) -> None:
+        self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))
 
     def _lay_out(self) -> None:
         head = across((heading("Runs", self), 1), self._scores, self.more)
@@ -135,8 +135,7 @@ class RunsPanel(QWidget):
 
     def _menu(self) -> QMenu:
         menu = QMenu(self)
-        for action in (self.restore, self.export, self.compare, self.rename, self.delete):
-            menu.addAction(action)
+        menu.addActions(self.list.actions())
         menu.aboutToHide.connect(menu.deleteLater)
         return menu
 

@@ -14,7 +14,7 @@ from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.window_header import WORKSPACES
 
 if TYPE_CHECKING:
-    from ace_gui.gui.panels.job_page import ScoresPart
+    from ace_gui.gui.panels.job_page import JobPage
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText
@@ -83,7 +83,7 @@ def _show_space(workspace: Callable[[], Workspace], index: int) -> None:
     workspace().show_space(index)
 
 
-def _show_part(workspace: Callable[[], Workspace], kind: type[ScoresPart]) -> None:
+def _show_part(workspace: Callable[[], Workspace], kind: type[JobPage]) -> None:
     workspace().show_scores().show_tab(kind)
 
 

@@ -238,7 +238,7 @@ def test_what_the_filters_hide_is_counted_and_shown_on_demand(
 ) -> None:
     layers = opened.workspace.layers
     layers.text.setText(text)
-    layers.role.setCurrentIndex(max(0, layers.role.findData(role)))
+    layers.role.choose(role)
     layers.show_only(shown)
     hidden = layers.model.total - len(layers.model.shown)
     assert layers.left_out.isVisible() is (hidden > 0)

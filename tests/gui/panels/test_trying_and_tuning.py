@@ -262,15 +262,15 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     assert [column.values[1].item() for column in index.curve.columns()] == [0.9, 0.75, 2.0]
     figures = index.figures.model()
     assert [figures.index(row, 0).data() for row in (0, 1)] == ["0.500", "0.750"]
-    index.take.click()
+    index.use.click()
     draft = loaded.session.draft
     assert draft.inputs.touched == {"tau": 0.9}
-    assert not index.take.isEnabled()
+    assert not index.use.isEnabled()
     text = loaded.opener.recipe_text(Path("/x"), mergekit=False)
     assert text.startswith("# Tuned by ACE workbench: tau 0.9, the best of 2 merges on half of")
     loaded.conductor.set_parameter("tau", 0.4)
     assert not loaded.opener.recipe_text(Path("/x"), mergekit=False).startswith("#")
-    assert index.take.isEnabled()
+    assert index.use.isEnabled()
 
 
 def test_tuning_can_be_stopped_and_says_why_it_failed(

@@ -32,7 +32,7 @@ from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.buttons import plain_button
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import (
@@ -78,11 +78,13 @@ class CompareMethodsPanel(QWidget):
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
-        self.use = plain_button("&Use this", "Make the selected merge the current one", self)
-        self.pair = plain_button(
-            "Compare &layers", "Compare the two selected merges layer by layer", self
-        )
-        self.save = plain_button("Save as CS&V…", "Write the table to a file", self)
+        tip = "Make the selected merge the current one"
+        self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
+        tip = "Compare the two selected merges layer by layer"
+        emit = self.pair_wanted.emit
+        self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
+        tip = "Write the table to a file"
+        self.save = push_button("Save as CS&V…", self._ask_for_file, tip=tip)
         self._lay_out()
         self._connect()
         self.refresh()
@@ -211,9 +213,6 @@ class CompareMethodsPanel(QWidget):
 
     def _connect(self) -> None:
         self.choices.changed.connect(self._allow)
-        self.use.clicked.connect(lambda _=False: self._comparison.use(self.selected()[0]))
-        self.pair.clicked.connect(lambda _=False: self.pair_wanted.emit(*self._pair()))
-        self.save.clicked.connect(lambda _=False: self._ask_for_file())
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
         for signal in (self._comparison.changed, self._session.checks.changed):
             signal.connect(self.refresh)
@@ -300,14 +299,13 @@ class MergeChoices(QWidget):
         self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.parameter = QComboBox(self)
         self.values = QLineEdit(self)
-        self.all = plain_button("Select a&ll", "Select every method", self)
-        self.none = plain_button("&None", "Deselect every method", self)
+        tick = self._tick
+        self.all = push_button("Select a&ll", lambda: tick(True), tip="Select every method")
+        self.none = push_button("&None", lambda: tick(False), tip="Deselect every method")
         self._lay_out()
         self._fill_methods()
         self._fill_parameters()
         self._allow()
-        self.all.clicked.connect(lambda _=False: self._tick(True))
-        self.none.clicked.connect(lambda _=False: self._tick(False))
         self.parameter.currentIndexChanged.connect(lambda _: self._allow())
         self.values.textChanged.connect(lambda _: self._allow())
         session.draft.changed.connect(self._fill_parameters)

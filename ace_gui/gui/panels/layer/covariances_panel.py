@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QPushButton, QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
-from ace_gui.gui.panels.layer.layer_panel import LayerPanel, expert_colours
+from ace_gui.gui.models.experts_model import expert_colours
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Tokens, current_theme
+from ace_gui.gui.theme import Tokens
 
 LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
@@ -77,12 +77,3 @@ class LayerPanel(QWidget):
     def _learn(self, name: str) -> None:
         if name in ("", self.session.selection):
             self._follow()
-
-
-def expert_colours(session: Session) -> dict[str, str]:
-    """Every expert's colour in the current theme, by name."""
-    inputs, theme = session.draft.inputs, current_theme()
-    return {
-        name: theme.expert_colour(expert.colour)
-        for name, expert in zip(inputs.names, inputs.experts, strict=True)
-    }

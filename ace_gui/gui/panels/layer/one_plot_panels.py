@@ -20,7 +20,8 @@ from ace_gui.engine.contract.figures.spectral_figures import (
 )
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import number_text
-from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel, expert_colours
+from ace_gui.gui.models.experts_model import expert_colours
+from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.gaussian import GAUSSIAN_TAIL, TAIL, tail_share

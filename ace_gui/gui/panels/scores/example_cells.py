@@ -6,17 +6,15 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
-    QApplication,
-    QStyle,
-    QStyledItemDelegate,
     QStyleOptionViewItem,
     QWidget,
 )
 
 from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 from ace_gui.gui.widgets.labels.written import write
@@ -71,14 +69,13 @@ class ExamplePicture(QWidget):
             paint_picture(QPainter(self), QRectF(self.rect()), self._image)
 
 
-_Index = QModelIndex | QPersistentModelIndex
 _PICTURE: Final = 64.0  # px
 _PADDING: Final = 8.0
 _TILE: Final = 96.0  # px: width
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
 
 
-class ExampleCell(QStyledItemDelegate):
+class ExampleCell(Cell):
     """Pictures as tiles, texts as rows; the true label in bold, and the wrong answer below it.
 
     ``merge_is_wrong``: whether the wrong answer is the merge's or the other model's.
@@ -86,7 +83,7 @@ class ExampleCell(QStyledItemDelegate):
 
     merge_is_wrong = True
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
         return self.size_of(index.data(EXAMPLE))
 
     def size_of(self, listed: ListedExample) -> QSize:
@@ -97,20 +94,13 @@ class ExampleCell(QStyledItemDelegate):
             return QSize(round(width), round(_PICTURE + 2 * line + 2 * _PADDING + 8))
         return QSize(200, round(_height(Face.BODY) + line + 2 * _PADDING + 4))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        self.initStyleOption(option, index)
-        style = option.widget.style() if option.widget is not None else QApplication.style()
-        element = QStyle.PrimitiveElement.PE_PanelItemViewItem
-        style.drawPrimitive(element, option, painter, option.widget)
-        listed: ListedExample = index.data(EXAMPLE)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        rect = QRectF(option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
+    def draw(self, cell: Drawn) -> None:
+        listed: ListedExample = cell.index.data(EXAMPLE)
+        rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
         if listed.found.example.picture is not None:
-            self._draw_tile(painter, rect, listed, image_of(listed.found.example.picture))
+            self._draw_tile(cell.painter, rect, listed, image_of(listed.found.example.picture))
         else:
-            self._draw_row(painter, rect, listed)
-        painter.restore()
+            self._draw_row(cell.painter, rect, listed)
 
     def _draw_tile(
         self, painter: QPainter, rect: QRectF, listed: ListedExample, image: QImage

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QListView, QPushButton, QWidget
+from PySide6.QtWidgets import QListView, QWidget
 
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
-from ace_gui.gui.panels.job_page import MARGINS, MergeChoice, Parts, ScoresPart, tinted_button
+from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
 from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture
-from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -47,11 +48,11 @@ _ALL: Final = ""
 _LARGE: Final = 160  # px
 
 
-class ExamplesTab(ScoresPart):
+class ExamplesTab(JobPage):
     """All examples of a verdict, with the details of one."""
 
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session, scoring, parts)
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__(session, scoring, pages)
         self._asked: tuple[object, ...] | None = None
         self.against = Segments("What the merge is compared with", self)
         self.against.add("Against the experts", "Each task's own expert")
@@ -65,10 +66,12 @@ class ExamplesTab(ScoresPart):
         self.cell = ExampleCell(self)
         self.list = self._make_list()
         self.detail = ExampleDetail()
-        self.detail.try_button.clicked.connect(lambda _=False: self._try())
+        self.detail.try_wanted.connect(self._try)
         self.note = muted_label("", self)
         name = "Compare the answers of the merge and the experts"
-        self.compare_button = tinted_button("Compare the answers", self._ask, name)
+        self.compare_button = push_button(
+            "Compare the answers", self._ask, kind="tinted", name=name
+        )
         self.empty = EmptyState(NOTHING, self.compare_button)
         self.set_pages(card(self.empty), self._make_results())
         for segments in (self.against, self.verdict):
@@ -167,9 +170,8 @@ class ExamplesTab(ScoresPart):
 
     def _offer(self) -> None:
         self.merge.update_merges()
-        tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "Examples of every task")}
-        tasks |= {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
-        self.task.offer(tasks)
+        tasks = {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
+        self.task.offer({_ALL: ("All tasks", "Examples of every task")} | tasks)
 
     def _say_why_empty(self) -> None:
         scoring, merge = self.scoring, self.merge.current
@@ -191,11 +193,13 @@ class ExamplesTab(ScoresPart):
         index = self.list.currentIndex()
         if index.isValid():
             listed = self.model.examples[index.row()]
-            self.parts.show_tab(TryTab).try_example(listed.found.example, listed.task)
+            self.pages.show_tab(TryTab).try_example(listed.found.example, listed.task)
 
 
 class ExampleDetail(QWidget):
-    """The details of one example."""
+    """The details of one example. ``try_wanted``: the user wants to try it."""
+
+    try_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -204,9 +208,12 @@ class ExampleDetail(QWidget):
         self.text = plain_label("", self)
         self.answers = secondary_label("", self)
         self.row_label = muted_label("", self)
-        self.try_button = QPushButton("Try it", self)
-        self.try_button.setAccessibleName("Try the models on this example")
-        self.try_button.setToolTip("See the answers of base, expert and merge, with probabilities")
+        self.try_button = push_button(
+            "Try it",
+            self.try_wanted.emit,
+            name="Try the models on this example",
+            tip="See the answers of base, expert and merge, with probabilities",
+        )
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         shown = (self.title, self.picture, self.text, self.answers, self.row_label)
@@ -267,9 +274,9 @@ class ExamplesStrip(QWidget):
         self._store: Path | None = None
         self._asked: tuple[object, ...] = ()
         self.note = muted_label("", self)
-        self.ask = self._button("Compare the answers", self._compare)
-        self.all = self._button("Show all", self.all_wanted.emit)
-        self.all.setAccessibleName("Show all examples")
+        self.ask = push_button("Compare the answers", self._compare, kind="link")
+        name = "Show all examples"
+        self.all = push_button("Show all", self.all_wanted.emit, kind="link", name=name)
         self.rows = {verdict: _Row(verdict, self) for verdict in _WORDS}
         title = heading("Examples", self)
         head = across(title, (self.note, 1), self.ask, self.all, gap=12)
@@ -315,12 +322,6 @@ class ExamplesStrip(QWidget):
     def _compare(self) -> None:
         if self._store is not None:
             self._scoring.compare_examples(self._store, with_base=False)
-
-    def _button(self, text: str, pressed: Callable[[], object]) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setProperty("kind", "link")
-        button.clicked.connect(lambda _=False: pressed())
-        return button
 
 
 class _Row(QWidget):
@@ -373,12 +374,12 @@ def listed_examples(
     session: Session, found: Iterable[ExamplesCompared], verdict: Verdict, other: str = ""
 ) -> list[list[ListedExample]]:
     """The examples of a verdict, by task. ``other``: the name of the other model."""
-    inputs, known = session.draft.inputs, session.results.scores
+    known = session.results.scores
     return [
         [
             ListedExample(
                 task=each.task,
-                colour=expert_colour(inputs, known.owner_of(each.task))[0],
+                colour=expert_colour(session, known.owner_of(each.task))[0],
                 other_model=other or each.other,
                 found=example,
             )

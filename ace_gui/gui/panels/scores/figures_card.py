@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QAction, QKeySequence, QPainter
+from PySide6.QtCore import QRectF, QSignalBlocker, QSize
 from PySide6.QtWidgets import QHeaderView, QStyleOptionViewItem, QTableView, QWidget
 
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
 from ace_gui.engine.contract.scored.verdicts import in_words, paired
+from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK, TaskFiguresModel
-from ace_gui.gui.panels.job_page import Model
-from ace_gui.gui.panels.layer_cells import Cell
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
@@ -26,21 +24,11 @@ from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, seconda
 from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
-from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
+from ace_gui.gui.widgets.tables.table_tools import add_table_actions, plain_rows
 
-_Index = QModelIndex | QPersistentModelIndex
 _BAR: Final = (40.0, 5.0)  # px
 _LEAST: Final = 12.0  # px: minimum useful width of a bar
 _LONGEST: Final = "100 %"  # text that fits next to every bar of the column
-
-
-def expert_colour(inputs: Inputs, owner: str | None) -> tuple[str, bool]:
-    """The colour of an expert by its name ("" for none), and whether the colour is a repeated
-    one."""
-    if owner is None or owner not in inputs.names:
-        return "", False
-    index, theme = inputs.experts[inputs.names.index(owner)].colour, current_theme()
-    return theme.expert_colour(index), index >= len(theme.expert_colours)
 
 
 class FigureCell(Cell):
@@ -52,39 +40,31 @@ class FigureCell(Cell):
         super().__init__(parent)
         self._session = session
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)
         more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
         return QSize(hint.width() + more, hint.height())
 
-    def draw(
-        self,
-        painter: QPainter,
-        rect: QRectF,
-        option: QStyleOptionViewItem,
-        index: _Index,
-        *,
-        chosen: bool,
-    ) -> None:
-        row: TaskFigures = index.data(FIGURES)
-        theme, column = current_theme(), index.column()
-        colour, hollow = expert_colour(self._session.draft.inputs, row.owner)
+    def draw(self, cell: Drawn) -> None:
+        row: TaskFigures = cell.index.data(FIGURES)
+        theme, column, rect = current_theme(), cell.index.column(), cell.rect
+        colour, hollow = expert_colour(self._session, row.owner)
         if column == TASK:
             if colour:
                 square = QRectF(rect.left(), rect.top(), SWATCH, rect.height())
-                paint_swatch(painter, square, colour, hollow=hollow)
+                paint_swatch(cell.painter, square, colour, hollow=hollow)
                 rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
             font = face(Face.STRONG if row.is_mean else Face.BODY)
-            write(painter, rect, option.text, font, theme.text)
+            write(cell.painter, rect, cell.option.text, font, theme.text)
             return
-        words = option.fontMetrics.horizontalAdvance(_LONGEST)
+        words = cell.option.fontMetrics.horizontalAdvance(_LONGEST)
         room = min(_BAR[0], rect.width() - words - 4)
         if column == KEPT and isfinite(row.kept) and room >= _LEAST:
             bar = QRectF(0, 0, room, _BAR[1])
             bar.moveLeft(rect.left())
             bar.moveTop(rect.center().y() - _BAR[1] / 2)
-            paint_share(painter, bar, row.kept, colour or theme.merged, theme.sunk)
-        super().draw(painter, rect, option, index, chosen=chosen)
+            paint_share(cell.painter, bar, row.kept, colour or theme.merged, theme.sunk)
+        super().draw(cell)
 
 
 NOTE: Final = (
@@ -132,33 +112,25 @@ class FiguresCard(QWidget):
             lambda metrics: header.setMinimumSectionSize(metrics.horizontalAdvance("100 %") + 16),
         )
         header.setSectionsMovable(False)
-        copy = QAction("Copy table", table)
-        copy.setShortcut(QKeySequence.StandardKey.Copy)
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.triggered.connect(lambda: copy_table(self.model.columns()))
-        save = QAction("Save table…", table)
-        save.triggered.connect(lambda: save_table(self, "Scores", self.model.columns()))
-        table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
-        table.addActions([copy, save])
+        add_table_actions(table, "Scores", self.model.columns)
         return table
 
-    def show_figures(self, rows: Sequence[TaskFigures], models: Sequence[Model]) -> None:
-        """Show these scores, and test the last two merges unless others are chosen."""
+    def show_figures(self, rows: Sequence[TaskFigures], models: Mapping[str, str]) -> None:
+        """Show these scores, and test the last two merges unless others are chosen. ``models``:
+        titles by key."""
         if tuple(rows) != self.model.rows:
             self.model.show_figures(rows)
             self._fit()
-        options: dict[Hashable, tuple[str, str]]
-        options = {each.key: (each.title, each.title) for each in models} or {"": ("–", "")}
+        options = {key: (title, title) for key, title in models.items()} or {"": ("–", "")}
         self.first.offer(options)
         self.second.offer(options)
         if not self._by_hand:
-            merges = [each.key for each in models if each.key not in (BASE, EXPERTS)]
+            merges = [key for key in models if key not in (BASE, EXPERTS)]
             pair = merges[-1:] + merges[-2:-1] + [EXPERTS, BASE]
             pair = [key for key in pair if key in options][:2]
             for box, key in zip((self.first, self.second), pair, strict=False):
-                box.blockSignals(True)
-                box.choose(key)
-                box.blockSignals(False)
+                with QSignalBlocker(box):
+                    box.choose(key)
         self._show_test()
 
     def _fit(self) -> None:

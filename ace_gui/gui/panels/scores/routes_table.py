@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.engine.contract.scored.routes import TaskRoutes
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.routing_operation import RoutingOperation
+from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
@@ -57,15 +57,15 @@ class RoutesTable(QWidget):
         self.button.show_job(routing.is_running, routing.obstacle)
         known = routing.store == self._store
         routes = (routing.routes or ()) if known else ()
-        tasks: dict[Hashable, tuple[str, str]] = {_ALL: ("All tasks", "")}
-        self.task.offer(tasks | {each.task: (plain(each.task), "") for each in routes})
+        self.task.offer(
+            {_ALL: ("All tasks", "")} | {each.task: (plain(each.task), "") for each in routes}
+        )
         for widget in (self.task, self.shares, self.cost):
             widget.setVisible(bool(routes))
         self.sentence.setText(plain(routing.error if known else "") or self._sentence(routes))
         self.cost.setText(_cost(routes))
         if routes:
-            inputs = self._session.draft.inputs
-            colours = [expert_colour(inputs, name)[0] for name in routes[0].experts]
+            colours = [expert_colour(self._session, name)[0] for name in routes[0].experts]
             self.shares.show_figures(routes[0].experts, self._rows(routes), colours)
 
     def _rows(self, routes: Sequence[TaskRoutes]) -> list[FigureRow]:

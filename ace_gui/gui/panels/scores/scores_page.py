@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.panels.job_page import ScoresPart
+from ace_gui.gui.panels.job_page import JobPage
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
@@ -20,14 +20,14 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
-TABS: Final[tuple[tuple[type[ScoresPart], str, str], ...]] = (  # with title and tooltip
+TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip
     (TasksTab, "Tasks", "The evaluation data, and how they are read"),
     (ScoresTab, "Scores", "Scores of base, experts and merges on the tasks"),
     (ExamplesTab, "Examples", "Which examples a merge lost and gained"),
     (TryTab, "Try it", "Type a text or drop a picture, and see each model's answer"),
     (TuneTab, "Tune", "Search parameter values on half of the data"),
 )
-_Part = TypeVar("_Part", bound=ScoresPart)
+_Part = TypeVar("_Part", bound=JobPage)
 
 
 class ScoresPage(QWidget):
@@ -65,7 +65,7 @@ class ScoresPage(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             for content in self.tabs.contents():
-                assert isinstance(content, ScoresPart)
+                assert isinstance(content, JobPage)
                 content.recolour()
 
     def showEvent(self, event: QShowEvent) -> None:

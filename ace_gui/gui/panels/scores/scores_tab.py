@@ -14,18 +14,17 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.job_page import (
+    JobPage,
     MergeChoice,
-    Model,
-    Parts,
+    Pages,
     RunButton,
-    ScoresPart,
     merges_of,
-    tinted_button,
 )
 from ace_gui.gui.panels.scores.examples_tab import ExamplesStrip, ExamplesTab
-from ace_gui.gui.panels.scores.figures_card import FiguresCard, expert_colour
+from ace_gui.gui.panels.scores.figures_card import FiguresCard
 from ace_gui.gui.panels.scores.routes_table import RoutesTable
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -40,6 +39,7 @@ from ace_gui.gui.state.found.score_figures import (
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
 from ace_gui.gui.widgets.labels.written import write
@@ -58,13 +58,13 @@ _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 """Metrics whose values do not share an axis with others."""
 
 
-class ScoresTab(ScoresPart):
+class ScoresTab(JobPage):
     """Opens the tasks if there are none yet, and all examples."""
 
     delay = REFRESH
 
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session, scoring, parts)
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__(session, scoring, pages)
         self.title = plain_label("", self)
         self.title.setFont(face(Face.TITLE))
         self.note = secondary_label("", self)
@@ -76,8 +76,8 @@ class ScoresTab(ScoresPart):
         self.figures = FiguresCard(session)
         self.routes = RoutesTable(session, scoring.routing)
         self.examples = ExamplesStrip(session, scoring)
-        self.examples.all_wanted.connect(lambda: parts.show_tab(ExamplesTab))
-        add_data = tinted_button("Add data…", lambda: parts.show_tab(TasksTab))
+        self.examples.all_wanted.connect(lambda: pages.show_tab(ExamplesTab))
+        add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab), kind="tinted")
         self.no_tasks = EmptyState(NO_TASKS, add_data)
         self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
         self.set_pages(card(self.no_tasks), card(self.no_scores), self._make_results())
@@ -123,11 +123,11 @@ class ScoresTab(ScoresPart):
         self.routes.show_merge(str(self.merge.current))
 
     @property
-    def _others(self) -> list[Model]:
-        """Every model with scores, the experts as one."""
+    def _others(self) -> dict[str, str]:
+        """The titles of all models with scores by their keys; the experts are one."""
         known = self.session.results.scores.models
-        all_of = [Model(key=BASE, title="base"), *merges_of(self.session)]
-        return [m for m in (*all_of, Model(key=EXPERTS, title="experts")) if m.key in known]
+        titles = {BASE: "base", **merges_of(self.session), EXPERTS: "experts"}
+        return {key: title for key, title in titles.items() if key in known}
 
     @property
     def merge_title(self) -> str:
@@ -152,9 +152,9 @@ class ScoresTab(ScoresPart):
         named = [each.replace(model, self.merge_title) if model else each for each in missing]
         self.note.setText(" ".join([_note(rows), *named]))
         marks = [
-            Mark(title=each.title, value=mean, is_chosen=each.key == model)
-            for each in self._others
-            if (mean := known.mean(each.key).score) is not None
+            Mark(title=title, value=mean, is_chosen=key == model)
+            for key, title in self._others.items()
+            if (mean := known.mean(key).score) is not None
         ]
         self.line.show_marks(marks)
         self.line.setVisible(len(marks) > 1)
@@ -181,7 +181,7 @@ class ScoresTab(ScoresPart):
         return ScoreGroup(
             title=row.title,
             bars=bars,
-            colour=expert_colour(self.session.draft.inputs, row.owner)[0],
+            colour=expert_colour(self.session, row.owner)[0],
             is_mean=row.is_mean,
         )
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import (
-    QAction,
-    QDragEnterEvent,
-    QDropEvent,
     QFontMetricsF,
     QIcon,
     QKeySequence,
-    QPainter,
 )
 from PySide6.QtWidgets import (
     QListWidget,
@@ -26,14 +22,15 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.experts_model import swatch
-from ace_gui.gui.panels.job_page import MARGINS, Parts, ScoresPart
-from ace_gui.gui.panels.layer_cells import Cell
-from ace_gui.gui.panels.scores.figures_card import expert_colour
+from ace_gui.gui.models.experts_model import expert_colour, swatch
+from ace_gui.gui.panels.job_page import MARGINS, JobPage, Pages
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.widgets.fields.buttons import push_button, widget_action
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
@@ -49,24 +46,19 @@ NO_DATA: Final = (
 _NOT_DATA: Final = frozenset((".yaml", ".yml", ".safetensors"))
 
 
-class TasksTab(ScoresPart):
+class TasksTab(JobPage):
     """The list of tasks, with a form for the selected one."""
 
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session, scoring, parts)
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__(session, scoring, pages)
         self.setAcceptDrops(True)
-        self.list = QListWidget()
-        self.list.setAccessibleName("Tasks")
+        self.list = named(QListWidget(), "Tasks")
         self.list.setIconSize(QSize(10, 10))
         self.list.setSpacing(1)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setItemDelegate(TwoLineCell(self.list))
         self.list.currentRowChanged.connect(lambda _: self._show_task())
-        remove = QAction("Remove task", self.list)
-        remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
-        remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        remove.triggered.connect(self._remove)
-        self.list.addAction(remove)
+        widget_action(self.list, "Remove task", self._remove, QKeySequence.StandardKey.Delete)
         self.editor = TaskEditor()
         self.editor.edited.connect(self._edit)
         self.editor.remove_wanted.connect(self._remove)
@@ -87,13 +79,14 @@ class TasksTab(ScoresPart):
         return split(card(left), card(scroll), sizes=(360, 640), gap=GAP)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setProperty("kind", kind)
-        button.setFont(face(Face.BUTTON))
-        button.setAccessibleName("Add data")
-        button.setToolTip("Add a task: a file of data, or a folder")
-        button.clicked.connect(lambda _=False: self._ask())
-        return button
+        return push_button(
+            text,
+            self._ask,
+            kind=kind,
+            tip="Add a task: a file of data, or a folder",
+            name="Add data",
+            role=Face.BUTTON,
+        )
 
     # Display
 
@@ -135,7 +128,7 @@ class TasksTab(ScoresPart):
 
     def _swatch(self, task: Task) -> QIcon:
         owner = self.session.results.scores.owner(task)
-        colour, hollow = expert_colour(self.session.draft.inputs, owner)
+        colour, hollow = expert_colour(self.session, owner)
         return QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
 
     def _show_task(self) -> None:
@@ -159,28 +152,12 @@ class TasksTab(ScoresPart):
         title = "Data: files, folders of pictures by class, or saved datasets"
         ask_paths(self, title, KINDS, DATA, self.scoring.add)
 
-    # Drag and drop
+    def wanted(self, paths: list[Path]) -> list[Path]:
+        models = [path for path in paths if (path / "config.json").exists()]
+        return [p for p in paths if p.suffix.lower() not in _NOT_DATA and p not in models]
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _data_of(event):
-            event.acceptProposedAction()
-        else:
-            event.ignore()  # the window handles recipes and models
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        paths = _data_of(event)
-        if paths:
-            event.acceptProposedAction()
-            self.scoring.add(paths)
-        else:
-            event.ignore()
-
-
-def _data_of(event: QDropEvent) -> list[Path]:
-    urls = event.mimeData().urls()
-    paths = [Path(url.toLocalFile()) for url in urls if url.isLocalFile()]
-    models = [path for path in paths if (path / "config.json").exists()]
-    return [p for p in paths if p.suffix.lower() not in _NOT_DATA and p not in models]
+    def take(self, paths: list[Path]) -> None:
+        self.scoring.add(paths)
 
 
 def _summary(found: TaskDescribed | None) -> str:
@@ -192,7 +169,6 @@ def _summary(found: TaskDescribed | None) -> str:
     return f"{kind} · {counted(found.count, 'example', 'examples')}"
 
 
-_Index = QModelIndex | QPersistentModelIndex
 _PADDING: Final = 7.0  # px above and below
 _ICON: Final = 14  # px
 _LEAST: Final = 120  # px: maximum width; longer lines are elided in the middle
@@ -203,31 +179,23 @@ BAD: Final = Qt.ItemDataRole.UserRole + 1
 class TwoLineCell(Cell):
     """The text's first line, and the second as a caption; the item's icon at the left."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
         height = self._height(Face.BUTTON) + self._height(Face.CAPTION) + 2 * _PADDING + 2
         return QSize(_LEAST, round(height))
 
-    def draw(
-        self,
-        painter: QPainter,
-        rect: QRectF,
-        option: QStyleOptionViewItem,  # noqa: ARG002  (required by Qt's signature)
-        index: _Index,
-        *,
-        chosen: bool,
-    ) -> None:
-        theme = current_theme()
-        first, _, second = str(index.data()).partition("\n")
-        icon = index.data(Qt.ItemDataRole.DecorationRole)
+    def draw(self, cell: Drawn) -> None:
+        theme, rect = current_theme(), cell.rect
+        first, _, second = str(cell.index.data()).partition("\n")
+        icon = cell.index.data(Qt.ItemDataRole.DecorationRole)
         if isinstance(icon, QIcon) and not icon.isNull():
             square = QRectF(rect.left(), rect.top() + _PADDING, _ICON, self._height(Face.BUTTON))
-            icon.paint(painter, square.toRect())
+            icon.paint(cell.painter, square.toRect())
         rect = rect.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
         upper = QRectF(rect.left(), rect.top(), rect.width(), self._height(Face.BUTTON))
         lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), self._height(Face.CAPTION))
-        write(painter, upper, first, face(Face.BUTTON), theme.text)
-        quiet = theme.bad if index.data(BAD) else theme.text2 if chosen else theme.text3
-        write(painter, lower, second, face(Face.CAPTION), quiet)
+        write(cell.painter, upper, first, face(Face.BUTTON), theme.text)
+        quiet = theme.bad if cell.index.data(BAD) else cell.quiet
+        write(cell.painter, lower, second, face(Face.CAPTION), quiet)
 
     def _height(self, role: Face) -> float:
         return QFontMetricsF(face(role)).height()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QRectF, Qt, QTimer
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImageReader, QPainter, QPaintEvent
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer
+from PySide6.QtGui import QImageReader
 from PySide6.QtWidgets import (
-    QDoubleSpinBox,
     QLabel,
     QLineEdit,
     QPlainTextEdit,
-    QPushButton,
-    QSpinBox,
     QWidget,
 )
 
@@ -23,25 +20,27 @@ from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.shown_examples import ShownExample
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.operations.try_operation import ModelAnswer
+from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
+    JobPage,
     MergeChoice,
-    Parts,
+    Pages,
     RunButton,
-    ScoresPart,
     problem_label,
     show_problem,
 )
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture
-from ace_gui.gui.panels.scores.figures_card import expert_colour
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import current_theme
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
+from ace_gui.gui.widgets.labels.swatch import Swatch
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.card import GAP, card
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
@@ -74,32 +73,32 @@ class _Given:
     picture: Path | None = None
 
 
-class TryTab(ScoresPart):
+class TryTab(JobPage):
     """Uses the head of one task or one expert at a time."""
 
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session, scoring, parts)
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__(session, scoring, pages)
         self._trying = scoring.trying
         self._given = _Given()
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
         self.merge = MergeChoice(session, "Merge to try")
-        self.text = QPlainTextEdit()
-        self.text.setAccessibleName("Text to try")
-        self.text.setPlaceholderText("Type a text")
+        self.text = named(QPlainTextEdit(placeholderText="Type a text"), "Text to try")
         self.text.setTabChangesFocus(True)
-        self.pair = QLineEdit()
-        self.pair.setAccessibleName("Second text, if the task has two")
-        self.pair.setPlaceholderText("Second text")
+        pair = QLineEdit(placeholderText="Second text")
+        self.pair = named(pair, "Second text, if the task has two")
         self.picture = ExamplePicture(_SIDE)
         self.hint = muted_label("Drop a picture here.", self)
-        self.choose = QPushButton("Choose picture…")
-        self.choose.setAccessibleName("Choose a picture")
-        self.seed, self.temperature, self.length = QSpinBox(), QDoubleSpinBox(), QSpinBox()
+        self.choose = push_button("Choose picture…", self._ask_picture, name="Choose a picture")
+        self.seed = count_field("Random seed, the same for every model", 2**31 - 1)
+        name = "Temperature; 0: always the likeliest token"
+        self.temperature = amount_field(name, 0.0, 2.0, 0.0, decimals=2)
+        self.temperature.setSingleStep(0.1)
+        name = "Maximum length of the answer, in tokens"
+        self.length = count_field(name, 4096, least=1, value=LENGTH)
         self.button = RunButton("Try", self._start, self._trying.stop, name="Try it on the models")
-        self.anew = QPushButton("New chat")
-        self.anew.setProperty("kind", "link")
-        self.anew.setToolTip("Forget this conversation; the next text begins another")
+        tip = "Forget this conversation; the next text begins another"
+        self.anew = push_button("New chat", self._trying.forget, kind="link", tip=tip)
         self.problem = problem_label()
         self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
         self._lay_out()
@@ -107,14 +106,6 @@ class TryTab(ScoresPart):
         self.refresh()
 
     def _lay_out(self) -> None:
-        self.seed.setRange(0, 2**31 - 1)
-        self.seed.setAccessibleName("Random seed, the same for every model")
-        self.temperature.setRange(0.0, 2.0)
-        self.temperature.setSingleStep(0.1)
-        self.temperature.setAccessibleName("Temperature; 0: always the likeliest token")
-        self.length.setRange(1, 4096)
-        self.length.setValue(LENGTH)
-        self.length.setAccessibleName("Maximum length of the answer, in tokens")
         titled = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
         self._settings: list[QWidget] = []
         for title, box in titled.items():
@@ -144,8 +135,6 @@ class TryTab(ScoresPart):
         self.task.chosen.connect(self._forget_given)
         self.merge.chosen.connect(self.show_answers)
         self.text.textChanged.connect(self._forget_given)
-        self.choose.clicked.connect(lambda _=False: self._ask_picture())
-        self.anew.clicked.connect(lambda _=False: self._trying.forget())
 
     # Input
 
@@ -187,14 +176,12 @@ class TryTab(ScoresPart):
     def try_example(self, example: ShownExample, task: str) -> None:
         """Try an example of a task's data."""
         self.refresh()
-        self.task.blockSignals(True)
-        self.task.choose(task)
-        self.task.blockSignals(False)
+        with QSignalBlocker(self.task):
+            self.task.choose(task)
         self.refresh()
         texts = dict(example.texts)
-        self.text.blockSignals(True)
-        self.text.setPlainText(plain(next(iter(texts.values()), "")))
-        self.text.blockSignals(False)
+        with QSignalBlocker(self.text):
+            self.text.setPlainText(plain(next(iter(texts.values()), "")))
         self.pair.setText(plain(texts.get("pair", "")))
         self.picture.show_picture(example.picture, f"{task}, {example.row}")
         self._given = _Given(row=example.row)
@@ -252,7 +239,6 @@ class TryTab(ScoresPart):
 
     def refresh(self) -> None:
         """Show what can be tried."""
-        tasks: dict[Hashable, tuple[str, str]]
         tasks = {title: (plain(title), "") for title in self._tasks}
         self.task.offer(tasks or {"": ("–", "")})
         self.merge.update_merges()
@@ -275,10 +261,9 @@ class TryTab(ScoresPart):
         """Show the answers of base, expert and merge."""
         self._answers.stop()
         trying, theme = self._trying, current_theme()
-        owner = None
-        if self.chosen is not None:
-            owner = self.session.results.scores.owner(self.chosen)
-        colour = expert_colour(self.session.draft.inputs, owner)[0]
+        known, task = self.session.results.scores, self.chosen
+        owner = known.owner(task) if task is not None else None
+        colour = expert_colour(self.session, owner)[0]
         models = (
             (BASE, "", theme.base),
             (owner or "", owner or "", colour),
@@ -292,31 +277,15 @@ class TryTab(ScoresPart):
         self.anew.setVisible(bool(trying.questions) and not running)
         self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")
 
-    # Drag and drop
+    def wanted(self, paths: list[Path]) -> list[Path]:
+        return [path for path in paths if path.suffix and f"*{path.suffix.lower()}" in KINDS][:1]
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _picture_of(event) is not None:
-            event.acceptProposedAction()
-        else:
-            event.ignore()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        path = _picture_of(event)
-        if path is None:
-            event.ignore()
-            return
-        event.acceptProposedAction()
-        self.take_picture(path)
+    def take(self, paths: list[Path]) -> None:
+        self.take_picture(paths[0])
 
 
 def _kind_of(architecture: str) -> TaskKind | None:
     return next((kind for end, kind in _KIND_OF_CLASS.items() if architecture.endswith(end)), None)
-
-
-def _picture_of(event: QDropEvent) -> Path | None:
-    paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
-    known = [path for path in paths if f"*{path.suffix.lower()}" in KINDS and path.suffix]
-    return known[0] if known else None
 
 
 MOST: Final = 6
@@ -329,15 +298,12 @@ class AnswerCard(QWidget):
     def __init__(self, role: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._role = role
-        self.swatch = _Swatch(self)
+        self.swatch = Swatch(self)
         self.title = ElidedLabel(self)
         self.bars = NamedBars(self)
-        self.text = QPlainTextEdit(self)
-        self.text.setReadOnly(True)
-        self.text.setAccessibleName(f"Answer of the model: {role}")
+        self.text = named(QPlainTextEdit(readOnly=True), f"Answer of the model: {role}")
         self.state = muted_label("", self)
-        self.error = plain_label("", self)
-        self.error.setProperty("kind", "bad")
+        self.error = problem_label(self)
         head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
         parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
@@ -354,8 +320,7 @@ class AnswerCard(QWidget):
         self.bars.show_bars(_likeliest(shares), colour)
         self.text.setVisible(bool(text))
         self._write(plain(text))
-        self.error.setText("" if answer is None else plain(answer.error))
-        self.error.setVisible(bool(answer is not None and answer.error))
+        show_problem(self.error, "" if answer is None else answer.error)
         waits = answer is not None and not answer.is_done
         self.state.setText(
             "writing …" if answer is not None and answer.text else "loading the model …"
@@ -380,19 +345,3 @@ def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
         Bar(label, share, f"{100 * share:.1f} %", strong=index == 0)
         for index, (label, share) in enumerate(shares[:MOST])
     ]
-
-
-class _Swatch(QWidget):
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._colour = ""
-        self.setFixedSize(SWATCH, SWATCH)
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-
-    def show_colour(self, colour: str) -> None:
-        self._colour = colour
-        self.setVisible(bool(colour))
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        paint_swatch(QPainter(self), QRectF(self.rect()), self._colour)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QCheckBox, QFormLayout, QGridLayout, QSizePolicy, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QFormLayout, QGridLayout, QSizePolicy, QWidget
 
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint, how_chosen, values_of
@@ -20,12 +20,11 @@ from ace_gui.gui.control.operations.tune_operation import REPORTED
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.job_page import (
     MARGINS,
-    Parts,
+    JobPage,
+    Pages,
     RunButton,
-    ScoresPart,
     problem_label,
     show_problem,
-    tinted_button,
 )
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -34,6 +33,8 @@ from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.named import count_field
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import (
     heading,
@@ -63,15 +64,16 @@ GRID, PROPOSED = 9, 25
 """Number of merges for one parameter, and for several."""
 
 
-class TuneTab(ScoresPart):
+class TuneTab(JobPage):
     """``value_chosen`` of the workspace follows for each parameter that the user applies."""
 
-    def __init__(self, session: Session, scoring: Scoring, parts: Parts) -> None:
-        super().__init__(session, scoring, parts)
+    def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
+        super().__init__(session, scoring, pages)
         self._tuning = scoring.tuning
         self.ranges = RangeRows()
-        self.merges = _spin("Merges to try", "default")
-        self.limit = _spin("Maximum number of examples per task", "all")
+        self.merges = count_field("Merges to try", 100_000, special="default")
+        name = "Maximum number of examples per task"
+        self.limit = count_field(name, 100_000, special="all")
         self.cost = muted_label("", self)
         self.button = RunButton("Start", self._start, self._tuning.stop, name="Start tuning")
         self.problem = problem_label(self)
@@ -85,7 +87,7 @@ class TuneTab(ScoresPart):
         maximum, expanding = QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Expanding
         self.figures.setSizePolicy(expanding, maximum)
         name = "Use these values in the recipe"
-        self.take = tinted_button("Use these values", self._take, name)
+        self.use = push_button("Use these values", self._use, kind="tinted", name=name)
         self._lay_out()
         self.axis.chosen.connect(self._show_curve)
         self.ranges.changed.connect(self._show_state)
@@ -105,7 +107,7 @@ class TuneTab(ScoresPart):
         view = PlotWithTable(self.curve, self.curve.columns)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
-        outcome = (self.result, self.figures, self.note, across(self.take, None))
+        outcome = (self.result, self.figures, self.note, across(self.use, None))
         result.setLayout(down(*outcome, margins=MARGINS))
         self._result = card(result)
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
@@ -121,12 +123,12 @@ class TuneTab(ScoresPart):
         merges, limit = self.merges.value() or None, self.limit.value() or None
         self._tuning.start(self.ranges.ranges, merges, limit)
 
-    def _take(self) -> None:
+    def _use(self) -> None:
         tuned = self._tuning.tuned
         if tuned is None:
             return
         for name, value in tuned.best.parameters.items():
-            self.parts.value_chosen.emit(name, value)
+            self.pages.value_chosen.emit(name, value)
         note = how_chosen(tuned)
         self.session.results.chosen = ChosenByTrying(
             method=self.session.draft.inputs.method,
@@ -163,7 +165,6 @@ class TuneTab(ScoresPart):
             self.curve.clear(EMPTY)
             return
         labels = {each.name: self._field(each.name) for each in tuning.ranges}
-        options: dict[Hashable, tuple[str, str]]
         options = {name: (f.label if f else name, "") for name, f in labels.items()}
         self.axis.offer(options)
         chosen = str(self.axis.current)
@@ -203,16 +204,8 @@ class TuneTab(ScoresPart):
         used = all(now.get(name) == value for name, value in tuned.best.parameters.items())
         recipe = self._tuning.recipe
         same = recipe is not None and recipe.merge_method == self.session.draft.inputs.method
-        self.take.setEnabled(same and not used)
-        self.take.setText("These values are in the recipe" if used else "Use these values")
-
-
-def _spin(name: str, special: str) -> QSpinBox:
-    box = QSpinBox()
-    box.setRange(0, 100_000)
-    box.setAccessibleName(name)
-    box.setSpecialValueText(special)
-    return box
+        self.use.setEnabled(same and not used)
+        self.use.setText("These values are in the recipe" if used else "Use these values")
 
 
 def _mean(scores: tuple[TaskScore, ...]) -> MeanScore:
@@ -233,9 +226,8 @@ def _change(before: MeanScore, after: MeanScore) -> str:
     if then is not None and now is not None:
         if now == then:
             return f"{100 * now:.1f} % of the experts' scores, as before"
-        worse = "{before:.1f} % of the experts' scores become {now:.1f} %, which is worse"
-        better = "{before:.1f} % of the experts' scores become {now:.1f} %"
-        return (worse if now < then else better).format(before=100 * then, now=100 * now)
+        worse = ", which is worse" if now < then else ""
+        return f"{100 * then:.1f} % of the experts' scores become {100 * now:.1f} %{worse}"
     if before.score is not None and after.score is not None:
         return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
     return "scored on the other half"
@@ -244,11 +236,8 @@ def _change(before: MeanScore, after: MeanScore) -> str:
 def _time_left(points: tuple[TunePoint, ...]) -> str:
     each = sum(point.seconds for point in points) / len(points)
     left = each * (points[-1].of - len(points) + REPORTED)
-    return (
-        "{count} of {of} merges done, about {left} left."
-        if isfinite(left)
-        else "{count} of {of} merges done."
-    ).format(count=len(points), of=points[-1].of, left=duration(left) if isfinite(left) else "")
+    known = f"{len(points)} of {points[-1].of} merges done"
+    return f"{known}, about {duration(left)} left." if isfinite(left) else f"{known}."
 
 
 class RangeRows(QWidget):

@@ -27,7 +27,7 @@ class Choice(QComboBox):
     chosen = Signal()
 
     def __init__(
-        self, name: str, options: Mapping[Hashable, tuple[str, str]], parent: QWidget | None = None
+        self, name: str, options: Mapping[Any, tuple[str, str]], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._values: tuple[Hashable, ...] = ()
@@ -36,7 +36,7 @@ class Choice(QComboBox):
         self.currentIndexChanged.connect(self._emit_chosen)
         self.offer(options)
 
-    def offer(self, options: Mapping[Hashable, tuple[str, str]]) -> None:
+    def offer(self, options: Mapping[Any, tuple[str, str]]) -> None:
         """Set the options, at least one. Keeps the current one or takes the first, without a
         signal."""
         chosen = self._values[self.currentIndex()] if self._values else None

@@ -5,24 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 from PySide6.QtWidgets import QAbstractSpinBox, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
 
 _Index = QModelIndex | QPersistentModelIndex
-
-
-class BaseSwatch(QWidget):
-    """The base model is always grey."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setFixedSize(SWATCH, SWATCH)
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        paint_swatch(QPainter(self), QRectF(self.rect()), current_theme().base)
 
 
 class RowGround(QStyledItemDelegate):
