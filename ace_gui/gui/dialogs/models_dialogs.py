@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QButtonGroup,
@@ -66,6 +66,7 @@ class ScanDialog(Dialog):
     def _show(self, found: ModelsFound) -> None:
         if self._found is not None:  # requested by another dialog
             return
+        blocked = QSignalBlocker(self.tree)
         self._found = found
         for index, model in enumerate(found.models):
             name = plain(model_name(model.path))
@@ -79,6 +80,7 @@ class ScanDialog(Dialog):
             button.setEnabled(not model.problem and self._given is None)
             self.bases.addButton(button, index)
             self.tree.setItemWidget(item, _BASE, button)
+        blocked.unblock()
         if found.base is not None:
             self.bases.button(found.base).setChecked(True)
         self._judge()

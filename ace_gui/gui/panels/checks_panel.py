@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
@@ -21,6 +20,7 @@ from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import (
@@ -30,6 +30,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     down,
     scroll_area,
 )
+from ace_gui.gui.widgets.layout.following import Following
 from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 WORDS: Final = {
@@ -72,7 +73,7 @@ def count_of(checks: Iterable[Check]) -> str:
     return ", ".join(parts)
 
 
-class PreflightPanel(QWidget):
+class PreflightPanel(Following):
     """Follows the session's checks. Details stay open as long as the checks are the same."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -91,17 +92,7 @@ class PreflightPanel(QWidget):
         parts = (self.summary, self._advice, (self.area, 1))
         self.setLayout(down(*parts, margins=(4, 8, 0, 0)))
         self._rows_of: Sequence[Check] = ()
-        session.checks.changed.connect(self._follow)
-        self.refresh()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.refresh()
-
-    def _follow(self) -> None:
-        """Rows that are not visible are created when they are shown."""
-        if self.isVisible():
-            self.refresh()
+        self.follow(session.checks.changed)
 
     def refresh(self) -> None:
         """Show the session's checks."""
@@ -145,12 +136,9 @@ class CheckRow(QFrame):
         self.setAccessibleName(
             f"{WORDS[check.verdict]}: {title}, {subject}. {plain(quoted(check.sentence))}"
         )
-        self.details_button = QToolButton(self)
-        self.details_button.setText("Details")
-        self.details_button.setCheckable(True)
-        self.details_button.setAutoRaise(True)
-        self.details_button.setAccessibleName(f"Details of {title}, {subject}")
-        self.details_button.setToolTip("Show or hide the details")
+        button = QToolButton(text="Details", checkable=True, autoRaise=True)
+        name = f"Details of {title}, {subject}"
+        self.details_button = named(button, name, "Show or hide the details")
         self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.details_button.setArrowType(Qt.ArrowType.RightArrow)
         self.details_button.setVisible(bool(check.details))

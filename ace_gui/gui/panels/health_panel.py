@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
-    QPushButton,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableWidget,
@@ -27,9 +26,11 @@ from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import Column, across, down
+from ace_gui.gui.widgets.layout.following import Following
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
 ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
@@ -37,7 +38,7 @@ _WIDEST: Final = 250  # px per column; the last takes the rest
 _WORST = ("Layer", "Finding, and what to do")
 
 
-class HealthPanel(QWidget):
+class HealthPanel(Following):
     """The summary, and the layers with the worst findings.
 
     If the published variant of ACE causes findings, the automatic one is offered: ``inputs_edited``
@@ -55,29 +56,20 @@ class HealthPanel(QWidget):
         self._titles = muted_label("")
         self.worst = _LayerTable("Layers with the worst findings", _WORST)
         self.worst.chosen.connect(session.select)
-        self.offer = _Offer()
-        self.offer.for_these.clicked.connect(lambda: self._take(self._misbehaving))
-        self.offer.for_all.clicked.connect(lambda: self._take(None))
+        self.offer = _Offer(lambda: self._take(self._misbehaving), lambda: self._take(None))
         self._misbehaving: tuple[str, ...] = ()
         head = down(self.summary, self._titles, self.offer, gap=2)
         self.setLayout(down(head, (self.worst, 1), margins=(8, 6, 8, 4)))
-        healths.changed.connect(self.refresh)
-        session.selection_changed.connect(self._follow)
-        self.refresh()
+        self.follow(healths.changed)
+        session.selection_changed.connect(self._mark)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
-            self.refresh()  # icons have the theme's colours
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.refresh()
+            self.plan_refresh()  # icons have the theme's colours
 
     def refresh(self) -> None:
-        """Update the health, if the panel is visible."""
-        if not self.isVisible():
-            return
+        """Update the health."""
         found = self._healths.summary()
         known = bool(found.counts)
         self.summary.setText(found.sentence if known else "Nothing is known about the layers yet.")
@@ -93,38 +85,33 @@ class HealthPanel(QWidget):
         prefix = shared_prefix(inside)  # keeps the block numbers visible
         self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
         self.worst.setVisible(bool(found.worst))
-        self._follow()
+        self._mark()
 
     def _take(self, names: tuple[str, ...] | None) -> None:
         self.inputs_edited.emit(automatic_for(self._session, names))
 
-    def _follow(self) -> None:
+    def _mark(self) -> None:
         self.worst.mark(self._session.selection)
 
 
 class _Offer(Column):
     """The offer of the automatic variant, for the affected layers or for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, use: Callable[[], object], use_all: Callable[[], object]) -> None:
         super().__init__()
         self.text = plain_label("")
-        self.for_these = QPushButton("Use it for these layers")
-        self.for_these.setToolTip("Add an override that merges them with the automatic variant")
-        self.for_all = QPushButton("Use it for all")
-        self.for_all.setToolTip("Merge every layer with the automatic variant")
+        tip = "Add an override that merges them with the automatic variant"
+        self.for_these = push_button("Use it for these layers", use, tip=tip)
+        tip = "Merge every layer with the automatic variant"
+        self.for_all = push_button("Use it for all", use_all, tip=tip)
         parts = (self.text, 1), self.for_these, self.for_all
         self.setLayout(across(*parts, margins=(0, 2, 0, 4)))
 
     def fill(self, count: int, *, all_too: bool) -> None:
         """Set the number of affected layers; zero hides the offer."""
         self.text.setText(
-            counted(
-                count,
-                "In %n layer, the published variant moves far more than the experts did, or "
-                "refines against them. The automatic variant does neither.",
-                "In %n layers, the published variant moves far more than the experts did, or "
-                "refines against them. The automatic variant does neither.",
-            )
+            f"In {counted(count, 'layer', 'layers')}, the published variant moves far more than "
+            "the experts did, or refines against them. The automatic variant does neither."
         )
         self.for_all.setVisible(all_too)
         self.setVisible(count > 0)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from PySide6.QtCore import QSignalBlocker, QTimer, SignalInstance
-from PySide6.QtGui import QDropEvent, QShowEvent
+from PySide6.QtCore import QSignalBlocker, SignalInstance
+from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
@@ -17,6 +17,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
 from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.widgets.layout.following import Following
 
 _Page = TypeVar("_Page", bound="JobPage")
 
@@ -42,22 +43,16 @@ MARGINS: Final = (8, 6, 8, 8)
 _NO_MERGE: Final = {"": ("no merge yet", "Merge, and evaluate again")}
 
 
-class JobPage(QWidget):
+class JobPage(Following):
     """A page that shows a job: what goes in, a button that runs it, and what comes out.
 
-    Subclasses fill it with ``set_pages`` and implement ``refresh``. A page with a ``delay``, in ms,
-    is only updated while it is visible, at most once in that time. ``pages`` shows others.
+    Subclasses fill it with ``set_pages`` and implement ``refresh``. ``pages`` shows others.
     """
-
-    delay = 0
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__()
         self.session, self.scoring, self.pages = session, scoring, pages
         self._pages = QStackedLayout(self)
-        self._stale = False
-        self._timer = QTimer(self, singleShot=True, interval=self.delay)
-        self._timer.timeout.connect(self._update)
 
     def set_pages(self, *pages: QWidget) -> None:
         """Set what the page can show, for example a message while there is nothing, and results."""
@@ -67,24 +62,6 @@ class JobPage(QWidget):
     def show_page(self, index: int) -> None:
         """Show one of the pages."""
         self._pages.setCurrentIndex(index)
-
-    def follow(self, *signals: SignalInstance) -> None:
-        """Update the page after each of these signals."""
-        for signal in signals:
-            signal.connect(self.plan_refresh)
-
-    def plan_refresh(self) -> None:
-        """Update the page: now, or with a ``delay`` soon, and if hidden when it is shown."""
-        if not self.delay:
-            self.refresh()
-            return
-        self._stale = True
-        if self.isVisible() and not self._timer.isActive():
-            self._timer.start()
-
-    def refresh(self) -> None:
-        """Show the state of the job and its results."""
-        raise NotImplementedError
 
     def recolour(self) -> None:
         """Update the experts' colours after a change of the scheme."""
@@ -112,15 +89,6 @@ class JobPage(QWidget):
     def _wanted(self, event: QDropEvent) -> list[Path]:
         urls = event.mimeData().urls()
         return self.wanted([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
-
-    def _update(self) -> None:
-        self._stale = False
-        self.refresh()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if self._stale:
-            self._update()
 
 
 class RunButton(ProgressButton):

@@ -14,7 +14,6 @@ from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
-from ace_gui.gui.plots.along_model.layer_plot import LayersPlot
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.learning_plot import LearningPlot
@@ -23,34 +22,51 @@ from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
+_PlotOfLayers = GammaPlot | RoleMapPlot | EnergiesAlongPlot
+
 
 class LayersView(PlotWithTable):
-    """One view. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is visible.
+    """A plot of all layers. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is
+    visible. Subclasses pass their plot the layers and the figures that it needs.
 
     ``tau_committed`` carries τ if the view lets the user move it.
     """
 
     tau_committed = Signal(float)
 
-    def __init__(
-        self,
-        plot: LayersPlot,
-        columns: Callable[[], tuple],
-        session: Session,
-        layers: MergedLayers,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(plot, columns, parent)
-        self.session, self.layers = session, layers
+    def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
+        super().__init__(plot, plot.columns)
+        self.session, self.layers, self.layers_plot = session, layers, plot
+        self._loaded: LayerFigures | None = None
+        self._colours: dict[str, str] = {}
         plot.layer_selected.connect(session.select)
         self.row_chosen.connect(lambda row: session.select(self.name_at(row)))
 
     def load(self) -> None:
         """Show the layers with all that is known of them."""
-        raise NotImplementedError
+        figures, colours = self.layers.figures, expert_colours(self.session)
+        if why_not := self.why_empty():
+            self._loaded = None
+            self.layers_plot.clear(why_not)
+            return
+        if figures is not self._loaded or colours != self._colours:
+            self._loaded, self._colours = figures, colours
+            self.set_layers(figures, colours)
+        self.set_tau(self.session.draft.tau)
+        self.update_figures()
+        self.follow()
 
     def update_figures(self) -> None:
         """Update what is known of the layers."""
+        if self._loaded is not None:
+            self.set_figures(self.layers.figures)
+
+    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:
+        """Pass the layers to the plot."""
+        raise NotImplementedError
+
+    def set_figures(self, figures: LayerFigures) -> None:
+        """Pass the layers' figures to the plot."""
         raise NotImplementedError
 
     def set_tau(self, tau: float) -> None:
@@ -62,11 +78,12 @@ class LayersView(PlotWithTable):
         self.layers_plot.select(name)
         self.select(self.row_of(name))
 
-    @property
-    def layers_plot(self) -> LayersPlot:
-        """The plot."""
-        assert isinstance(self.plot, LayersPlot)
-        return self.plot
+    def why_empty(self) -> str:
+        """The reason why there is nothing to show, or an empty string."""
+        plan = self.session.draft.plan
+        if plan is None or not plan.experts:
+            return "Add experts to see where they disagree."
+        return "" if self.layers.figures.names else "No tensor here is merged by the method."
 
     def name_at(self, row: int) -> str | None:
         """The layer in a row of the table; None if a row is not one layer."""
@@ -77,52 +94,9 @@ class LayersView(PlotWithTable):
         names = self.layers.figures.names
         return names.index(name) if name in names else None
 
-    def why_no_gamma(self) -> str:
-        """The reason why there is no γ, or an empty string."""
-        plan = self.session.draft.plan
-        if plan is None or not plan.experts:
-            return "Add experts to see where they disagree."
-        return "" if self.layers.figures.names else "No tensor here is merged by the method."
 
-
-class HeterogeneityView(LayersView):
-    """γ of every layer, split by τ. Subclasses pass their plot the figures that it needs."""
-
-    def __init__(
-        self, plot: GammaPlot | RoleMapPlot, session: Session, layers: MergedLayers
-    ) -> None:
-        super().__init__(plot, plot.columns, session, layers)
-        self._heterogeneity = plot
-        self._loaded: LayerFigures | None = None
-
-    def load(self) -> None:
-        why_not, figures = self.why_no_gamma(), self.layers.figures
-        if why_not:
-            self._loaded = None
-            self._heterogeneity.clear()
-            self._heterogeneity.show_message(why_not)
-            return
-        if figures is not self._loaded:
-            self._loaded = figures
-            self._heterogeneity.set_layers(figures.names, figures.roles, figures.blocks)
-        self._heterogeneity.set_tau(self.session.draft.tau)
-        self.update_figures()
-        self.follow()
-
-    def update_figures(self) -> None:
-        if not self.why_no_gamma():
-            self.set_figures()
-
-    def set_figures(self) -> None:
-        """Pass the layers' figures to the plot."""
-        raise NotImplementedError
-
-    def set_tau(self, tau: float) -> None:
-        self._heterogeneity.set_tau(tau)
-
-
-class GammaView(HeterogeneityView):
-    """γ of every layer, along the model or by role."""
+class GammaView(LayersView):
+    """γ of every layer along the model."""
 
     def __init__(self, plot: GammaPlot, session: Session, layers: MergedLayers) -> None:
         super().__init__(plot, session, layers)
@@ -130,21 +104,31 @@ class GammaView(HeterogeneityView):
         plot.tau_changed.connect(session.draft.preview_tau)
         plot.tau_committed.connect(self.tau_committed)
 
-    def set_figures(self) -> None:
-        figures = self.layers.figures
+    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:  # noqa: ARG002
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
+
+    def set_tau(self, tau: float) -> None:
+        self._plot.set_tau(tau)
+
+    def set_figures(self, figures: LayerFigures) -> None:
         self._plot.set_figures(figures.gamma_L, figures.mean_log_L)
 
 
-class RoleMapView(HeterogeneityView):
+class RoleMapView(LayersView):
     """γ by block and role."""
 
     def __init__(self, session: Session, layers: MergedLayers) -> None:
-        plot = RoleMapPlot()
-        super().__init__(plot, session, layers)
-        self._plot = plot
+        self._plot = RoleMapPlot()
+        super().__init__(self._plot, session, layers)
 
-    def set_figures(self) -> None:
-        self._plot.set_figures(self.layers.figures.gamma_L)
+    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:  # noqa: ARG002
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
+
+    def set_tau(self, tau: float) -> None:
+        self._plot.set_tau(tau)
+
+    def set_figures(self, figures: LayerFigures) -> None:
+        self._plot.set_figures(figures.gamma_L)
 
     def name_at(self, row: int) -> str | None:  # noqa: ARG002  (a row is a block)
         return self.session.selection
@@ -157,22 +141,17 @@ class EnergiesView(LayersView):
     """The energies of every expert along the model."""
 
     def __init__(self, session: Session, layers: MergedLayers) -> None:
-        plot = EnergiesAlongPlot()
-        super().__init__(plot, plot.columns, session, layers)
-        self._plot = plot
-        self._loaded: LayerFigures | None = None
-        self._colours: dict[str, str] = {}
+        self._plot = EnergiesAlongPlot()
+        super().__init__(self._plot, session, layers)
 
-    def load(self) -> None:
-        figures, colours = self.layers.figures, expert_colours(self.session)
-        if figures is not self._loaded or colours != self._colours:
-            self._loaded, self._colours = figures, colours
-            self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
-        self.update_figures()
-        self.follow()
+    def why_empty(self) -> str:
+        return ""
 
-    def update_figures(self) -> None:
-        self._plot.set_figures(self.layers.figures.energies_LT)
+    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:
+        self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
+
+    def set_figures(self, figures: LayerFigures) -> None:
+        self._plot.set_figures(figures.energies_LT)
 
     def name_at(self, row: int) -> str | None:
         return self._plot.name_at(row)
@@ -229,21 +208,12 @@ class HeterogeneityPanel(QWidget):
 
     def _fill(self) -> None:
         session, layers, add = self._session, self._layers, self.tabs.add
-        add(
-            "Heterogeneity γ",
-            "γ of every layer along the model; drag the line to change τ",
-            lambda: GammaView(self.plot, session, layers),
-        )
-        add(
-            "By role",
-            "γ by block and role: a row is a role across the depth",
-            lambda: RoleMapView(session, layers),
-        )
-        add(
-            "Energies",
-            "How far each expert moved every layer from the base",
-            lambda: EnergiesView(session, layers),
-        )
+        tip = "γ of every layer along the model; drag the line to change τ"
+        add("Heterogeneity γ", tip, lambda: GammaView(self.plot, session, layers))
+        tip = "γ by block and role: a row is a role across the depth"
+        add("By role", tip, lambda: RoleMapView(session, layers))
+        tip = "How far each expert moved every layer from the base"
+        add("Energies", tip, lambda: EnergiesView(session, layers))
 
     def _take_up(self, view: QWidget) -> None:
         if isinstance(view, LayersView):

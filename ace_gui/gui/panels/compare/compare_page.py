@@ -108,8 +108,7 @@ class ComparePanel(LayerPanel):
         self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
         results = session.results
         results.comparison.changed.connect(self._on_difference)
-        for changed in (results.runs.changed, results.changed, session.engine_changed):
-            changed.connect(self._follow)
+        self.follow(results.runs.changed, results.changed, session.engine_changed)
         results.scores.changed.connect(self._show_scores)
 
     def refresh(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QPushButton, QStackedLayout, QWidget
+from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
@@ -18,7 +19,8 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case, tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
@@ -56,23 +58,15 @@ class CovariancesPanel(LayerPanel):
         explain(self, "Covariance")
         self._measuring = measuring
         self._work = measuring.is_running, measuring.error
-        self.button = QPushButton("Choose data…", self)
-        self.button.setFont(face(Face.BUTTON))
-        self.button.clicked.connect(lambda _=False: self._press())
+        self.button = push_button("Choose data…", self._press, role=Face.BUTTON)
         self.empty = EmptyState(_CHOOSE, self.button)
         self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.sheet = FigureSheet("Figures of the covariances")
         self.message = muted_label("", self)
-        self.all = QPushButton("Compare all layers", self)
-        self.all.setProperty("kind", "ghost")
-        self.all.clicked.connect(lambda _=False: self._press())
-        self.use = QPushButton("Use in ACE", self)
-        self.use.setAccessibleName("Merge with ACE and the measured covariances")
-        self.use.clicked.connect(
-            lambda _=False: self.inputs_edited.emit(with_measured(session.draft.inputs))
-        )
-        for button in (self.all, self.use):
-            button.setFont(face(Face.BUTTON))
+        button = partial(push_button, role=Face.BUTTON)
+        self.all = button("Compare all layers", self._press, kind="ghost")
+        name = "Merge with ACE and the measured covariances"
+        self.use = button("Use in ACE", self._use, name=name)
         self._lay_out()
         measuring.changed.connect(self._follow_work)
         session.activity.progressed.connect(self._show_progress)
@@ -82,7 +76,7 @@ class CovariancesPanel(LayerPanel):
         now = self._measuring.is_running, self._measuring.error
         if now != self._work:
             self._work = now
-            self._follow()
+            self.plan_refresh()
 
     def _lay_out(self) -> None:
         self.matrix.name_outside()
@@ -180,6 +174,9 @@ class CovariancesPanel(LayerPanel):
             return ""
         text = sentence_case(progress.title)
         return f"{text}: {progress.done} of {progress.total}"
+
+    def _use(self) -> None:
+        self.inputs_edited.emit(with_measured(self.session.draft.inputs))
 
     def _press(self) -> None:
         if self._measuring.is_running:

@@ -14,11 +14,12 @@ from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.layout.following import Following
 
 LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
 
-class LayerPanel(QWidget):
+class LayerPanel(Following):
     """Follows the session's selection while it is visible.
 
     ``finding``: the kind of finding to request from the engine, or None. ``looked_at`` carries that
@@ -31,21 +32,15 @@ class LayerPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.session = session
-        for changed in (session.selection_changed, session.draft.changed):
-            changed.connect(self._follow)
+        self.follow(session.selection_changed, session.draft.changed)
         for learnt in (session.layers.learnt, session.results.findings.changed):
             learnt.connect(self._learn)
 
-    def refresh(self) -> None:
-        """Show the selected layer, as far as known."""
-        raise NotImplementedError
-
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle what is visible, over several turns; the experts' colours belong to the theme."""
-        if not self.isVisible():
-            return  # it updates when it is shown
-        yield from restyle_plots(self, theme)
-        self._follow()
+        if self.isVisible():
+            yield from restyle_plots(self, theme)
+        self.plan_refresh()
         yield
 
     def set_busy(self, busy: bool) -> None:
@@ -60,20 +55,15 @@ class LayerPanel(QWidget):
         return self.session.layers.row(name) if name else None
 
     def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
         if self.finding is not None:
             self.looked_at.emit(self.finding, True)
-        self.refresh()
+        super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         if self.finding is not None:
             self.looked_at.emit(self.finding, False)
 
-    def _follow(self) -> None:
-        if self.isVisible():
-            self.refresh()
-
     def _learn(self, name: str) -> None:
         if name in ("", self.session.selection):
-            self._follow()
+            self.plan_refresh()
