@@ -136,7 +136,9 @@ class CheckRow(QFrame):
         self.setAccessibleName(
             f"{WORDS[check.verdict]}: {title}, {subject}. {plain(quoted(check.sentence))}"
         )
-        button = QToolButton(text="Details", checkable=True, autoRaise=True)
+        button = QToolButton(autoRaise=True)
+        button.setText("Details")
+        button.setCheckable(True)
         name = f"Details of {title}, {subject}"
         self.details_button = named(button, name, "Show or hide the details")
         self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)

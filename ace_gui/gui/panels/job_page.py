@@ -63,6 +63,13 @@ class JobPage(Following):
         """Show one of the pages."""
         self._pages.setCurrentIndex(index)
 
+    def plan_refresh(self, *_: object) -> None:
+        """Pages without a delay are up to date when they are hidden, too."""
+        if self.delay:
+            super().plan_refresh()
+        else:
+            self.refresh()
+
     def recolour(self) -> None:
         """Update the experts' colours after a change of the scheme."""
         self.plan_refresh()

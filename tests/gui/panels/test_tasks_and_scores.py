@@ -47,7 +47,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.gui.state.found.score_figures import figures_of
 from ace_gui.recipe.recipe_file import dump_recipe
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, started, task_score
 from tests.helpers.windows import timers_rest
 
@@ -154,7 +154,6 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(
 
     def choose(box: object, text: str) -> Task:
         box.setCurrentText(text)  # type: ignore[attr-defined]
-        box.activated.emit(box.currentIndex())  # type: ignore[attr-defined]
         return draft.inputs.tasks[0]
 
     assert choose(editor.measure, "f1").metric is Metric.F1
@@ -167,6 +166,28 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(
     assert (draft.inputs.tasks[0].name, draft.inputs.tasks[0].limit) == ("mood", 20)
     editor.remove.click()
     assert draft.inputs.tasks == ()
+
+
+def test_how_a_language_model_is_asked_can_be_chosen(
+    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    editor, draft = tasks_place(page).editor, loaded.session.draft
+    loaded.scoring.add(DATA[:1])
+    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
+    found = described(draft.inputs.tasks[0])
+    worker.say(found, job=worker.newest(DescribeTasksJob))
+    fields = (editor.prompt, editor.system, editor.chat)
+    assert not any(field.isVisible() for field in fields), "a class is not asked"
+    for field, text in ((editor.prompt, "Q: {text}"), (editor.system, "Be brief.")):
+        kind = TaskKind.CAUSAL_LM
+        editor.show_task(draft.inputs.tasks[0], replace(found, kind=kind), None, ())
+        field.setFocus()
+        qtbot.keyClicks(field, text)
+        assert draft.inputs.tasks[0].prompt != text, "only once it is written"
+        field.clearFocus()
+    editor.chat.choose(Chat.OFF)
+    task = draft.inputs.tasks[0]
+    assert (task.prompt, task.system, task.chat) == ("Q: {text}", "Be brief.", Chat.OFF)
 
 
 def test_tasks_outlive_a_plan_that_was_asked_for_before_them(

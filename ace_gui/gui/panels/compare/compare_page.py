@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QComboBox, QLabel, QStackedWidget, QWidget
+from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
+from ace_gui.gui.panels.job_page import merges_of
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, relative
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, across, down, scroll_area
@@ -80,6 +80,7 @@ class ComparePage(QWidget):
 
 
 _ONE_ROW: Final = 40  # in text lines: below this width the plots are stacked
+_NONE: Final = {"": ("–", "")}
 _PLOT: Final = 10  # in text lines: minimum height of a plot
 REFRESH: Final = 100  # ms between repaints while differences arrive
 NEEDS_TWO: Final = (
@@ -94,16 +95,19 @@ class ComparePanel(LayerPanel):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        self.first = _chooser("First merge", self._choose)
-        self.second = _chooser("Second merge", self._choose)
+        self.first, self.second = Choice("First merge", _NONE), Choice("Second merge", _NONE)
+        for box in (self.first, self.second):
+            box.chosen.connect(self._choose)
+            box.setMinimumContentsLength(12)
+            box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.scores = muted_label("", self)
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
         self.spectra.setAccessibleName("Spectra of both merges")
         self.view = PlotWithTable(self.differences, self.differences.columns)
         self._lay_out()
-        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
-        self._timer.timeout.connect(self._show_differences)
+        self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
+        self._drawing.timeout.connect(self._show_differences)
         self.differences.layer_selected.connect(session.select)
         self.view.row_chosen.connect(lambda row: session.select(self.differences.name_at(row)))
         results = session.results
@@ -128,34 +132,32 @@ class ComparePanel(LayerPanel):
     def _offer_runs(self) -> None:
         """Select the newest two runs, unless the user's choice still exists."""
         runs, comparison = self.session.results.runs.all, self.session.results.comparison
-        titles = run_titles(runs, self.session.draft.methods)
+        titles = merges_of(self.session)
+        options = {key: (plain(title), title) for key, title in titles.items()}
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
         if len(chosen) < 2:
             chosen = list(runs[-2:])
         for index, box in enumerate((self.first, self.second)):
-            box.blockSignals(True)
-            box.clear()
-            for title in titles:
-                box.addItem(plain(title))
-            box.setCurrentIndex(runs.index(chosen[index]) if index < len(chosen) else -1)
+            with QSignalBlocker(box):
+                box.offer(options or _NONE)
+                if index < len(chosen):
+                    box.choose(str(chosen[index].store))
             box.setEnabled(len(runs) > 1)
-            box.setToolTip(tooltip(box.currentText()))
-            box.blockSignals(False)
         comparison.compare(self._run(self.first), self._run(self.second))
 
     def _choose(self) -> None:
         self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
         self.refresh()
 
-    def _run(self, box: QComboBox) -> MergeRun | None:
-        runs, index = self.session.results.runs.all, box.currentIndex()
-        return runs[index] if 0 <= index < len(runs) and len(runs) > 1 else None
+    def _run(self, box: Choice) -> MergeRun | None:
+        runs = self.session.results.runs.all
+        return next((r for r in runs if str(r.store) == box.current and len(runs) > 1), None)
 
     # Display
 
     def _on_difference(self, name: str) -> None:
-        if not self._timer.isActive():
-            self._timer.start()
+        if not self._drawing.isActive():
+            self._drawing.start()
         if name == self.session.selection:
             self._show_spectra()
 
@@ -199,7 +201,7 @@ class ComparePanel(LayerPanel):
             if mean is not None:
                 parts.append(f"{box.currentText()} {number_text(mean, 3)}")
         self.scores.setVisible(bool(parts))
-        self.scores.setText("Mean score: {parts}".format(parts=", ".join(parts)))
+        self.scores.setText(f"Mean score: {', '.join(parts)}")
 
     def _lay_out(self) -> None:
         head = across(margins=(8, 4, 8, 2))
@@ -225,15 +227,6 @@ class ComparePanel(LayerPanel):
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(splitter)
         self.setLayout(down(head, (area, 1), gap=0))
-
-
-def _chooser(name: str, changed: Callable[[], None]) -> QComboBox:
-    box = QComboBox()
-    box.setAccessibleName(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(12)
-    box.currentIndexChanged.connect(lambda _: changed())
-    return box
 
 
 def _caption(found: LayerDifference) -> str:

@@ -7,27 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import (
-    QComboBox,
-    QFormLayout,
     QLabel,
     QLineEdit,
     QMenu,
+    QPlainTextEdit,
     QPushButton,
-    QSpinBox,
     QWidget,
 )
 
 from ace_gui.engine.contract.scored.shown_examples import ShownExample, TaskDescribed
 from ace_gui.formatting import counted
+from ace_gui.gui.panels.job_page import problem_label, show_problem
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture
-from ace_gui.gui.text import plain, sentence_case, tooltip
+from ace_gui.gui.plots.frame.controls import Choice
+from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
 _NOTHING: Final = "none"
@@ -35,6 +40,20 @@ _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
 _MAX_CHARACTERS: Final = 280  # of a displayed text
 _LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
+_LANGUAGE: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
+_CHATS: Final = {
+    Chat.AUTO: ("if the model has a template", ""),
+    Chat.ON: ("always", "A model without a template cannot be scored"),
+    Chat.OFF: ("never", ""),
+}
+_CALIBRATION: Final = (
+    "Inputs for methods that learn or measure something; never those that are scored. "
+    "Labels are not needed, except for the few methods that say so."
+)
+_PROMPT: Final = (
+    "What the model is asked: {text} is the example's text, {choices} its lettered choices; for "
+    "CLIP, {} is the label. Empty: the usual prompt of the kind."
+)
 
 
 class TaskEditor(QWidget):
@@ -47,68 +66,86 @@ class TaskEditor(QWidget):
         super().__init__(parent)
         self._task: Task | None = None
         self._found: TaskDescribed | None = None
-        self.name = _line("Name of the task")
-        self.path = ElidedLabel(self)
-        self.calibration = ElidedLabel(self)
-        self.choose = QPushButton("Choose…", self)
-        self.choose.setProperty("kind", "link")
-        self.choose.setAccessibleName("Choose calibration inputs")
-        self.expert = _box("Expert of the task")
-        self.kind = _box("Kind of task")
-        self.measure = _box("Metric")
-        self.limit = QSpinBox()
-        self.limit.setRange(0, _MOST)
+        self.name = named(QLineEdit(), "Name of the task")
+        self.path, self.calibration = ElidedLabel(), ElidedLabel()
+        self.expert = self._choice("Expert of the task", "expert")
+        self.kind = self._choice("Kind of task", "kind")
+        self.measure = self._choice("Metric", "metric")
+        self.limit = count_field("Maximum number of examples, chosen at random", _MOST)
         self.limit.setSpecialValueText("all")
-        self.limit.setAccessibleName("Maximum number of examples, chosen at random")
         self.limit.setKeyboardTracking(False)
-        self.labels = _line("Labels, in the head's order")
-        self.labels.setPlaceholderText("as in the head's config")
-        self.fault = plain_label("", self)
-        self.fault.setProperty("kind", "bad")
-        self.remove = QPushButton("Remove task", self)
-        self.remove.setProperty("kind", "ghost")
-        self.remove.setAccessibleName("Remove this task")
-        self.remove.clicked.connect(lambda _=False: self.remove_wanted.emit())
-        self.columns: dict[str, QComboBox] = {}
-        self._form = QFormLayout()
+        labels = QLineEdit(placeholderText="as in the head's config")
+        self.labels = named(labels, "Labels, in the head's order")
+        self.prompt = named(_Lines("as usual for this kind of task"), "Prompt", _PROMPT)
+        self.system = named(_Lines(_NOTHING), "System message", "Precedes every prompt.")
+        self.chat = self._choice("Chat template", "chat")
+        self.chat.offer(_CHATS)
+        self.fault = problem_label(self)
+        name = "Remove this task"
+        self.remove = push_button("Remove task", self.remove_wanted.emit, kind="ghost", name=name)
+        self.columns: dict[str, Choice] = {}
+        self._above, self._middle, self._below = Form(()), down(Form(())), Form(())
         self._count = muted_label("", self)
+        self._examples = down(gap=10)
         self._lay_out()
-        self._connect()
+        self.name.editingFinished.connect(self._rename)
+        self.labels.editingFinished.connect(self._relabel)
+        self.limit.valueChanged.connect(lambda value: self._change("limit", value or None))
+        self.prompt.edited.connect(lambda text: self._change("prompt", text or None))
+        self.system.edited.connect(lambda text: self._change("system", text or None))
+
+    def _choice(self, name: str, field: str) -> Choice:
+        """A choice of one of the task's fields."""
+        box = Choice(name, {})
+        box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        box.setMinimumContentsLength(10)
+        if field:
+            box.chosen.connect(lambda: self._change(field, box.current))
+        return box
 
     def _lay_out(self) -> None:
-        head = across((heading("Task", self), 1), self.remove)
-        self._form.setHorizontalSpacing(16)
-        policy = QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow
-        self._form.setFieldGrowthPolicy(policy)
-        for title, field in (
-            ("&Name", self.name),
-            ("Data", self.path),
-            ("Calibration", self._calibration_row()),
-            ("&Expert", self.expert),
-            ("&Kind", self.kind),
-            ("&Metric", self.measure),
-            ("Exam&ples", self.limit),
-            ("&Labels", self.labels),
+        for form, rows in (
+            (self._above, self._rows_above()),
+            (self._below, self._rows_below()),
         ):
-            self._form.addRow(title, field)
-        self._shown = down(gap=10)
+            for title, field in rows.items():
+                form.add_row(title, field, field.toolTip())
+        head = across((heading("Task", self), 1), self.remove)
+        forms = down(self._above, self._middle, self._below, gap=6)
         examples = heading("First examples", self)
-        parts = (head, self.fault, self._form, examples, self._count, self._shown, None)
+        parts = (head, self.fault, forms, examples, self._count, self._examples, None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8), gap=10))
+
+    def _rows_above(self) -> dict[str, QWidget]:
+        return {
+            "Name": self.name,
+            "Data": self.path,
+            "Calibration": self._calibration_row(),
+            "Expert": self.expert,
+            "Kind": self.kind,
+            "Metric": self.measure,
+        }
+
+    def _rows_below(self) -> dict[str, QWidget]:
+        return {
+            "Examples": self.limit,
+            "Labels": self.labels,
+            "Prompt": self.prompt,
+            "System message": self.system,
+            "Chat template": self.chat,
+        }
 
     def _calibration_row(self) -> QWidget:
         """Inputs for methods that need data, separate from the evaluated ones."""
-        tip = (
-            "Inputs for methods that learn or measure something; never those that are scored. "
-            "Labels are not needed, except for the few methods that say so."
-        )
-        self.choose.setToolTip(tooltip(tip))
-        menu = QMenu(self.choose)
+        choose = QPushButton("Choose…", self)
+        choose.setProperty("kind", "link")
+        menu = QMenu(choose)
         menu.addAction("&File or folder…", self._ask_calibration)
         self.without = menu.addAction("&None", lambda: self._change("calibration", None))
-        self.choose.setMenu(menu)
+        choose.setMenu(menu)
         row = QWidget()
-        row.setLayout(across((self.calibration, 1), self.choose))
+        choose = named(choose, "Choose calibration inputs", _CALIBRATION)
+        row.setLayout(across((self.calibration, 1), choose))
         return row
 
     def _ask_calibration(self) -> None:
@@ -117,19 +154,6 @@ class TaskEditor(QWidget):
     def calibrate(self, chosen: list[Path]) -> None:
         """Take the first of these as the task's calibration inputs."""
         self._change("calibration", chosen[0])
-
-    def _connect(self) -> None:
-        self.name.editingFinished.connect(self._rename)
-        self.labels.editingFinished.connect(self._relabel)
-        self.expert.activated.connect(lambda _: self._change("expert", self.expert.currentData()))
-        # Qt stores the values of such enumerations as plain text.
-        self.kind.activated.connect(
-            lambda _: self._change("kind", TaskKind(self.kind.currentData()))
-        )
-        self.measure.activated.connect(
-            lambda _: self._change("metric", Metric(self.measure.currentData()))
-        )
-        self.limit.valueChanged.connect(lambda value: self._change("limit", value or None))
 
     # Display
 
@@ -146,23 +170,25 @@ class TaskEditor(QWidget):
         self.path.set_full_text(str(task.data))
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
         self.without.setEnabled(task.calibration is not None)
-        names = {name: name for name in experts}
-        _offer(self.expert, {"of no expert": None, **names}, owner)
+        _offer(self.expert, {None: "of no expert"} | {name: name for name in experts}, owner)
         kinds = found.kinds if found is not None else ()
-        chosen = found.kind if found is not None else task.kind
-        _offer(self.kind, {kind.value: kind for kind in _with(kinds, task.kind)}, chosen)
-        origin = "The kind of task; guessed." if task.kind is None else "The kind of task; as set."
-        self.kind.setToolTip(tooltip(origin))
+        kind = found.kind if found is not None else task.kind
+        _offer(self.kind, _titles(kinds, task.kind), kind)
+        self.kind.setToolTip(f"The kind of task; {'guessed' if task.kind is None else 'as set'}.")
         metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
         measured = found.metric if found is not None else task.metric
-        _offer(self.measure, {each.value: each for each in _with(metrics, task.metric)}, measured)
-        self.limit.blockSignals(True)
-        self.limit.setValue(task.limit or 0)
-        self.limit.blockSignals(False)
+        _offer(self.measure, _titles(metrics, task.metric), measured)
+        with QSignalBlocker(self.limit), QSignalBlocker(self.chat):
+            self.limit.setValue(task.limit or 0)
+            self.chat.choose(task.chat)
         self.labels.setText(", ".join(task.labels))
-        self._form.setRowVisible(self.labels, chosen in _LABELLED)
-        self.fault.setText(plain(found.fault) if found is not None else "")
-        self.fault.setVisible(bool(found is not None and found.fault))
+        self.prompt.show_text(task.prompt or "")
+        self.system.show_text(task.system or "")
+        self._below.show_row(self.labels, kind in _LABELLED)
+        self._below.show_row(self.prompt, kind in (*_LANGUAGE, TaskKind.CLIP_ZERO_SHOT))
+        for widget in (self.system, self.chat):
+            self._below.show_row(widget, kind in _LANGUAGE)
+        show_problem(self.fault, found.fault if found is not None else "")
         self._show_columns()
         self._show_examples()
 
@@ -171,26 +197,26 @@ class TaskEditor(QWidget):
         found = self._found
         roles = (*found.roles, *found.optional) if found is not None else ()
         if tuple(self.columns) != roles:
-            for box in self.columns.values():
-                self._form.removeRow(box)
-            self.columns = {}
-            for index, role in enumerate(roles):
-                box = self.columns[role] = _box(f"Column: {role}")
-                box.activated.connect(lambda _, r=role: self._change_column(r))
-                self._form.insertRow(6 + index, sentence_case(role), box)
+            clear_layout(self._middle)
+            form, self.columns = Form(()), {}
+            for role in roles:
+                box = self.columns[role] = self._choice(f"Column: {role}", "")
+                box.chosen.connect(lambda r=role: self._change_column(r))
+                form.add_row(sentence_case(role), box)
+            self._middle.addWidget(form)
         if found is None:
             return
         for role, box in self.columns.items():
             own = found.columns.get(role) or _columns_of(self._task, role)
-            options: dict[str, Any] = {plain(name): name for name in found.table_columns}
+            options: dict[Any, str] = {name: plain(name) for name in found.table_columns}
             if len(own) > 1:
-                options[", ".join(own)] = tuple(own)
+                options[tuple(own)] = ", ".join(own)
             if role in found.optional or not own:
-                options = {_NOTHING: None, **options}
+                options = {None: _NOTHING, **options}
             _offer(box, options, tuple(own) if len(own) > 1 else own[0] if own else None)
 
     def _show_examples(self) -> None:
-        clear_layout(self._shown)
+        clear_layout(self._examples)
         found = self._found
         if found is None:
             self._count.setText("Reading the data …")
@@ -199,7 +225,7 @@ class TaskEditor(QWidget):
             counted(found.count, "example", "examples") if found.count else "No example readable."
         )
         for example in found.examples:
-            self._shown.addWidget(_example_row(example))
+            self._examples.addWidget(_example_row(example))
 
     # Edits
 
@@ -220,7 +246,7 @@ class TaskEditor(QWidget):
         """Without a second text, name the first one, or else the second would be guessed again."""
         if self._task is None or self._found is None:
             return
-        chosen = self.columns[role].currentData()
+        chosen = self.columns[role].current
         columns = {**self._task.columns, role: chosen}
         if chosen is None:
             known = {name: given[0] for name, given in self._found.columns.items()}
@@ -229,38 +255,43 @@ class TaskEditor(QWidget):
         self._change("columns", columns)
 
 
+class _Lines(QPlainTextEdit):
+    """A few lines of text. ``edited`` carries them when the user leaves the field."""
+
+    edited = Signal(str)
+
+    def __init__(self, hint: str) -> None:
+        super().__init__(placeholderText=hint, tabChangesFocus=True)
+        on_font_change(self, lambda metrics: self.setFixedHeight(3 * metrics.lineSpacing() + 12))
+
+    def show_text(self, text: str) -> None:
+        """Show another text, unless the user is typing."""
+        if not (self.hasFocus() and self.document().isModified()) and text != self.toPlainText():
+            self.setPlainText(text)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        if self.document().isModified():
+            self.document().setModified(False)
+            self.edited.emit(self.toPlainText().strip())
+
+
 def _columns_of(task: Task | None, role: str) -> tuple[str, ...]:
     given = () if task is None else task.columns.get(role, ())
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _with(known: Sequence[Any], own: Any) -> Sequence[Any]:
-    return known if own is None or own in known else (*known, own)
+def _titles(known: Sequence[Any], own: Any) -> dict[Any, str]:
+    """What can be chosen, with what is set."""
+    return {each: each.value for each in (*known, own) if each is not None}
 
 
-def _line(name: str) -> QLineEdit:
-    line = QLineEdit()
-    line.setAccessibleName(name)
-    return line
-
-
-def _box(name: str) -> QComboBox:
-    box = QComboBox()
-    box.setAccessibleName(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(10)
-    return box
-
-
-def _offer(box: QComboBox, options: Mapping[str, Any], chosen: Any) -> None:
-    """Fill a box without a signal, unless it shows just that."""
-    now = {box.itemText(n): box.itemData(n) for n in range(box.count())}
-    if now != options:
-        box.clear()
-        for text, value in options.items():
-            box.addItem(text, value)
-    values = list(options.values())
-    box.setCurrentIndex(values.index(chosen) if chosen in values else -1)
+def _offer(box: Choice, options: Mapping[Any, str], chosen: Any) -> None:
+    """Offer these titles by their values, and choose one, without a signal."""
+    known = dict(options) if chosen in options else {chosen: "", **options}
+    with QSignalBlocker(box):
+        box.offer({value: (title, "") for value, title in known.items()})
+        box.choose(chosen)
     box.setEnabled(bool(options))
 
 

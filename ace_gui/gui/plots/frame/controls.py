@@ -31,6 +31,7 @@ class Choice(QComboBox):
     ) -> None:
         super().__init__(parent)
         self._values: tuple[Hashable, ...] = ()
+        self._options: Mapping[Any, tuple[str, str]] = {}
         self.setAccessibleName(name)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.currentIndexChanged.connect(self._emit_chosen)
@@ -39,10 +40,12 @@ class Choice(QComboBox):
     def offer(self, options: Mapping[Any, tuple[str, str]]) -> None:
         """Set the options, at least one. Keeps the current one or takes the first, without a
         signal."""
+        if options == self._options:
+            return
         chosen = self._values[self.currentIndex()] if self._values else None
         self.blockSignals(True)
         self.clear()
-        self._values = tuple(options)
+        self._options, self._values = dict(options), tuple(options)
         for index, (text, tip) in enumerate(options.values()):
             self.addItem(text)
             self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)

@@ -52,6 +52,7 @@ class Form(Column):
         title = plain_label(label, wrap=False)
         title.setProperty("kind", "secondary")
         title.setToolTip(tip)
+        title.setBuddy(widget)
         on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST) + 4))
         self._form.addRow(title, widget)
 
