@@ -6,6 +6,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -54,14 +55,25 @@ _CHANGED: Final = (
 
 
 class ExportDialog(Dialog):
-    """Asks for a folder, a number format and a shard size; exports; shows the result."""
+    """Asks for a folder, a number format and a shard size; exports; shows the result.
+
+    ``expert_wanted`` carries the folder of a model to add as an expert: what was exported, on
+    request, or at once if ``adds``.
+    """
+
+    expert_wanted = Signal(object)
 
     def __init__(
-        self, session: Session, output: OutputOperations, parent: QWidget | None = None
+        self,
+        session: Session,
+        output: OutputOperations,
+        parent: QWidget | None = None,
+        *,
+        adds: bool = False,
     ) -> None:
         super().__init__("Export the merged model", parent, cancels=True)
         self._session = session
-        self._output = output
+        self._output, self._adds = output, adds
         self._exported_to = Path()
         self._has_heads = any(
             row.disposition is Disposition.PER_EXPERT for row in session.layers.rows
@@ -81,7 +93,8 @@ class ExportDialog(Dialog):
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self._form)
         self._pages.addWidget(self._make_result())
-        self.export_button = self.add_button("Export", self._export)
+        text = "Export and add as an expert" if adds else "Export"
+        self.export_button = self.add_button(text, self._export)
         self.fill(self.notice, self._pages, self.progress)
         self.finished.connect(self.adapter.stop)
         self.output_kind.chosen.connect(self._change_kind)
@@ -190,6 +203,7 @@ class ExportDialog(Dialog):
             push_button("Open folder", lambda: show(self._exported_to)),
             push_button("Show in folder", lambda: show(self._exported_to.parent)),
             push_button("Copy code", lambda: copy(self.snippet.toPlainText())),
+            push_button("Add as an expert", self._add, tip="Merge it again, with other models"),
             None,
         )
         parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons)
@@ -282,6 +296,10 @@ class ExportDialog(Dialog):
             heads=self.complete_heads.isChecked(),
         )
 
+    def _add(self) -> None:
+        self.accept()
+        self.expert_wanted.emit(self._exported_to)
+
     def _show_progress(self) -> None:
         progress = self._session.activity.progress
         if progress is None or progress.state is not State.EXPORTING or progress.total <= 0:
@@ -297,6 +315,9 @@ class ExportDialog(Dialog):
     def _show_result(self, exported: Exported) -> None:
         self._exported_to = exported.folder
         Settings().remember_folder(_EXPORTS, exported.folder.parent)
+        if self._adds:
+            self._add()
+            return
         self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
         _show_code(self.snippet, load_snippet(exported.folder))

@@ -29,7 +29,8 @@ _ROWS_SHOWN: Final = 3
 
 
 class RunsPanel(QWidget):
-    """``restore_wanted`` and ``export_wanted`` carry one run, ``delete_wanted`` several.
+    """``restore_wanted``, ``export_wanted`` and ``expert_wanted`` (to be an expert of another merge)
+    carry one run, ``delete_wanted`` several.
 
     ``pair_wanted`` carries two runs to compare, ``renamed`` a run and its name.
     ``clean_up_wanted``: the user wants to see the merges on disk.
@@ -37,6 +38,7 @@ class RunsPanel(QWidget):
 
     restore_wanted = Signal(object)
     export_wanted = Signal(object)
+    expert_wanted = Signal(object)
     delete_wanted = Signal(object)
     pair_wanted = Signal(object, object)
     renamed = Signal(object, str)
@@ -112,6 +114,8 @@ class RunsPanel(QWidget):
         self.restore = add("&Restore", first(self.restore_wanted), tip=tip)
         tip = "Write this run's model as a folder"
         self.export = add("&Export…", first(self.export_wanted), tip=tip)
+        tip = "Write this run's model as a folder, and merge it again with other models"
+        self.add = add("Add as an e&xpert…", first(self.expert_wanted), tip=tip)
         tip = "Compare layer by layer: two runs, or this merge"
         self.compare = add("&Compare", lambda: self.pair_wanted.emit(*self._pair()), tip=tip)
         self.rename = add("Re&name", self._rename, "F2", "Give this run a name")
@@ -159,6 +163,7 @@ class RunsPanel(QWidget):
         one = len(chosen) == 1
         self.restore.setEnabled(one and free)
         self.export.setEnabled(one and free)
+        self.add.setEnabled(one and free)
         self.rename.setEnabled(one)
         self.compare.setEnabled(len(self._pair()) == 2 and len(chosen) <= 2)
         self.delete.setEnabled(bool(chosen) and free)

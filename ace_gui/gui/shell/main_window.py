@@ -189,6 +189,7 @@ class MainWindow(ShellWindow):
         made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
         made.runs.restore_wanted.connect(self.runs.restore)
         made.runs.export_wanted.connect(self.dialogs.export_run)
+        made.runs.expert_wanted.connect(partial(self.dialogs.export_run, adds=True))
         made.runs.delete_wanted.connect(self.dialogs.delete_runs)
         made.runs.pair_wanted.connect(made.compare)
         made.runs.renamed.connect(self.runs.rename)

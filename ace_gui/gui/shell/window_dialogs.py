@@ -43,6 +43,7 @@ class Dialogs(QObject):
         self._session, self._conductor = session, conductor
         self._output, self._runs, self._window = output, runs, window
         self._to_export: MergeRun | None = None
+        self._adds = False
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
         self.question: QMessageBox | None = None
@@ -83,12 +84,13 @@ class Dialogs(QObject):
                 costs[name] = f"Took {time} and {size} for these models"
         return costs
 
-    def open_export(self) -> None:
-        """Show the export dialog for the current merge."""
+    def open_export(self, *, adds: bool = False) -> None:
+        """Show the export dialog for the current merge. ``adds``: it becomes an expert."""
         from ace_gui.gui.dialogs.export_dialog import ExportDialog
 
         if self._session.can_export and self.export is None:
-            self.export = ExportDialog(self._session, self._output, self._window)
+            self.export = ExportDialog(self._session, self._output, self._window, adds=adds)
+            self.export.expert_wanted.connect(lambda path: self._conductor.add_experts([path]))
             self.export.finished.connect(self._forget_export)
             self.export.open()
 
@@ -102,18 +104,18 @@ class Dialogs(QObject):
             dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             dialog.open()
 
-    def export_run(self, run: MergeRun) -> None:
-        """Restore a run and export it."""
+    def export_run(self, run: MergeRun, *, adds: bool = False) -> None:
+        """Restore a run and export it; ``adds``: and add it as an expert."""
         if run is self._session.results.merge:
-            self.open_export()
+            self.open_export(adds=adds)
         else:
-            self._to_export = run
+            self._to_export, self._adds = run, adds
             self._runs.restore(run)
 
     def _export_restored(self) -> None:
         if self._to_export is not None and self._session.results.merge is self._to_export:
             self._to_export = None
-            self.open_export()
+            self.open_export(adds=self._adds)
 
     def _forget_export(self) -> None:
         if self.export is not None:

@@ -180,6 +180,23 @@ def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_
     assert dialog.export_button.isHidden()
 
 
+def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(
+    dialog: ExportDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    dialog.reject()
+    runs, folder = window.workspace.runs, tmp_path / "out"
+    runs.list.setCurrentIndex(runs.model.index(0))
+    runs.add.trigger()
+    again = window.dialogs.export
+    assert again is not None
+    again.folder.setText(str(folder))
+    again.export_button.click()
+    assert isinstance(worker.jobs[worker.newest(ExportJob)], ExportJob)
+    worker.say(Exported(folder=folder, files=(), bytes=1), JobDone())
+    assert not again.isVisible()
+    assert [expert.path for expert in window.session.draft.inputs.experts] == [COLA, SST2, folder]
+
+
 def test_a_whole_model_for_each_head_only_when_asked_for(
     dialog: ExportDialog, worker: FakeWorker, tmp_path: Path
 ) -> None:
