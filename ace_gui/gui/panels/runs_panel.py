@@ -29,8 +29,8 @@ _ROWS_SHOWN: Final = 3
 
 
 class RunsPanel(QWidget):
-    """``restore_wanted``, ``export_wanted`` and ``expert_wanted`` (to be an expert of another merge)
-    carry one run, ``delete_wanted`` several.
+    """``restore_wanted``, ``export_wanted`` and ``expert_wanted`` (it shall be an expert) carry one
+    run, ``delete_wanted`` several.
 
     ``pair_wanted`` carries two runs to compare, ``renamed`` a run and its name.
     ``clean_up_wanted``: the user wants to see the merges on disk.
