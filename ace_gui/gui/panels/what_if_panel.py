@@ -9,7 +9,6 @@ from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
-    QPushButton,
     QTableWidget,
     QTableWidgetItem,
     QWidget,
@@ -27,6 +26,7 @@ from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
@@ -72,9 +72,9 @@ class WhatIfPanel(QWidget):
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] = ()
         self.form = Form(())
-        self.apply = QPushButton("Apply")
-        self.back = QPushButton("Discard")
-        self.back.setToolTip("Return to the values of the recipe")
+        self.apply = push_button("Apply", self.apply_wanted.emit)
+        tip = "Return to the values of the recipe"
+        self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label("")
         self._scroll = scroll_area("Values to try")
         self.table = QTableWidget(len(FIGURES), 2)
@@ -84,8 +84,6 @@ class WhatIfPanel(QWidget):
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
         self.plot.setAccessibleName("Spectrum with the recipe's and the trial values")
         self._lay_out()
-        self.apply.clicked.connect(self.apply_wanted)
-        self.back.clicked.connect(what_if.back)
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
@@ -129,15 +127,8 @@ class WhatIfPanel(QWidget):
         rule = describe(session.draft.inputs.overrides[index])
         ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
-        self.apply.setToolTip(
-            tooltip(
-                (
-                    "Apply the trial values to the override of {rule}, for all {count} tensors"
-                    if len(ruled) > 1
-                    else "Apply the trial values to the override of {rule}"
-                ).format(rule=rule, count=len(ruled))
-            )
-        )
+        whole = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
+        self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{whole}"))
 
     def _rebuild(self) -> None:
         fields = (*self._shown.fields, *AFTER_FIELDS) if self._shown is not None else ()

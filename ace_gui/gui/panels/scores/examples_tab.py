@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QListView, QWidget
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.examples_model import ExamplesModel, ListedExample
+from ace_gui.gui.models.examples_model import EXAMPLE, ExamplesModel, ListedExample
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
 from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture
@@ -62,9 +62,10 @@ class ExamplesTab(JobPage):
             self.verdict.add(title, tip)
         self.merge = MergeChoice(session, "Merge to show")
         self.task = Choice("Task", {_ALL: ("All tasks", "")})
-        self.model = ExamplesModel(self)
-        self.cell = ExampleCell(self)
-        self.list = self._make_list()
+        self.list = ExampleList("Examples", self)
+        self.model = self.list.examples
+        self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        self.list.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
         self.detail = ExampleDetail()
         self.detail.try_wanted.connect(self._try)
         self.note = muted_label("", self)
@@ -81,17 +82,6 @@ class ExamplesTab(JobPage):
         self.follow(results.scores.changed, results.runs.changed)
         self.follow(session.engine_changed, scoring.changed)
         self.refresh()
-
-    def _make_list(self) -> QListView:
-        view = QListView(self)
-        view.setAccessibleName("Examples")
-        view.setModel(self.model)
-        view.setItemDelegate(self.cell)
-        view.setResizeMode(QListView.ResizeMode.Adjust)
-        view.setMovement(QListView.Movement.Static)
-        view.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
-        view.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
-        return view
 
     def _make_results(self) -> QWidget:
         left, head = QWidget(), FlowLayout(spacing=8)
@@ -144,7 +134,7 @@ class ExamplesTab(JobPage):
             count = sum(each.counts[verdict] for each in chosen)
             self.verdict.set_title(index, f"{title} {count}")
         verdict = VERDICTS[self.verdict.current]
-        self.cell.merge_is_wrong = verdict is not Verdict.GAINED
+        self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
         other = "base" if self.with_base else ""
         listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
         self._show_listed(listed)
@@ -155,18 +145,9 @@ class ExamplesTab(JobPage):
         self.note.setText(f"{some} {rule}".lstrip())
 
     def _show_listed(self, listed: list[ListedExample]) -> None:
-        if tuple(listed) == self.model.examples:
-            return
-        pictures = bool(listed) and all(e.found.example.picture is not None for e in listed)
-        mode = QListView.ViewMode.IconMode if pictures else QListView.ViewMode.ListMode
-        if self.list.viewMode() is not mode:
-            self.list.setViewMode(mode)
-            self.list.setResizeMode(QListView.ResizeMode.Adjust)
-            self.list.setMovement(QListView.Movement.Static)
-        self.model.show_examples(listed)
-        if listed:
+        if self.list.show_examples(listed):
             self.list.setCurrentIndex(self.model.index(0))
-        self._show_detail()
+            self._show_detail()
 
     def _offer(self) -> None:
         self.merge.update_merges()
@@ -185,14 +166,12 @@ class ExamplesTab(JobPage):
 
     def _show_detail(self) -> None:
         index = self.list.currentIndex()
-        position = index.row() if index.isValid() else -1
-        chosen = self.model.examples[position] if 0 <= position < len(self.model.examples) else None
-        self.detail.show_example(chosen)
+        self.detail.show_example(index.data(EXAMPLE) if index.isValid() else None)
 
     def _try(self) -> None:
         index = self.list.currentIndex()
         if index.isValid():
-            listed = self.model.examples[index.row()]
+            listed: ListedExample = index.data(EXAMPLE)
             self.pages.show_tab(TryTab).try_example(listed.found.example, listed.task)
 
 
@@ -324,6 +303,36 @@ class ExamplesStrip(QWidget):
             self._scoring.compare_examples(self._store, with_base=False)
 
 
+class ExampleList(QListView):
+    """Examples as tiles if they are pictures, else as rows."""
+
+    def __init__(self, name: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.examples, self.cell = ExamplesModel(self), ExampleCell(self)
+        self.setModel(self.examples)
+        self.setItemDelegate(self.cell)
+
+    def show_examples(self, listed: Sequence[ListedExample], *, wraps: bool = True) -> bool:
+        """Show these, and return whether they are others than before."""
+        if tuple(listed) == self.examples.examples:
+            return False
+        modes = QListView.ViewMode
+        self.setViewMode(modes.IconMode if are_pictures(listed) else modes.ListMode)
+        if wraps:
+            self.setResizeMode(QListView.ResizeMode.Adjust)
+        else:
+            self.setWrapping(False)
+        self.setMovement(QListView.Movement.Static)
+        self.examples.show_examples(listed)
+        return True
+
+
+def are_pictures(listed: Sequence[ListedExample]) -> bool:
+    """Whether there are examples, and all have pictures."""
+    return bool(listed) and all(each.found.example.picture is not None for each in listed)
+
+
 class _Row(QWidget):
     """The examples of one verdict: as many as fit, of each task in turn."""
 
@@ -331,12 +340,9 @@ class _Row(QWidget):
         super().__init__(parent)
         self._verdict, self._strip = verdict, parent
         self.title = plain_label("", self, wrap=False)
-        self.model, self.cell = ExamplesModel(self), ExampleCell(self)
-        self.cell.merge_is_wrong = verdict is Verdict.LOST
-        self.list = QListView(self)
-        self.list.setAccessibleName(f"{_WORDS[verdict][0]} examples")
-        self.list.setModel(self.model)
-        self.list.setItemDelegate(self.cell)
+        self.list = ExampleList(f"{_WORDS[verdict][0]} examples", self)
+        self.model = self.list.examples
+        self.list.cell.merge_is_wrong = verdict is Verdict.LOST
         self.list.setSelectionMode(QListView.SelectionMode.NoSelection)
         never = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.list.setHorizontalScrollBarPolicy(never)
@@ -351,23 +357,17 @@ class _Row(QWidget):
         count = sum(each.counts[self._verdict] for each in found.values())
         self.title.setText(f"{name} {count}: {rule}" if count else f"{name} 0")
         in_turn = [each for each in chain(*zip_longest(*by_task)) if each is not None]
-        pictures = all(each.found.example.picture is not None for each in in_turn)
-        modes = QListView.ViewMode
-        self.list.setViewMode(modes.IconMode if pictures else modes.ListMode)
-        self.list.setWrapping(False)
-        self.list.setMovement(QListView.Movement.Static)
-        shown = in_turn[: self._room(in_turn[0])] if pictures and in_turn else in_turn[:_TEXTS]
+        pictures, size_of = are_pictures(in_turn), self.list.cell.size_of
+        room = _TEXTS
+        if pictures:
+            room = max(1, (self._strip.width() - 24) // size_of(in_turn[0]).width())
+        shown = in_turn[:room]
         tasks = [examples[0].task for examples in by_task if examples]
         shown.sort(key=lambda each: tasks.index(each.task))
-        if tuple(shown) != self.model.examples:
-            self.model.show_examples(shown)
-        height = self.cell.size_of(shown[0]).height() if shown else 0
+        self.list.show_examples(shown, wraps=False)
+        height = size_of(shown[0]).height() if shown else 0
         rows = 1 if pictures else len(shown)
         self.list.setFixedHeight(rows * height + 2 * self.list.frameWidth() + 2 if shown else 0)
-
-    def _room(self, example: ListedExample) -> int:
-        """The number of tiles in a row."""
-        return max(1, (self._strip.width() - 24) // self.cell.size_of(example).width())
 
 
 def listed_examples(

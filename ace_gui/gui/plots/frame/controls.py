@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -43,14 +43,13 @@ class Choice(QComboBox):
         if options == self._options:
             return
         chosen = self._values[self.currentIndex()] if self._values else None
-        self.blockSignals(True)
-        self.clear()
-        self._options, self._values = dict(options), tuple(options)
-        for index, (text, tip) in enumerate(options.values()):
-            self.addItem(text)
-            self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
-        self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
-        self.blockSignals(False)
+        with QSignalBlocker(self):
+            self.clear()
+            self._options, self._values = dict(options), tuple(options)
+            for index, (text, tip) in enumerate(options.values()):
+                self.addItem(text)
+                self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
+            self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
         self._explain()
 
     @property
