@@ -27,9 +27,9 @@ from ace_gui.recipe.file_schema import (
     values_of,
 )
 from ace_gui.recipe.mergekit.reading import from_mergekit
+from ace_gui.recipe.mergekit.recognition import is_mergekit, refuse_mixture
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
-from ace_gui.recipe.mergekit.schema import is_mergekit, refuse_mixture
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import Override, Recipe, Task, Vocabulary, model_name
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.recipe.base_config import CONFIG_BYTES, base_config
+from ace_gui.recipe.mergekit.reading import CONFIG_BYTES, base_config
 
 
 def test_what_it_holds(tmp_path: Path) -> None:

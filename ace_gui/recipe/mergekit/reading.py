@@ -6,29 +6,29 @@ name.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.base_config import base_config
-from ace_gui.recipe.mergekit.counterparts import (
+from ace_gui.recipe.mergekit.methods import (
     WITHOUT_BASE,
     Settings,
     Translation,
     shifted,
     translated,
 )
+from ace_gui.recipe.mergekit.recognition import could_be_ours
 from ace_gui.recipe.mergekit.schema import (
     Document,
     ModelPath,
     Reference,
     Setting,
     Slice,
-    could_be_ours,
 )
 from ace_gui.recipe.mergekit.settings_at_depth import Chain, rules_of
 from ace_gui.recipe.values import (
@@ -42,6 +42,9 @@ from ace_gui.recipe.values import (
 from ace_gui.recipe.values import Slice as RecipeSlice
 
 _DTYPES: Final[dict[str, OutputDtype]] = {str(name): name for name in get_args(OutputDtype)}
+CONFIG_BYTES: Final = 1_000_000
+"""A larger file is no config."""
+
 _MOST_BLOCKS: Final = 10_000
 """No model has more; a gradient over more would take for ever."""
 
@@ -348,6 +351,18 @@ def _refuse_own_numbers(part: Slice, offset: int, path: Path) -> None:
                         path=path,
                         key=name,
                     )
+
+
+def base_config(folder: Path) -> dict[str, Any]:
+    """What a model's config.json holds; empty where there is none, or none that can be read."""
+    file = folder / "config.json"
+    try:
+        if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
+            return {}  # a pipe or a device would not end
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def block_count(folder: Path) -> int | None:

@@ -1,0 +1,505 @@
+"""mergekit's methods in terms of this package's, parameter by parameter, for both directions.
+
+Definitions of mergekit 0.1.5. If they differ, a note says so. Settings without a counterpart are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, Literal
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.mergekit.schema import Model, Scalar, Setting
+from ace_gui.recipe.mergekit.settings_at_depth import (
+    Chain,
+    Choice,
+    at_offset,
+    chain_of,
+    constant,
+    numbers,
+)
+from ace_gui.recipe.overrides import ParameterValue
+
+WEIGHT: Final = "weight"
+WITHOUT_BASE: Final = frozenset({"linear", "nuslerp", "passthrough", "karcher", "multislerp"})
+"""Methods that need no base model."""
+
+_DRAWN: Final = "mergekit draws other random numbers, so that other entries are kept."
+
+Parameters = Mapping[str, ParameterValue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """A method here; ``weights``: one chain an expert; ``own``: of each, parameters of its own."""
+
+    method: str
+    parameters: Mapping[str, Chain] = field(default_factory=dict)
+    weights: Sequence[Chain]
+    own: Sequence[Mapping[str, Chain]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """A mergekit method with its parameters.
+
+    ``weights`` None: it has none. ``base_weight``: the base's own weight among the models; None if
+    it is not one of them.
+    """
+
+    method: str
+    parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    weights: tuple[float, ...] | None = None
+    with_base: bool = True
+    base_weight: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """A mergekit file's settings. ``experts``: without the base, which ``base`` may hold.
+
+    ``shared``: settings for all models, the nearest first. ``notes`` collects sentences,
+    ``filled`` the numbers that the file leaves to mergekit's defaults.
+    """
+
+    method: str
+    base: Model | None
+    has_base: bool
+    experts: Sequence[Model]
+    shared: Sequence[Mapping[str, Setting]]
+    blocks: int | None
+    notes: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    filled: dict[str, float] = field(default_factory=dict)
+
+    def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
+        """A parameter for all tensors, of one model or of the merge."""
+        self.used.add(name)
+        scopes = [*([model.parameters] if model is not None else []), *self.shared]
+        if not isinstance(default, bool | str) and not any(name in scope for scope in scopes):
+            self.filled[name] = default
+        return chain_of(name, scopes, default, self.blocks)
+
+    def fixed(self, name: str, default: Scalar) -> Scalar:
+        """A parameter that must be the same for all tensors."""
+        value = constant(self.chain(name, default))
+        if value is None:
+            raise self.refusal(f"{name!r} changes along the model; write one value", name)
+        return value
+
+    def weights(self) -> list[Chain]:
+        """One weight an expert."""
+        return [self.weight(model) for model in self.experts]
+
+    def weight(self, model: Model) -> Chain:
+        """Of a model."""
+        return self.number(WEIGHT, 1.0, model)
+
+    def number(self, name: str, default: float, model: Model | None = None) -> Chain:
+        """A number for all tensors."""
+        return numbers(self.chain(name, default, model), name)
+
+    def of_each(
+        self, defaults: Mapping[str, float]
+    ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
+        """Parameters that mergekit has for each model: those that are one, and each model's own."""
+        shared: dict[str, Chain] = {}
+        own: list[dict[str, Chain]] = [{} for _ in self.experts]
+        for name, default in defaults.items():
+            chains = [self.number(name, default, model) for model in self.experts]
+            shared[name] = chains[0] if len(set(chains)) == 1 else chains[0][:1]
+            if len(set(chains)) > 1:
+                for index, chain in enumerate(chains):
+                    own[index][name] = chain
+        return shared, own
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Whether a switch is on, for all tensors."""
+        value = self.fixed(name, default)
+        if not isinstance(value, bool):
+            raise self.refusal(f"{name!r} must be true or false", name)
+        return value
+
+    def refusal(self, sentence: str, key: str) -> RecipeError:
+        """The error about a setting that cannot be translated."""
+        return RecipeError(f"This {self.method} of mergekit's: {sentence}.", key=key)
+
+
+Reads = Callable[[Settings], Translation]
+Writes = Callable[[Parameters, tuple[float, ...]], Foreign]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterpart:
+    """A method of mergekit's and the one here. Parameters have the same names in both.
+
+    ``ours``: its name here, if it is another. ``each``: numbers that every model may have of its
+    own, with mergekit's defaults; ``numbers``: those of the whole merge; ``flags``: switches that
+    are off by default. ``sums``: weighted changes are added, with ``lambda`` and ``normalize``, or
+    those of the elected sign are; ``normalised``: mergekit's default. ``rescales``: its default of
+    ``rescale``, None: it has none. ``random``: entries are drawn. ``weighted``: models have
+    weights; "alike": they must be equal. ``pair``: of the base and one other model. ``as_read``:
+    what a file means besides. ``only``: the one value of our parameter that mergekit has, and a
+    sentence. ``notes``: differences that a reader, or a writer, is told. ``reads`` and ``writes``:
+    for methods of another kind.
+    """
+
+    ours: str = ""
+    each: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    sums: Literal["", "all", "elected"] = ""
+    normalised: bool = False
+    rescales: bool | None = None
+    random: bool = False
+    weighted: bool | Literal["alike"] = True
+    pair: bool = False
+    as_read: Mapping[str, Scalar] = field(default_factory=dict)
+    only: Mapping[str, tuple[ParameterValue, str]] = field(default_factory=dict)
+    read_note: str = ""
+    written_note: str = ""
+    reads: Reads | None = None
+    writes: Writes | None = None
+
+
+def translated(settings: Settings) -> Translation:
+    """The method equivalent to that of the file. Raises RecipeError if there is none."""
+    method = METHODS.get(settings.method)
+    if method is None:
+        raise RecipeError(
+            f"mergekit's method {settings.method!r} is not known here; known methods: "
+            f"{', '.join(METHODS)}.",
+            key="merge_method",
+        )
+    settings.used.add("int8_mask")  # saves memory, changes nothing
+    found = method.reads(settings) if method.reads else _read(method, settings)
+    everything = [*settings.shared, *(model.parameters for model in settings.experts)]
+    for name in dict.fromkeys(name for scope in everything for name in scope):
+        if name not in settings.used:
+            settings.notes.append(f"{name!r} has no effect on {settings.method}: left out.")
+    return found
+
+
+def shifted(found: Translation, offset: int) -> Translation:
+    """The translation of a slice whose first block has the number ``offset`` in the output."""
+    return replace(
+        found,
+        parameters={name: at_offset(chain, offset) for name, chain in found.parameters.items()},
+        weights=[at_offset(chain, offset) for chain in found.weights],
+        own=[{n: at_offset(c, offset) for n, c in each.items()} for each in found.own],
+    )
+
+
+def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    """A method of ours as mergekit's. Raises RecipeError if mergekit cannot express it.
+
+    ``values``: every parameter of the method.
+    """
+    found = _WRITTEN.get(method)
+    if found is None:
+        raise RecipeError(
+            f"mergekit has no method {method!r} as it is defined here; it has: "
+            f"{', '.join(_WRITTEN)}.",
+            key="merge_method",
+        )
+    theirs, made = found
+    for name, (value, sentence) in made.only.items():
+        if values[name] != value:
+            raise RecipeError(f"mergekit's {theirs} {sentence}.", key=name)
+    if (made.weighted is False and set(weights) != {1.0}) or (
+        made.weighted == "alike" and len(set(weights)) > 1
+    ):
+        raise RecipeError(f"mergekit's {theirs} has no weights.", key="weight")
+    if made.writes:
+        return made.writes(values, weights)
+    parameters = {name: values[name] for name in (*made.each, *made.numbers)}
+    parameters |= {name: True for name in made.flags if values[name]}
+    if made.sums:
+        parameters["lambda"] = values["scaling"]
+        elected = made.sums == "elected"
+        parameters["normalize"] = values["combine"] != "sum" if elected else values["normalize"]
+    if made.rescales is not None and "rescale" in values:  # by chance is nearest to by norm
+        parameters["rescale"] = values["rescale"] != "none"
+    return Foreign(
+        method=theirs,
+        parameters=parameters,
+        weights=weights if made.weighted is True else None,
+        notes=tuple(_differences(made, values)),
+    )
+
+
+def _differences(made: Counterpart, values: Parameters) -> Iterator[str]:
+    """A sentence for each thing that mergekit does otherwise."""
+    if made.random:
+        yield "mergekit draws other random numbers."
+        if values["rescale"] == "by chance":
+            yield "mergekit rescales what it keeps tensor by tensor, not by its chances."
+    if made.sums == "elected" and values["balanced"] != "positive":
+        yield "If both signs of an entry weigh the same, mergekit takes the positive one."
+    if values.get("trim") == "model" and values["density"] != 1:
+        yield "mergekit keeps the largest entries of each tensor, not of the whole model."
+    if values.get("alike_below", 1e-6) != 1e-6:
+        yield "mergekit counts experts alike where mean squares sum to less than 1e-6."
+    if made.written_note:
+        yield made.written_note
+
+
+def _read(made: Counterpart, settings: Settings) -> Translation:
+    if made.pair and (len(settings.experts) != 1 or not settings.has_base):
+        raise settings.refusal(
+            "it takes the base and one other model; a recipe of this application, with schema: 1, "
+            "may have others",
+            "models",
+        )
+    parameters, own = settings.of_each(made.each)
+    parameters |= {name: _one(value) for name, value in made.as_read.items()}
+    if made.random:
+        settings.notes.append(_DRAWN)
+    if made.rescales is not None:
+        on = settings.flag("rescale", default=made.rescales)
+        if on or made.rescales:
+            parameters["rescale"] = _one("by norm" if on else "none")
+    if made.sums:
+        parameters |= _summing(settings, made)
+    parameters |= {name: settings.number(name, value) for name, value in made.numbers.items()}
+    parameters |= {name: _one(True) for name in made.flags if settings.flag(name, default=False)}
+    if made.read_note:
+        settings.notes.append(made.read_note)
+    return Translation(
+        method=made.ours or settings.method,
+        parameters=parameters,
+        weights=settings.weights() if made.weighted is True else _ones(settings),
+        own=own,
+    )
+
+
+def _summing(settings: Settings, made: Counterpart) -> dict[str, Chain]:
+    normalised = settings.flag("normalize", default=made.normalised)
+    found = {"scaling": settings.number("lambda", 1.0)}
+    if made.sums == "all":
+        return {**found, "normalize": _one(normalised)}
+    negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
+    mean = "signed mean" if negative else "mean"
+    return {
+        **found,
+        "combine": _one(mean if normalised else "sum"),
+        "balanced": _one("positive"),
+    }
+
+
+def _one(value: Scalar) -> Chain:
+    return (Choice(value=value),)
+
+
+def _ones(settings: Settings) -> list[Chain]:
+    return [_one(1.0)] * len(settings.experts)
+
+
+def _read_linear(settings: Settings) -> Translation:
+    """Of whole weights, the base's included if it has a weight."""
+    named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
+    own = settings.base or (Model.model_validate({"model": "base"}) if named else None)
+    normalised = settings.flag("normalize", default=True)
+    return Translation(
+        method="linear",
+        parameters={
+            "base_weight": _one(0.0) if own is None else settings.weight(own),
+            "normalize": _one(normalised),
+        },
+        weights=settings.weights(),
+    )
+
+
+def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    return Foreign(
+        method="linear",
+        parameters={} if values["normalize"] else {"normalize": False},
+        weights=weights,
+        with_base=False,
+        base_weight=float(values["base_weight"]) or None,
+    )
+
+
+def _read_passthrough(settings: Settings) -> Translation:
+    """One model a slice, times its ``scale``: a sum in which it alone has a weight."""
+    scale = settings.number("scale", 1.0, settings.base)
+    return Translation(
+        method="linear",
+        parameters={"base_weight": scale, "normalize": _one(False)},
+        weights=[],
+    )
+
+
+def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    if set(weights) != {1.0}:
+        raise RecipeError("mergekit cannot scale experts before SLERP.", key="weight")
+    t = float(values["t"])
+    return Foreign(method="nuslerp", weights=(1 - t, t))
+
+
+def _read_nuslerp(settings: Settings) -> Translation:
+    whole = settings.flag("nuslerp_flatten", default=True)
+    if not settings.has_base:
+        return _between_whole_weights(settings, whole=whole)
+    if len(settings.experts) != 2:
+        raise settings.refusal("it needs two models besides the base", "models")
+    columns = settings.flag("nuslerp_row_wise", default=False)
+    if not whole:
+        settings.notes.append(
+            "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
+            "it is stored, which GPT-2 does the other way round."
+        )
+    return Translation(
+        method="nuslerp",
+        parameters={
+            "row_wise": _one(not whole and not columns),
+            "column_wise": _one(not whole and columns),
+        },
+        weights=settings.weights(),
+    )
+
+
+def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
+    """The first model is the base; how far to go from it follows from both weights."""
+    settings.used.add("nuslerp_row_wise")
+    if len(settings.experts) != 1 or settings.base is None:
+        raise settings.refusal("it takes two models, or two and a base", "models")
+    if not whole:
+        raise settings.refusal("rows of whole weights are not possible here", "nuslerp_flatten")
+    pair = [constant(settings.weight(m)) for m in (settings.base, *settings.experts)]
+    if any(value is None for value in pair):
+        raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
+    first, second = (float(value or 0.0) for value in pair)
+    t = 0.5 if abs(first + second) < 1e-6 else second / (first + second)
+    return Translation(
+        method="base_slerp",
+        parameters={"t": _one(t), "parallel": _one(1.0)},
+        weights=[_one(1.0)],
+    )
+
+
+def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    columns = values["column_wise"]
+    flat = {"nuslerp_flatten": not (values["row_wise"] or columns), "nuslerp_row_wise": columns}
+    return Foreign(method="nuslerp", parameters=flat, weights=weights)
+
+
+def _read_multislerp(settings: Settings) -> Translation:
+    """With a base between the changes to it, without one between whole weights."""
+    settings.used.add("eps")
+    parameters = {"normalize": _one(settings.flag("normalize_weights", default=True))}
+    if not settings.has_base:
+        own = _one(0.0) if settings.base is None else settings.weight(settings.base)
+        parameters |= {"points": _one("weights"), "base_weight": own}
+    return Translation(method="multislerp", parameters=parameters, weights=settings.weights())
+
+
+def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    of_changes = values["points"] == "changes"
+    return Foreign(
+        method="multislerp",
+        parameters={"normalize_weights": values["normalize"]},
+        weights=weights,
+        with_base=of_changes,
+        base_weight=None if of_changes else float(values["base_weight"]) or None,
+    )
+
+
+def _read_karcher(settings: Settings) -> Translation:
+    (iterations,) = numbers(_one(settings.fixed("max_iter", 10)), "max_iter")
+    (tolerance,) = numbers(_one(settings.fixed("tol", 1e-5)), "tol")
+    return Translation(
+        method="karcher",
+        parameters={
+            "iterations": _one(int(iterations.value)),
+            "tolerance": (tolerance,),
+            "points": _one("weights"),
+            "base_weight": _one(1.0),
+        },
+        weights=_ones(settings),
+    )
+
+
+def _write_karcher(values: Parameters, _weights: tuple[float, ...]) -> Foreign:
+    if values["points"] == "changes" or values["base_weight"] not in (0, 1):
+        raise RecipeError("mergekit's karcher is of whole weights that count alike.", key="points")
+    return Foreign(
+        method="karcher",
+        parameters={"max_iter": values["iterations"], "tol": values["tolerance"]},
+        with_base=values["base_weight"] == 1,
+    )
+
+
+_DENSITY: Final = {"density": 1.0}
+_EPSILON: Final = {**_DENSITY, "epsilon": 0.15}
+_GAMMA: Final = {**_DENSITY, "gamma": 0.01}
+_RAM: Final = {"epsilon": 1e-5}
+
+METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
+    {
+        "linear": Counterpart(reads=_read_linear, writes=_write_linear),
+        "passthrough": Counterpart(ours="linear", reads=_read_passthrough),
+        "task_arithmetic": Counterpart(sums="all"),
+        "ties": Counterpart(
+            each=_DENSITY,
+            sums="elected",
+            normalised=True,
+            rescales=False,
+            as_read={"trim": "tensor"},
+        ),
+        "dare_linear": Counterpart(each=_DENSITY, sums="all", rescales=True, random=True),
+        "dare_ties": Counterpart(
+            each=_DENSITY,
+            sums="elected",
+            rescales=True,
+            random=True,
+            only={"trim_density": (1, "does not trim afterwards")},
+        ),
+        "della": Counterpart(
+            each=_EPSILON, sums="elected", normalised=True, rescales=True, random=True
+        ),
+        "della_linear": Counterpart(each=_EPSILON, sums="all", rescales=True, random=True),
+        "breadcrumbs": Counterpart(each=_GAMMA, sums="all", rescales=False),
+        "breadcrumbs_ties": Counterpart(each=_GAMMA, sums="elected", rescales=False),
+        "slerp": Counterpart(
+            ours="base_slerp",
+            numbers={"t": 0.5},
+            weighted=False,
+            pair=True,
+            only={"parallel": (0.9995, "is straight above 0.9995")},
+        ),
+        "nuslerp": Counterpart(reads=_read_nuslerp, writes=_write_nuslerp),
+        "multislerp": Counterpart(reads=_read_multislerp, writes=_write_multislerp),
+        "karcher": Counterpart(weighted=False, reads=_read_karcher, writes=_write_karcher),
+        "model_stock": Counterpart(
+            flags=("filter_wise",),
+            weighted="alike",
+            written_note="mergekit moves away from experts with opposite changes, and counts "
+            "experts that do not change a tensor; here the base is kept, and these experts are "
+            "left out.",
+        ),
+        "sce": Counterpart(
+            numbers={"select_topk": 1.0}, weighted=False, only={"scaling": (1, "has no scaling")}
+        ),
+        "ram": Counterpart(numbers=_RAM, weighted=False),
+        "ramplus_tl": Counterpart(numbers={**_RAM, "r": 0.1, "alpha": 0.2}, weighted=False),
+        "nearswap": Counterpart(numbers={"t": 1e-4}, weighted=False, pair=True),
+        "arcee_fusion": Counterpart(
+            weighted=False,
+            pair=True,
+            only={"spread": (1.5, "has no other threshold")},
+            read_note="mergekit rounds the importance of entries in the file's number format, and "
+            "takes its quantiles from a random million of them; here all count, in float64.",
+        ),
+    }
+)
+"""By mergekit's names."""
+
+_WRITTEN: Final[Mapping[str, tuple[str, Counterpart]]] = {
+    made.ours or name: (name, made) for name, made in reversed([*METHODS.items()])
+} | {"slerp": ("nuslerp", Counterpart(writes=_write_slerp))}
+"""By our names; the first of two that are one here counts."""
