@@ -17,15 +17,17 @@ _MULTIPLES: Final = ("kB", "MB", "GB", "TB")
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def printable(text: str) -> str:
+def printable(text: str, keep: str = "") -> str:
     """``text`` with control, bidirectional and other invisible characters escaped.
 
-    A terminal that gets it does nothing but show it.
+    A terminal that gets it does nothing but show it. ``keep``: characters that stay.
     """
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        letter
+        if letter.isprintable() or letter in keep
+        else letter.encode("unicode_escape").decode("ascii")
         for letter in text
     )
 

@@ -21,7 +21,8 @@ from ace_gui.formatting import path_text
 MARK_BYTES: Final = 512
 """Number of first bytes that identify a file of this program."""
 
-_STAGE_SUFFIX: Final = ".partial"
+UNFINISHED: Final = ".partial"
+"""Ends the names of files and folders that are being written."""
 
 STORE_COMPLETE: Final = "complete"
 """Name of the file that marks a merge store as complete."""
@@ -83,20 +84,55 @@ def write_file(
     Raises OutputError or ResourceError, and leaves what was there as it was.
     """
     target = check_file(path, inputs, mark=mark, overwrite=overwrite)
-    fresh = target.with_name(f".{uuid.uuid4().hex}.partial")
     try:
-        with fresh.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            fresh.chmod(stat.S_IMODE(target.stat().st_mode))
-        fresh.replace(target)
+        with replacing(target) as fresh:
+            fresh.write_bytes(data)
+            sync(fresh)
     except OSError as error:
         raise output_error(path, error) from None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file to write, which takes the place of ``path`` in one step when the block ends.
+
+    Where the block or that step fails, ``path`` stays as it was. Raises OSError.
+    """
+    fresh = path.with_name(f".{uuid.uuid4().hex}{UNFINISHED}")
+    try:
+        yield fresh
+        if path.exists():
+            fresh.chmod(stat.S_IMODE(path.stat().st_mode))
+        fresh.replace(path)
     finally:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A write that fails in the block raises OutputError or ResourceError, about its file if known.
+
+    For everything in ``folder`` that is written without a name of its own for the error.
+    """
+    try:
+        yield
+    except OSError as error:
+        known = error.filename2 or error.filename  # the second is what a copy or a move writes
+        path = Path(known) if isinstance(known, str) else folder
+        raise output_error(path, error) from error
+
+
+def sync(path: Path) -> None:
+    """Make a file, or a folder's list of names, survive a power loss. Raises OSError."""
+    if os.name == "nt" and path.is_dir():  # Windows has no such thing for folders
+        return
+    flags = os.O_RDONLY if path.is_dir() or os.name != "nt" else os.O_RDWR
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_file(
@@ -130,7 +166,7 @@ def staging_folder(target: Path) -> Path:
     disk.
     """
     target = Path(os.path.realpath(target))
-    return target.with_name(f".{target.name}{_STAGE_SUFFIX}")
+    return target.with_name(f".{target.name}{UNFINISHED}")
 
 
 def require_ours(stage: Path) -> None:

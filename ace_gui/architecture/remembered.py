@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape
 from ace_gui.architecture.traits import Architecture
+from ace_gui.output_files import replacing
 from ace_gui.steps import Steps
 from ace_gui.versions import code_digest
 
@@ -93,16 +93,10 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
 
 
 def _write(path: Path, architecture: Architecture) -> None:
-    """In one step, so that another process never reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = ARCHITECTURE.dump_json(architecture)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(_digest(path, content) + b"\n" + content)
-    try:
-        os.replace(file.name, path)  # noqa: PTH105
-    except OSError:  # a folder of that name
-        Path(file.name).unlink()
-        raise
+    with replacing(path) as fresh:
+        fresh.write_bytes(_digest(path, content) + b"\n" + content)
     kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
     for old in kept[:-LARGEST_NUMBER]:
         old.unlink(missing_ok=True)

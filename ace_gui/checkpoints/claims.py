@@ -16,10 +16,9 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from ace_gui.checkpoints.durable_writes import output_error
 from ace_gui.errors import OutputError, WorkbenchError
 from ace_gui.formatting import path_text
-from ace_gui.output_files import check_output_folder
+from ace_gui.output_files import check_output_folder, output_error
 
 PATIENCE: Final = 0.2
 """Seconds in which another process may finish removing its lock."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ace_gui.checkpoints.durable_writes import output_error
 from ace_gui.checkpoints.input_files import (
     FileStamp,
     changed,
@@ -25,6 +24,7 @@ from ace_gui.checkpoints.input_files import (
     unreadable,
 )
 from ace_gui.checkpoints.parts import MODULES, listed_folders
+from ace_gui.output_files import output_error
 
 # Configs, tokenizers, processors and templates, in formats that are data and nothing else.
 _BELONG: Final = (

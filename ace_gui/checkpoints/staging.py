@@ -11,8 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ace_gui.checkpoints.durable_writes import sync, writing
-from ace_gui.output_files import MARK, MARK_TEXT, output_error, require_ours, staging_folder, there
+from ace_gui.output_files import (
+    MARK,
+    MARK_TEXT,
+    output_error,
+    require_ours,
+    staging_folder,
+    sync,
+    there,
+    writing,
+)
 
 
 def new_stage(target: Path) -> Path:

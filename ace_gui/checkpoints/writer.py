@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.durable_writes import output_error, sync
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, indexed
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import listing, path_text, plain
+from ace_gui.output_files import output_error, sync
 
 _WRITE_FLAGS: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 

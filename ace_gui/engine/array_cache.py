@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from ace_gui.checkpoints.input_files import open_regular, refusal
 from ace_gui.engine.kept_files import is_there, warn_recomputed
+from ace_gui.output_files import UNFINISHED, replacing
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -27,7 +27,6 @@ ROUND: Final = 50
 
 _log = logging.getLogger(__name__)
 _DIGEST: Final = "sha256"
-_UNFINISHED: Final = ".new"
 
 
 class ArrayCache:
@@ -67,30 +66,23 @@ class ArrayCache:
 
     def put(self, key: str, arrays: Arrays) -> None:
         """Store the arrays, completely or not at all."""
-        path, written = self._path(key), None
+        path = self._path(key)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                dir=self._folder, suffix=_UNFINISHED, delete=False
-            ) as file:
-                written = Path(file.name)
+            with replacing(path) as fresh, fresh.open("xb") as file:
                 digest = {_DIGEST: text_array(_digest(key, arrays))}
                 np.savez(file, allow_pickle=False, **arrays, **digest)
-            written.replace(path)
             if self._written % ROUND == 0:
                 self._remove_oldest()
             self._written += 1
         except OSError as error:
             _log.info("%s cannot be kept: %s", path, error)
-            if written is not None:
-                with contextlib.suppress(OSError):
-                    written.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.npz"
 
     def _remove_oldest(self) -> None:
-        ours = [*self._folder.glob("*.npz"), *self._folder.glob(f"tmp*{_UNFINISHED}")]
+        ours = [*self._folder.glob("*.npz"), *self._folder.glob(f".*{UNFINISHED}")]
         entries = [(item, item.stat()) for item in ours if item.is_file()]
         excess = sum(status.st_size for _, status in entries) - self._limit
         for item, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):

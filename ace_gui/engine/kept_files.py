@@ -22,11 +22,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ace_gui.checkpoints import Checkpoint, FileStamp, TensorReader, read_header
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json, refusal
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import CheckpointError, WorkbenchError
 from ace_gui.formatting import path_text
+from ace_gui.output_files import replacing, writing
 
 _DIGEST: Final = "sha256"
 _KEPT: Final = "kept"
@@ -55,14 +55,12 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
     """
     own = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     digest = _digest_of(about, tensors_digest(own.items()))
-    fresh = path.with_suffix(".new")
-    with writing(path.parent):
+    with writing(path.parent), replacing(path) as fresh:
         try:
             save_file(own, fresh, {_KEPT: json.dumps([digest, about])})  # one entry: one order
         except SafetensorError as error:  # a full disk, too
             number = _NUMBER.search(str(error))
             raise OSError(int(number[1]) if number else 0, str(error), str(fresh)) from None
-        fresh.replace(path)
     return digest
 
 
@@ -82,11 +80,9 @@ def open_tensors(path: Path) -> KeptTensors:
 
 def keep_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object completely or not at all. Raises OutputError and ResourceError."""
-    fresh = path.with_name(f"{path.name}.new")
     text = json.dumps({**content, _DIGEST: _json_digest(content)}, indent=1)
-    with writing(path.parent):
+    with writing(path.parent), replacing(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
 
 
 def open_json(path: Path) -> dict[str, Any]:

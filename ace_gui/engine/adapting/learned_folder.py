@@ -23,7 +23,6 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.adapting.training import Loop, State
 from ace_gui.engine.calibrating.statistics_folder import FACTORS
@@ -39,6 +38,7 @@ from ace_gui.engine.kept_files import (
 )
 from ace_gui.errors import CheckpointError, OutputError, ResourceError
 from ace_gui.methods.shared.learning import Values
+from ace_gui.output_files import writing
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "curves.json"

@@ -28,7 +28,6 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.kept_files import (
     is_there,
@@ -40,6 +39,7 @@ from ace_gui.engine.kept_files import (
 )
 from ace_gui.errors import CheckpointError
 from ace_gui.methods.shared.measured import Need
+from ace_gui.output_files import writing
 from ace_gui.versions import library_versions
 
 MANIFEST: Final = "manifest.json"

@@ -21,7 +21,6 @@ from typing import Any, Final
 import torch
 
 from ace_gui.checkpoints import OutputTensor, ShardedWriter, plan_shards
-from ace_gui.checkpoints.durable_writes import sync
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,
     SOME_FLOPS,
@@ -39,6 +38,7 @@ from ace_gui.engine.merging.units import PACKED, TOKEN, SharedOutput, Unit, Unit
 from ace_gui.engine.merging.whole_model.surveying import Group, groups, surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.output_files import sync
 
 TELLING: Final = 1 << 20
 """Bytes of a row that suffice to measure reading; with fewer, other costs dominate."""

@@ -22,7 +22,6 @@ from ace_gui.checkpoints import (
     plan_shards,
     torch_dtype,
 )
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import (
     Event,
@@ -60,6 +59,7 @@ from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.linalg.products import library
 from ace_gui.machine import peak_memory
 from ace_gui.methods import added_sources
+from ace_gui.output_files import writing
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
 from ace_gui.versions import COMPUTING, code_digest

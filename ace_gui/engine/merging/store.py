@@ -43,7 +43,6 @@ from ace_gui.checkpoints import (
     open_checkpoint,
     plan_parts,
 )
-from ace_gui.checkpoints.durable_writes import output_error, sync
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
@@ -52,13 +51,12 @@ from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import path_text
-from ace_gui.output_files import STORE_COMPLETE
+from ace_gui.output_files import STORE_COMPLETE, output_error, replacing, sync
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.versions import library_versions
 
 MANIFEST = "manifest.json"
-NEW_MANIFEST = f"{MANIFEST}.new"
 JOURNAL = "journal.jsonl"
 SURVEY = "survey.json"
 _READ = "read"
@@ -207,8 +205,8 @@ class MergeStore:
             writer = ShardedWriter(model, planned_shards(manifest))
             (folder / JOURNAL).touch()
             # Written last and in one step: a folder with a manifest is a store that can be resumed.
-            (folder / NEW_MANIFEST).write_bytes(_MANIFEST.dump_json(manifest, indent=1))
-            (folder / NEW_MANIFEST).replace(folder / MANIFEST)
+            with replacing(folder / MANIFEST) as fresh:
+                fresh.write_bytes(_MANIFEST.dump_json(manifest, indent=1))
             journal = (folder / JOURNAL).open("a", encoding="utf-8")
         except OSError as error:
             raise output_error(folder, error) from None
@@ -459,11 +457,10 @@ def _rewrite_journal(
     folder: Path, readings: Sequence[Readings], entries: Mapping[str, _Entry]
 ) -> None:
     """Rewrite the journal in one step, without unverified tensors and a truncated last line."""
-    fresh = folder / f"{JOURNAL}.new"
     lines = [json.dumps({_READ: each}) + "\n" for each in readings]
     lines += [_line(name, *entry) for name, entry in entries.items()]
-    fresh.write_text("".join(lines), encoding="utf-8")
-    fresh.replace(folder / JOURNAL)
+    with replacing(folder / JOURNAL) as fresh:
+        fresh.write_text("".join(lines), encoding="utf-8")
 
 
 def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:

@@ -29,6 +29,7 @@ from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
+from ace_gui.output_files import replacing
 
 STEM: Final = "modules"
 MODULES: Final = f"{STEM}.safetensors"
@@ -64,9 +65,9 @@ def has_modules(folder: Path) -> bool:
 
 def write_manifest(folder: Path, manifest: ModulesManifest) -> None:
     """Write ``modules.json`` in one step. Raises OSError."""
-    fresh = folder / f"{MANIFEST}.new"
-    fresh.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
-    fresh.replace(folder / MANIFEST)
+    text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False)
+    with replacing(folder / MANIFEST) as fresh:
+        fresh.write_text(text, encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> ModulesManifest:

@@ -27,13 +27,13 @@ from ace_gui.checkpoints import (
     plan_shards,
     read_header,
 )
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.kept_files import keep_json, open_json
 from ace_gui.engine.merging.store import Manifest, refuse_links
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import CheckpointError, ResumeError
+from ace_gui.output_files import writing
 
 MODEL: Final = "model"
 _MANIFEST: Final = "manifest.json"

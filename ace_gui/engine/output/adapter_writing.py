@@ -27,7 +27,6 @@ from ace_gui.checkpoints import (
     staging_folder,
     torch_dtype,
 )
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import (
     Event,
@@ -74,6 +73,7 @@ from ace_gui.linalg.low_rank import (
     squared_values,
 )
 from ace_gui.machine import peak_memory
+from ace_gui.output_files import writing
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 

@@ -21,7 +21,6 @@ from ace_gui.checkpoints import (
     staged,
     torch_dtype,
 )
-from ace_gui.checkpoints.durable_writes import writing
 from ace_gui.checkpoints.shards import indexed
 from ace_gui.engine.contract.events import Exported, JobProgress
 from ace_gui.engine.contract.scored.scores import TaskScore
@@ -36,6 +35,7 @@ from ace_gui.engine.output.model_card import model_card
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.streaming import checksum, sha256
 from ace_gui.errors import OutputError
+from ace_gui.output_files import writing
 from ace_gui.recipe.recipe_file import dump_recipe
 
 CARD = "README.md"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, rem
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.engine.planning.adapter_plan import AdapterPlan
-from ace_gui.formatting import counted
+from ace_gui.formatting import counted, printable
 from ace_gui.methods import get_method
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, model_name
@@ -230,10 +229,8 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
 
 
 def plain_text(text: str) -> str:
-    """Text from a file, safe for Markdown: no control or direction characters, no markup."""
-    kept = "".join(
-        character for character in text if unicodedata.category(character) not in {"Cc", "Cf"}
-    )
+    """Text from a file, safe for Markdown: ``printable``, and without markup."""
+    kept = printable(text)
     for mark in "\\`*_[]<>|#":
         kept = kept.replace(mark, "\\" + mark)
     return kept

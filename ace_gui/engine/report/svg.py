@@ -12,7 +12,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from ace_gui.formatting import power_of_ten, value_text
+from ace_gui.formatting import power_of_ten, printable, value_text
 
 WIDTH: Final = 900.0
 LEFT, TOP, BOTTOM = 74.0, 12.0, 46.0
@@ -34,18 +34,8 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def visible(text: str) -> str:
-    """Text with invisible and reordering characters spelled out, except line breaks.
-
-    Names from files may contain any of these. Elements are not changed.
-    """
-    if isinstance(text, Markup) or text.isprintable():
-        return text
-    return "".join(
-        letter
-        if letter.isprintable() or letter == "\n"
-        else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
+    """``printable``, with line breaks as they are; elements are not changed."""
+    return text if isinstance(text, Markup) else printable(text, keep="\n")
 
 
 def _short(value: object) -> str:

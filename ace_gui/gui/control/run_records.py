@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
+from ace_gui.output_files import replacing
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
@@ -71,9 +72,8 @@ class RunRecord:
 
 def write_record(file: Path, record: RunRecord) -> None:
     """Write the record atomically. Raises OSError."""
-    fresh = file.with_suffix(".new")
-    fresh.write_bytes(_adapter().dump_json(record))
-    fresh.replace(file)
+    with replacing(file) as fresh:
+        fresh.write_bytes(_adapter().dump_json(record))
 
 
 def read_record(file: Path) -> RunRecord | None:

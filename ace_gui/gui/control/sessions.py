@@ -17,7 +17,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING, file_name
-from ace_gui.output_files import there
+from ace_gui.output_files import replacing, there
 from ace_gui.paths import sessions_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import model_name
@@ -152,10 +152,9 @@ def _read(file: Path) -> Recipe | None:
 def _write(file: Path, recipe: Recipe) -> None:
     from ace_gui.recipe.recipe_file import dump_recipe  # importing YAML takes a moment
 
-    with suppress(OSError):  # nothing can be stored there; the window continues without
-        fresh = file.with_name(f"{file.name}.new")
+    # Where nothing can be stored, the window continues without.
+    with suppress(OSError), replacing(file) as fresh:
         fresh.write_text(dump_recipe(recipe, file.parent), encoding="utf-8")
-        fresh.replace(file)
 
 
 def _lock_of(file: Path) -> QLockFile:

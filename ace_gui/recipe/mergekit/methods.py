@@ -500,6 +500,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
 """By mergekit's names."""
 
 _WRITTEN: Final[Mapping[str, tuple[str, Counterpart]]] = {
-    made.ours or name: (name, made) for name, made in reversed([*METHODS.items()])
-} | {"slerp": ("nuslerp", Counterpart(writes=_write_slerp))}
+    **{made.ours or name: (name, made) for name, made in reversed([*METHODS.items()])},
+    "slerp": ("nuslerp", Counterpart(writes=_write_slerp)),
+}
 """By our names; the first of two that are one here counts."""
