@@ -1,113 +1,60 @@
 """Model files on disk: opened by their headers, read and written one tensor at a time."""
 
-from ace_gui.checkpoints.adapters.adapter_reader import AdapterReader, ExpandedReader, reader_of
-from ace_gui.checkpoints.adapters.lora import (
-    Adapter,
-    ExpandedCheckpoint,
-    ModuleRows,
-    expand,
-    same_bytes,
-)
-from ace_gui.checkpoints.adapters.opening import is_adapter, open_adapter
-from ace_gui.checkpoints.adapters.weight_changes import LowRank
-from ace_gui.checkpoints.claims import Claim, claimed, claimed_output
-from ace_gui.checkpoints.dtypes import tag_of, torch_dtype
-from ace_gui.checkpoints.extended_vocabulary import (
-    NOWHERE,
-    ExtendedCheckpoint,
-    Extension,
-    Source,
-    grow,
-    new_parts,
-    runs,
-)
-from ace_gui.checkpoints.folder import nested_models
-from ace_gui.checkpoints.header import Header, TensorInfo, read_header
-from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
-from ace_gui.checkpoints.input_files import FileStamp
-from ace_gui.checkpoints.parts import MAIN, MODULES, PIPELINE, ModelPart, full_name, part_of
-from ace_gui.checkpoints.pickle.conversion import convert_pickle, converting, find_converted
-from ace_gui.checkpoints.read_checksums import ReadChecksums, Readings
-from ace_gui.checkpoints.reader import (
-    TensorReader,
-    non_finite_error,
-    non_finite_values,
-    require_finite,
-)
-from ace_gui.checkpoints.shards import OutputTensor, Shard, plan_parts, plan_shards
-from ace_gui.checkpoints.side_files import SideFiles, copy_side_files, find_side_files
-from ace_gui.checkpoints.staging import (
-    discard,
-    new_stage,
-    promote,
-    staged,
-)
-from ace_gui.checkpoints.writer import ShardedWriter, write_in_place
-from ace_gui.formatting import listing, path_text, plain
-from ace_gui.output_files import check_output_folder, staging_folder
-
-__all__ = [
-    "MAIN",
-    "MODULES",
-    "NOWHERE",
-    "PIPELINE",
-    "Adapter",
-    "AdapterReader",
-    "Checkpoint",
-    "Claim",
-    "ExpandedCheckpoint",
-    "ExpandedReader",
-    "ExtendedCheckpoint",
-    "Extension",
-    "FileStamp",
-    "Header",
-    "LowRank",
-    "ModelPart",
-    "ModuleRows",
-    "OutputTensor",
-    "ReadChecksums",
-    "Readings",
-    "Shard",
-    "ShardedWriter",
-    "SideFiles",
-    "Source",
-    "TensorInfo",
-    "TensorReader",
-    "check_output_folder",
-    "claimed",
-    "claimed_output",
-    "convert_pickle",
-    "converting",
-    "copy_side_files",
-    "discard",
-    "expand",
-    "find_converted",
-    "find_side_files",
-    "full_name",
-    "grow",
-    "is_adapter",
-    "listing",
-    "nested_models",
-    "new_parts",
-    "new_stage",
-    "non_finite_error",
-    "non_finite_values",
-    "open_adapter",
-    "open_checkpoint",
-    "part_of",
-    "path_text",
-    "plain",
-    "plan_parts",
-    "plan_shards",
-    "promote",
-    "read_header",
-    "reader_of",
-    "require_finite",
-    "runs",
-    "same_bytes",
-    "staged",
-    "staging_folder",
-    "tag_of",
-    "torch_dtype",
-    "write_in_place",
-]
+from ace_gui.checkpoints.adapters import is_adapter as is_adapter
+from ace_gui.checkpoints.adapters import open_adapter as open_adapter
+from ace_gui.checkpoints.adapters.adapter_reader import AdapterReader as AdapterReader
+from ace_gui.checkpoints.adapters.adapter_reader import ExpandedReader as ExpandedReader
+from ace_gui.checkpoints.adapters.adapter_reader import reader_of as reader_of
+from ace_gui.checkpoints.adapters.lora import Adapter as Adapter
+from ace_gui.checkpoints.adapters.lora import ExpandedCheckpoint as ExpandedCheckpoint
+from ace_gui.checkpoints.adapters.lora import ModuleRows as ModuleRows
+from ace_gui.checkpoints.adapters.lora import expand as expand
+from ace_gui.checkpoints.adapters.lora import same_bytes as same_bytes
+from ace_gui.checkpoints.adapters.weight_changes import LowRank as LowRank
+from ace_gui.checkpoints.claims import Claim as Claim
+from ace_gui.checkpoints.claims import claimed as claimed
+from ace_gui.checkpoints.claims import claimed_output as claimed_output
+from ace_gui.checkpoints.dtypes import tag_of as tag_of
+from ace_gui.checkpoints.dtypes import torch_dtype as torch_dtype
+from ace_gui.checkpoints.extended_vocabulary import NOWHERE as NOWHERE
+from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint as ExtendedCheckpoint
+from ace_gui.checkpoints.extended_vocabulary import Extension as Extension
+from ace_gui.checkpoints.extended_vocabulary import Source as Source
+from ace_gui.checkpoints.extended_vocabulary import grow as grow
+from ace_gui.checkpoints.extended_vocabulary import new_parts as new_parts
+from ace_gui.checkpoints.extended_vocabulary import runs as runs
+from ace_gui.checkpoints.folder import nested_models as nested_models
+from ace_gui.checkpoints.header import Header as Header
+from ace_gui.checkpoints.header import TensorInfo as TensorInfo
+from ace_gui.checkpoints.header import read_header as read_header
+from ace_gui.checkpoints.index import Checkpoint as Checkpoint
+from ace_gui.checkpoints.index import open_checkpoint as open_checkpoint
+from ace_gui.checkpoints.input_files import FileStamp as FileStamp
+from ace_gui.checkpoints.parts import MAIN as MAIN
+from ace_gui.checkpoints.parts import MODULES as MODULES
+from ace_gui.checkpoints.parts import PIPELINE as PIPELINE
+from ace_gui.checkpoints.parts import ModelPart as ModelPart
+from ace_gui.checkpoints.parts import full_name as full_name
+from ace_gui.checkpoints.parts import part_of as part_of
+from ace_gui.checkpoints.pickle.conversion import convert_pickle as convert_pickle
+from ace_gui.checkpoints.pickle.conversion import converting as converting
+from ace_gui.checkpoints.pickle.conversion import find_converted as find_converted
+from ace_gui.checkpoints.read_checksums import ReadChecksums as ReadChecksums
+from ace_gui.checkpoints.read_checksums import Readings as Readings
+from ace_gui.checkpoints.reader import TensorReader as TensorReader
+from ace_gui.checkpoints.reader import non_finite_error as non_finite_error
+from ace_gui.checkpoints.reader import non_finite_values as non_finite_values
+from ace_gui.checkpoints.reader import require_finite as require_finite
+from ace_gui.checkpoints.shards import OutputTensor as OutputTensor
+from ace_gui.checkpoints.shards import Shard as Shard
+from ace_gui.checkpoints.shards import plan_parts as plan_parts
+from ace_gui.checkpoints.shards import plan_shards as plan_shards
+from ace_gui.checkpoints.side_files import SideFiles as SideFiles
+from ace_gui.checkpoints.side_files import copy_side_files as copy_side_files
+from ace_gui.checkpoints.side_files import find_side_files as find_side_files
+from ace_gui.checkpoints.staging import discard as discard
+from ace_gui.checkpoints.staging import new_stage as new_stage
+from ace_gui.checkpoints.staging import promote as promote
+from ace_gui.checkpoints.staging import staged as staged
+from ace_gui.checkpoints.writer import ShardedWriter as ShardedWriter
+from ace_gui.checkpoints.writer import write_in_place as write_in_place

@@ -11,7 +11,7 @@ from ace_gui.stored_formats import FORMATS
 _DTYPES: Final[dict[str, torch.dtype]] = {
     tag: getattr(torch, known.torch) for tag, known in FORMATS.items() if known.torch is not None
 }
-_TAGS: Final = {dtype: tag for tag, dtype in _DTYPES.items()}
+TAGS: Final = {dtype: tag for tag, dtype in _DTYPES.items()}
 
 
 def torch_dtype(tag: str) -> torch.dtype:
@@ -21,4 +21,4 @@ def torch_dtype(tag: str) -> torch.dtype:
 
 def tag_of(dtype: torch.dtype) -> str:
     """The tag of a torch dtype. Raises KeyError for one that is never written here."""
-    return _TAGS[dtype]
+    return TAGS[dtype]

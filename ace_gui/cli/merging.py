@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.console import (
     USUAL,
     Outputs,
@@ -33,6 +32,7 @@ from ace_gui.engine.workflow import Options, extract_adapter, report_to_file
 from ace_gui.engine.workflow import merge_to_folder as merging
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, human_bytes
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_recipe

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ace_gui.checkpoints import claimed_output, convert_pickle, staging_folder
+from ace_gui.checkpoints import claimed_output, convert_pickle
 from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
@@ -40,7 +40,7 @@ from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
 from ace_gui.errors import PickleConsentError, RecipeError, TaskError
-from ace_gui.output_files import check_file
+from ace_gui.output_files import check_file, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from ace_gui.checkpoints import open_checkpoint
-from ace_gui.checkpoints.shard_index import is_plain_shard_name
+from ace_gui.checkpoints.index import is_plain_shard_name
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import write_index
 

@@ -5,15 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.checkpoints import (
-    check_output_folder,
-    discard,
-    new_stage,
-    promote,
-    staging_folder,
-)
+from ace_gui.checkpoints import discard, new_stage, promote
 from ace_gui.errors import OutputError
-from ace_gui.output_files import MARK, MARK_TEXT
+from ace_gui.output_files import MARK, MARK_TEXT, check_output_folder, staging_folder
 
 
 def contents(folder: Path) -> dict[str, str]:

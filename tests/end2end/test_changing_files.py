@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, FileChangedError
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import complaint

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
@@ -14,26 +16,41 @@ from typing import Final
 from zipfile import BadZipFile, ZipFile
 
 from ace_gui.checkpoints.claims import Claim
+from ace_gui.checkpoints.dtypes import tag_of
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
     PICKLED_ADAPTER,
     find_pickled_weights,
     is_pickle,
 )
-from ace_gui.checkpoints.input_files import changed, open_regular, refusal, status_of
-from ace_gui.checkpoints.pickle.conversion_record import is_sound, stamps_of, write_record
-from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, tag_of, unique_names
-from ace_gui.checkpoints.shard_index import check_against_index, read_shard_index, shard_files
+from ace_gui.checkpoints.index import check_against_index, read_shard_index, shard_files
+from ace_gui.checkpoints.input_files import (
+    FileStamp,
+    changed,
+    open_regular,
+    read_at,
+    read_json,
+    refusal,
+    status_of,
+)
+from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, unique_names
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import discard, promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
+from ace_gui.output_files import MARK
 
 _BLOCK: Final = 1 << 26
 """Bytes of a tensor in memory at a time."""
 
 _ONE_FILE: Final = 2**63
+
+_RECORD: Final = ".conversion.json"
+"""Digests of the sources and of the files made of them."""
+_RECORD_LIMIT: Final = 10_000_000
+_HASHED: Final = 1 << 22
+"""Bytes of a file in memory while it is hashed."""
 
 _PAUSE: Final = 0.1
 """Seconds between two checks of a conversion in another process."""
@@ -79,13 +96,13 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
         yield 0, 1
         time.sleep(_PAUSE)
     with claim:
-        if not is_sound(target, source.all):
+        if not _is_sound(target, source.all):
             discard(target)  # outdated or rotten
             yield from _converting(source, target)
 
 
 def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
-    stamps = stamps_of(source.all)
+    stamps = _stamps_of(source.all)
     files = [open_pickle(file) for file in source.files]
     names = unique_names(files)
     if source.index is not None:
@@ -93,7 +110,7 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
     with staged(target) as stage:
         yield from _convert(files, source, stage)
         copy_side_files(source.side, stage)
-        write_record(stage, stamps)
+        _write_record(stage, stamps)
         promote(stage, target, keep_mark=True)
 
 
@@ -107,7 +124,7 @@ def find_converted(path: Path, cache_folder: Path) -> Path | None:
     try:
         source = _source(Path(path))
         target = _target(source, cache_folder)
-        return target if is_sound(target, source.all) else None
+        return target if _is_sound(target, source.all) else None
     except CheckpointError:
         return None
 
@@ -154,7 +171,7 @@ def _convert(
     files: Sequence[PickledFile], source: _Source, stage: Path
 ) -> Iterator[tuple[int, int]]:
     outputs = [
-        OutputTensor(name=name, dtype=tag_of(tensor), shape=tuple(tensor.shape))
+        OutputTensor(name=name, dtype=tag_of(tensor.dtype), shape=tuple(tensor.shape))
         for file in files
         for name, tensor in file.tensors.items()
     ]
@@ -201,3 +218,73 @@ def _copy(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
             writer.write_part(name, start, part)
             yield part.nbytes
         writer.mark_written(name)
+
+
+def _stamps_of(files: Sequence[Path]) -> tuple[FileStamp, ...]:
+    """The files as they are now. Raises CheckpointError."""
+    found = []
+    for file in files:
+        with open_regular(file) as (_, stamp):
+            found.append(stamp)
+    return tuple(found)
+
+
+def _write_record(folder: Path, sources: Sequence[FileStamp]) -> None:
+    """Note the content of what was converted and of every file in ``folder``.
+
+    ``sources`` as they were before. Raises CheckpointError if they changed meanwhile, OSError.
+    """
+    made = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
+    record = {
+        "sources": {str(stamp.path): _content(*_identity(stamp)) for stamp in sources},
+        "made": {
+            path.relative_to(folder).as_posix(): _content(*_identity(stamp))
+            for path, stamp in zip(made, _stamps_of(made), strict=True)
+        },
+    }
+    for before, after in zip(sources, _stamps_of([s.path for s in sources]), strict=True):
+        if _identity(before) != _identity(after):
+            raise changed(before.path)
+    (folder / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def _is_sound(folder: Path, sources: Sequence[Path]) -> bool:
+    """Whether the conversion in ``folder`` is of these files as they are, and is as it was made.
+
+    Reads all of both, once for each process and state of a file.
+    """
+    try:
+        record = read_json(folder / _RECORD, limit=_RECORD_LIMIT)
+        made = record["made"]
+        if not isinstance(made, dict):
+            return False
+        return _holds(record["sources"], {str(path): path for path in sources}) and _holds(
+            made, {name: folder / name for name in made}
+        )
+    except (CheckpointError, KeyError):
+        return False
+
+
+def _holds(recorded: object, files: dict[str, Path]) -> bool:
+    stamps = _stamps_of(list(files.values()))
+    found = {name: _content(*_identity(s)) for name, s in zip(files, stamps, strict=True)}
+    return recorded == found
+
+
+def _identity(stamp: FileStamp) -> tuple[FileStamp, int]:
+    return stamp, stamp.ctime_ns
+
+
+@lru_cache(maxsize=1024)
+def _content(stamp: FileStamp, _ctime_ns: int) -> str:
+    """The SHA-256 of a file; its stamp and time of change are there for the cache."""
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(_HASHED))
+    with open_regular(stamp.path) as (descriptor, found):
+        if found != stamp:
+            raise changed(stamp.path)
+        for start in range(0, stamp.size, _HASHED):
+            block = buffer[: min(_HASHED, stamp.size - start)]
+            if read_at(descriptor, block, start) < len(block):
+                raise changed(stamp.path)
+            digest.update(block)
+    return digest.hexdigest()

@@ -23,6 +23,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import torch
 from torch import Tensor
 
+from ace_gui.checkpoints.dtypes import TAGS
 from ace_gui.checkpoints.header import (
     METADATA_KEY,
     RANK_LIMIT,
@@ -34,7 +35,6 @@ from ace_gui.checkpoints.header import (
 )
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, refusal
 from ace_gui.formatting import listing, plain
-from ace_gui.stored_formats import FORMATS
 
 STEP_LIMIT: Final = 500_000
 """Maximum number of steps in a pickle; a tensor of a state dict takes about 40."""
@@ -58,8 +58,6 @@ _OF_STATE_DICTS: Final = re.compile(
 )
 """What state dicts name: their storages, formats, and what puts tensors together."""
 
-_TAGS: Final = {getattr(torch, form.torch): form.tag for form in FORMATS.values() if form.torch}
-
 _WRAPPERS: Final = (
     *("state_dict", "model_state_dict", "model", "module", "net", "network", "params", "weights"),
     *("ema", "model_ema", "state_dict_ema", "ema_state_dict", "params_ema"),
@@ -78,11 +76,6 @@ class PickledFile:
     tensors: Mapping[str, Tensor]
     ties: Mapping[str, str]
     entries: tuple[ZipInfo, ...]
-
-
-def tag_of(tensor: Tensor) -> str:
-    """The tag in safetensors of its number format."""
-    return _TAGS[tensor.dtype]
 
 
 def open_pickle(path: Path) -> PickledFile:
@@ -283,7 +276,7 @@ def _checked(path: Path, name: str, item: object) -> Tensor:
         kind = "quantised"
     elif item.is_conj() or item.is_neg():
         kind = "a lazily conjugated tensor"
-    elif item.dtype not in _TAGS:
+    elif item.dtype not in TAGS:
         kind = f"quantised or of an unknown format ({item.dtype})"
     elif item.device.type != "cpu" or type(item) not in (Tensor, torch.nn.Parameter):
         kind = "not a plain tensor with numbers"

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader, plain
+from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import plain
 
 NAME: Final = "ace_modules"
 """Attribute name of the modules in their layers."""

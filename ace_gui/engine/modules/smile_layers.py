@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader, plain
+from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
+from ace_gui.formatting import plain
 from ace_gui.methods import checked_parameters, get_method
 
 NAME: Final = "ace_modules"

@@ -28,11 +28,12 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from ace_gui.checkpoints import Checkpoint, plain, read_header
+from ace_gui.checkpoints import Checkpoint, read_header
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.errors import CheckpointError
+from ace_gui.formatting import plain
 from ace_gui.stored_formats import is_float
 
 Rows = Mapping[str, Mapping[str, MatrixPart]]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader, plain
+from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored.routes import WHOLE
@@ -27,6 +27,7 @@ from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.stored import TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
 
 NAME: Final = "ace_modules"

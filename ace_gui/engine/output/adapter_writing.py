@@ -24,7 +24,6 @@ from ace_gui.checkpoints import (
     OutputTensor,
     claimed_output,
     promote,
-    staging_folder,
     torch_dtype,
 )
 from ace_gui.engine.calibrating.calibrate import calibrated
@@ -73,7 +72,7 @@ from ace_gui.linalg.low_rank import (
     squared_values,
 )
 from ace_gui.machine import peak_memory
-from ace_gui.output_files import writing
+from ace_gui.output_files import staging_folder, writing
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 

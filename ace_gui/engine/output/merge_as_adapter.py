@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from ace_gui.checkpoints import check_output_folder, discard, reader_of, staging_folder
+from ace_gui.checkpoints import discard, reader_of
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.merging.store import MODEL, Manifest, read_finished
 from ace_gui.engine.modules.manifest import has_modules
@@ -19,6 +19,7 @@ from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import RecipeError
 from ace_gui.linalg.low_rank import squared_values
+from ace_gui.output_files import check_output_folder, staging_folder
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.values import Output, OutputDtype
 

@@ -18,13 +18,12 @@ from ace_gui.checkpoints import (
     ExtendedCheckpoint,
     LowRank,
     OutputTensor,
-    listing,
 )
 from ace_gui.engine.contract.checks import ADAPTER, EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
-from ace_gui.formatting import plain
+from ace_gui.formatting import listing, plain
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Output

@@ -10,7 +10,7 @@ from ace_gui.architecture.names import block_list
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.submodels import stack_of, whole_stacks
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import listing, part_of, plain
+from ace_gui.checkpoints import part_of
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow, RowAfter
 from ace_gui.engine.planning.matrix_parts import split_row
 from ace_gui.engine.planning.models import OpenedModel
@@ -18,7 +18,7 @@ from ace_gui.engine.planning.task_heads import HeadChoice, is_new
 from ace_gui.engine.planning.vocabulary.rows import vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import token_of
 from ace_gui.errors import MismatchError
-from ace_gui.formatting import dimensions
+from ace_gui.formatting import dimensions, listing, plain
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Recipe

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from ace_gui.checkpoints import plain
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
-from ace_gui.formatting import human_bytes
+from ace_gui.formatting import human_bytes, plain
 from ace_gui.linalg.shaping import shaping_numbers
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR

@@ -24,7 +24,6 @@ from ace_gui.checkpoints import (
     expand,
     find_converted,
     is_adapter,
-    listing,
     open_adapter,
     open_checkpoint,
     same_bytes,
@@ -36,7 +35,7 @@ from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
-from ace_gui.formatting import path_text, plain
+from ace_gui.formatting import listing, path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import model_name, public_name

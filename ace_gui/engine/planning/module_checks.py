@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import MODULES, plain
+from ace_gui.checkpoints import MODULES
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.formatting import plain
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import (
     ROUTED_WHOLE,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import plain
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.errors import MismatchError
+from ace_gui.formatting import plain
 from ace_gui.stored_formats import is_float
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ace_gui.architecture.names import match_names
-from ace_gui.checkpoints import Checkpoint, full_name, listing, part_of, path_text
+from ace_gui.checkpoints import Checkpoint, full_name, part_of
 from ace_gui.errors import MismatchError
+from ace_gui.formatting import listing, path_text
 
 
 def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoint, dict[str, str]]:

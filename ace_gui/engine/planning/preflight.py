@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ace_gui.architecture.submodels import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, listing, part_of, path_text, plain
+from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, part_of
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
     Check,
@@ -28,7 +28,7 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary import tokenizers as vocabularies
 from ace_gui.engine.planning.vocabulary.rows import TokenMatch, match
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import dimensions
+from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 from ace_gui.stored_formats import is_float

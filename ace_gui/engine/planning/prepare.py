@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FileStamp, listing, reader_of
+from ace_gui.checkpoints import FileStamp, reader_of
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
@@ -50,7 +50,7 @@ from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_
 from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import CheckpointError, RecipeError
-from ace_gui.formatting import plain
+from ace_gui.formatting import listing, plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod

@@ -13,9 +13,10 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import Extension, Source, TensorInfo, grow, listing, plain
+from ace_gui.checkpoints import Extension, Source, TensorInfo, grow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import Heads, Poolers, Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float

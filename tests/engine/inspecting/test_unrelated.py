@@ -11,13 +11,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from typer.testing import CliRunner
 
-from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging import store
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResumeError
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
 

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
@@ -24,6 +23,7 @@ from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.gui.state.checks import checks_of
 from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.command import ace_gui as command

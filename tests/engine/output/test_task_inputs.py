@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.checkpoints import staging_folder
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
@@ -23,6 +22,7 @@ from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
+from ace_gui.output_files import staging_folder
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of
 

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from ace_gui.checkpoints import staging_folder
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.manifest import MODULES
@@ -17,6 +16,7 @@ from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
 from tests.helpers.models import Family, gpt2_family, neox_family

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ace_gui.checkpoints import Checkpoint, plain
+from ace_gui.checkpoints import Checkpoint
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of
 from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.formatting import plain
 from ace_gui.recipe import Recipe
 
 _CONFIG: Final = "tokenizer_config.json"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import NOWHERE, Extension, Source, TensorInfo, grow, plain
+from ace_gui.checkpoints import NOWHERE, Extension, Source, TensorInfo, grow
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import weights_for
@@ -30,6 +30,7 @@ from ace_gui.engine.planning.vocabulary.new_tokens import (
 from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of, tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import plain
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.checkpoints import NOWHERE, listing, plain
+from ace_gui.checkpoints import NOWHERE
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import listing, plain
 
 Tokens = Mapping[int, str]
 """Token by id."""

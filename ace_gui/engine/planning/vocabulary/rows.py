@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import NOWHERE, FileStamp, plain
+from ace_gui.checkpoints import NOWHERE, FileStamp
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary.tokenizers import tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import plain
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 
 
