@@ -261,17 +261,14 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
         for part in parts_of(math.prod(row.shape)):
             deltas = TaskVectors(row, readers, CPU, part)
             delta = of_row(row, part, partial(_read, merged, row.tensor)).to(deltas.base.dtype)
-            delta = delta.reshape(-1) - deltas.base.reshape(-1)
-            square += _dot(delta, delta)
+            delta = (delta.reshape(-1) - deltas.base.reshape(-1)).double()
+            square += float(delta.dot(delta))
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
-                expert = deltas[index].reshape(-1)
-                gap = delta - expert
-                figures_3T[:, t] += (
-                    _dot(expert, expert),
-                    _dot(delta, expert),
-                    _dot(gap, gap),
-                )
+                expert = deltas[index].reshape(-1).double()
+                figures_3T[:2, t] += float(expert.dot(expert)), float(expert.dot(delta))
+                gap = expert.sub_(delta)
+                figures_3T[2, t] += float(gap.dot(gap))
         yield _figures(square, figures_3T, names)
 
 
@@ -323,11 +320,6 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _dot(first: Tensor, second: Tensor) -> float:
-    """The inner product in float64, as a part has half a million terms."""
-    return float(torch.dot(first.double(), second.double()))
 
 
 def _read(reader: TensorReader, name: str, part: Part | None) -> Tensor:
