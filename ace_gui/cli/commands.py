@@ -104,7 +104,11 @@ class Demo(Options):
     ] = False
     out: Annotated[
         Path | None,
-        path_option("DIR", "Write the merged model and a screenshot of the window to this folder."),
+        path_option(
+            "DIR",
+            "Write the merged model and a screenshot of the window to this folder; implies "
+            "--headless.",
+        ),
     ] = None
 
 

@@ -30,8 +30,8 @@ def open_window(given: Open) -> None:
 
 
 def demo(given: Demo) -> None:
-    """Show a sample project in the window, or print its results."""
-    headless = given.headless
+    """Show a sample project in the window, or print its results, and write them on request."""
+    headless = given.headless or given.out is not None
     if not headless and not has_display():
         headless = True
         typer.echo("There is no display, so the demo runs without a window.", err=True)

@@ -202,6 +202,21 @@ def test_what_was_not_foreseen_is_logged(
     assert "Traceback" in run(capfd, "methods", "--verbose").err
 
 
+@pytest.mark.parametrize("options", [["--out"], ["--headless", "--out"]])
+def test_the_demo_writes_its_folder_where_a_window_could_open_too(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: list[str],
+) -> None:
+    written: list[Path | None] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("ace_gui.gui.app.run", lambda *_, **__: 0)
+    monkeypatch.setattr("ace_gui.cli.demo.run_headless", lambda _, out: written.append(out))
+    assert run(capfd, "demo", *options, str(tmp_path / "out")).status == 0
+    assert written == [tmp_path / "out"]
+
+
 def test_without_a_log_folder_the_temporary_one_is_used(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
