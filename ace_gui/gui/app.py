@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.gui.control.engine.background import Background
-from ace_gui.gui.control.engine.engine_thread import EngineThread
+from ace_gui.gui.control.engine.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
@@ -107,7 +107,7 @@ class Workbench:
 
     def _end(self) -> None:
         self._preload.wait()
-        self._crashes.wait()
+        self._crashes.waitForDone()
         self.worker.wait()
         self._stores.close()
         self._app.quit()

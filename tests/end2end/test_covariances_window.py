@@ -48,7 +48,7 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
 
     by_library = ace_gui.inspect(recipe, covariances=True, device="cpu").covariances
     expected = {(each.name, each.expert): each for each in by_library}
-    known = session.results.findings.agreements.of(session.draft.measured_key())
+    known = session.results.findings.matches(session.draft.measured_key())
     shown = {(each.name, each.expert): each for own in known.values() for each in own}
     assert shown == expected
     assert len(known) == len(session.layers.merged) == 24

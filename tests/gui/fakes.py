@@ -30,8 +30,7 @@ from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.control.merge_stores import record_of
-from ace_gui.gui.control.run_records import RunRecord, write_record
+from ace_gui.gui.control.merge_stores import RunRecord, record_of, write_record
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session

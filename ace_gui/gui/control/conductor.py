@@ -19,7 +19,6 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
-    CachedModelsJob,
     ConvertJob,
     CovariancesJob,
     ExportJob,
@@ -28,7 +27,6 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     PlanJob,
     ReportJob,
-    ScanJob,
 )
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
@@ -36,9 +34,8 @@ from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.operations.scoring import SCORING
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.inputs import Expert, Inputs
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
 PLAN_DELAY: Final = 300  # ms
@@ -48,12 +45,9 @@ class Conductor(QObject):
     """Opens, plans and analyses, all in the GUI thread.
 
     ``opened`` carries the paths loaded from a recipe or from folders, for the recent list.
-    ``cached_models`` carries a CachedModelsFound, ``models_found`` a ModelsFound. ``leaving`` is
-    emitted before what is loaded is unloaded or replaced.
+    ``leaving`` is emitted before what is loaded is unloaded or replaced.
     """
 
-    cached_models = Signal(object)
-    models_found = Signal(object)
     opened = Signal(object)
     leaving = Signal()
 
@@ -69,7 +63,7 @@ class Conductor(QObject):
         self._engine = engine
         self._runs = runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
-        self._plan_timer = engine.delayed(PLAN_DELAY, self._plan)
+        self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
         engine.ended.connect(self._analyse_after)
         runs.wanted.connect(self.change)
 
@@ -80,42 +74,22 @@ class Conductor(QObject):
         self._forget_plan()
         self._run_plan(LoadRecipeJob(paths=tuple(paths)))
 
-    def set_base(self, path: Path) -> None:
-        """Replace the base model. The experts stay if they fit it."""
-        self._replan(replace(self._session.draft.inputs, base=path))
-
     def add_experts(self, paths: Iterable[Path]) -> None:
-        """Append experts."""
-        self._replan(self._session.draft.inputs.with_experts(paths))
-
-    def remove_experts(self, indices: Iterable[int]) -> None:
-        """Remove experts."""
-        self._replan(self._session.draft.inputs.without_experts(indices))
-
-    def change_expert(self, index: int, expert: Expert) -> None:
-        """Change one expert's name or weight."""
-        self._replan(self._session.draft.inputs.with_expert(index, expert))
+        self.change(self._session.draft.inputs.with_experts(paths))
 
     def change(self, inputs: Inputs) -> None:
-        """Change the method, scope or output type."""
-        if self._session.draft.inputs.base is None:
+        """Replace the inputs: models, method, parameters, overrides and options."""
+        if inputs.base is None:
             self._session.draft.keep(inputs)
         else:
-            self._replan(inputs)
-
-    def override(self, rules: tuple[Override, ...]) -> None:
-        """Replace the recipe's overrides for some tensors."""
-        self.change(replace(self._session.draft.inputs, overrides=rules))
-
-    def choose_method(self, name: str) -> None:
-        """Choose another merge method, or the recommended merge."""
-        self.change(self._session.draft.inputs.with_method(name))
+            self._session.draft.propose(inputs)
+            self.plan()
 
     def close(self) -> None:
         """Unload everything."""
         self.leaving.emit()
         self._forget_plan()
-        self._drop(AnalyseJob)
+        self._engine.drop(AnalyseJob)
         self._runs.leave()
         self._session.close()
 
@@ -128,30 +102,25 @@ class Conductor(QObject):
             self._session.activity.plan_is_due = True
             self._plan_timer.start()
 
-    def list_cached_models(self) -> None:
-        """List the models in the local Hugging Face cache."""
-        self._engine.run(CachedModelsJob(), self.cached_models.emit)
-
-    def scan(self, paths: Iterable[Path], base: Path | None) -> None:
-        """Search these paths for models. ``base`` is one that is open."""
-        self._engine.run(ScanJob(paths=tuple(paths), base=base), self.models_found.emit)
-
     def convert(self, path: Path) -> None:
         """Convert a pickle with the user's consent, then repeat what it prevented."""
         self._engine.run(ConvertJob(path=path), on_end=partial(self._end_conversion, path))
 
-    def check_again(self) -> None:
-        """Plan again, for example after space has been freed."""
-        self._plan()
+    def plan(self) -> None:
+        """Plan the inputs, for example again after space has been freed."""
+        self._withdraw_plan()
+        inputs = self._session.draft.inputs
+        if inputs.base is not None:
+            self._run_plan(PlanJob(recipe=inputs.recipe()), inputs)
 
     def cancel(self) -> None:
         """Cancel running work: opening, merge, export, report, analysis, scoring."""
-        self._cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, CovariancesJob, *SCORING)
+        self._engine.cancel(MergeJob, ExportJob, ReportJob, AnalyseJob, CovariancesJob, *SCORING)
         self.stop_opening()
 
     def stop_opening(self) -> None:
         """Cancel opening and return to what is loaded."""
-        self._cancel(ConvertJob)
+        self._engine.cancel(ConvertJob)
         if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
             self.analyse()
@@ -165,14 +134,10 @@ class Conductor(QObject):
             return
         job = AnalyseJob(recipe=plan.recipe)
         if all(known.job != job for known in self._engine.running(AnalyseJob)):
-            self._drop(AnalyseJob)
+            self._engine.drop(AnalyseJob)
             self._engine.run(job, self._record, self._end_analysis)
 
     # Planning
-
-    def _replan(self, inputs: Inputs) -> None:
-        self._session.draft.propose(inputs)
-        self._plan()
 
     def _forget_plan(self) -> None:
         """Drop the pending plan and keep the current one."""
@@ -186,13 +151,7 @@ class Conductor(QObject):
         self._session.activity.plan_is_due = False
         # An engine that fails to receive this is of no use, unless it is merging meanwhile.
         writes = bool(self._engine.running(MergeJob, ExportJob, ReportJob))
-        self._drop(PlanJob, LoadRecipeJob, enforced=not writes)
-
-    def _plan(self) -> None:
-        self._withdraw_plan()
-        inputs = self._session.draft.inputs
-        if inputs.base is not None:
-            self._run_plan(PlanJob(recipe=inputs.recipe()), inputs)
+        self._engine.drop(PlanJob, LoadRecipeJob, enforced=not writes)
 
     def _run_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None = None) -> None:
         self._engine.run(
@@ -226,7 +185,7 @@ class Conductor(QObject):
         if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
             return
         if inputs is not None:
-            self._refused = end.error.path, partial(self._replan, inputs)
+            self._refused = end.error.path, partial(self.change, inputs)
         elif isinstance(job, LoadRecipeJob):
             self._refused = end.error.path, partial(self.open, job.paths)
 
@@ -250,11 +209,3 @@ class Conductor(QObject):
         """Analyse after a job has succeeded. A cancelled analysis does not restart at once."""
         if not isinstance(job, AnalyseJob):
             self.analyse()
-
-    def _cancel(self, *kinds: type) -> None:
-        for operation in self._engine.running(*kinds):
-            operation.cancel()
-
-    def _drop(self, *kinds: type, enforced: bool = False) -> None:
-        for operation in self._engine.running(*kinds):
-            operation.drop(enforced=enforced)

@@ -12,17 +12,23 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QLockFile, QThreadPool
 
-from ace_gui.gui.control.run_records import read_record
-from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE, there
+from ace_gui.engine.contract.events import MergeFinished
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE, replacing, there
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _DAY: Final = 24 * 3600
 KEPT_SECONDS: Final = 7 * _DAY
@@ -51,7 +57,6 @@ class MergeStores:
 
     @property
     def root(self) -> Path:
-        """The root folder of all merges."""
         return self._root
 
     @property
@@ -267,3 +272,64 @@ def _canonical(value: object) -> str:
     if isinstance(value, int | float) and isfinite(value):
         return repr(value.as_integer_ratio())  # 1, 1.0 and True are equal
     return repr(str(value) if isinstance(value, str) else value)
+
+
+SCHEMA: Final = 1
+_SHARED: Final = (  # the fields of a record that a MergeRun has, too
+    *("recipe", "parameters", "name", "made", "bytes", "norm", "accuracies", "exported"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A finished merge in the list of runs. Its tensors and reports are in the store."""
+
+    recipe: Recipe
+    parameters: Mapping[str, ParameterValue]
+    name: str
+    made: float
+    seconds: float
+    peak_bytes: int
+    bytes: int
+    norm: float | None
+    accuracies: Mapping[str, float]
+    exported: bool
+    schema: int = SCHEMA
+
+    @classmethod
+    def of(cls, run: MergeRun) -> RunRecord:
+        """The record of a finished merge."""
+        took = run.finished
+        return cls(
+            seconds=took.seconds if took is not None else 0.0,
+            peak_bytes=took.peak_bytes if took is not None else 0,
+            **{name: getattr(run, name) for name in _SHARED},
+        )
+
+    def run(self, store: Path) -> MergeRun:
+        """The merge, as far as it is known without its store."""
+        finished = MergeFinished(store=store, seconds=self.seconds, peak_bytes=self.peak_bytes)
+        shared = {name: getattr(self, name) for name in _SHARED}
+        return MergeRun(store=store, finished=finished, **shared)
+
+
+def write_record(file: Path, record: RunRecord) -> None:
+    """Write the record atomically. Raises OSError."""
+    with replacing(file) as fresh:
+        fresh.write_bytes(_adapter().dump_json(record))
+
+
+def read_record(file: Path) -> RunRecord | None:
+    """The record, or None if there is none that this version can read."""
+    try:
+        record = _adapter().validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record if record.schema == SCHEMA else None
+
+
+@cache
+def _adapter() -> TypeAdapter[RunRecord]:
+    from pydantic import TypeAdapter  # takes a third of a second: not when the window opens
+
+    return TypeAdapter(RunRecord)

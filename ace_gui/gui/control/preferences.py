@@ -64,7 +64,6 @@ class Preferences(QObject):
         return [(device.name, device.title) for device in engine.devices] if engine else []
 
     def choose_device(self, name: str) -> None:
-        """Set the compute device."""
         self.settings.device = name
         self._session.choose_device(name)
         self.changed.emit()
@@ -101,21 +100,6 @@ class Preferences(QObject):
         """Set the font size, in percent of the system's."""
         self.settings.font_scale = percent
         self.enlarged.emit(percent)
-        self.changed.emit()
-
-    def export_to(self, folder: Path | None) -> None:
-        """Set the proposed export folder; None: the last one used."""
-        self.settings.export_folder = folder
-        self.changed.emit()
-
-    def keep_runs(self, days: int) -> None:
-        """Set how long finished merges are kept, from the next start on; 0: until deleted."""
-        self.settings.days_kept = days
-        self.changed.emit()
-
-    def notify(self, on: bool) -> None:
-        """Set whether the end of long work is notified on the desktop."""
-        self.settings.notifies = on
         self.changed.emit()
 
     def _configure_new_engine(self) -> None:

@@ -66,7 +66,6 @@ class Sessions(QObject):
         return kept
 
     def write(self) -> None:
-        """Write the current project in the background."""
         self._timer.stop()
         recipe = self._recipe()
         if recipe is None or recipe == self._written:
@@ -78,7 +77,7 @@ class Sessions(QObject):
             self._lock = _lock_of(self._file)
             self._lock.tryLock(0)
         file = self._file
-        self._background.run(lambda: _write(file, recipe))
+        self._background.start(lambda: _write(file, recipe))
 
     def leave(self, *, keep: bool) -> Path | None:
         """Close the project. ``keep``: give it a file, whose path is returned, because it has
@@ -89,8 +88,8 @@ class Sessions(QObject):
             kept = target = self._place_of(recipe)
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
-            self._background.run(lambda: _write(target, recipe))
-        self._background.wait()
+            self._background.start(lambda: _write(target, recipe))
+        self._background.waitForDone()
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
         self._written = None

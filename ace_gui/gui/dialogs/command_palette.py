@@ -93,11 +93,11 @@ class CommandPalette(QDialog):
         step = {_MOVES[0]: -1, _MOVES[1]: 1, _MOVES[2]: -_ROWS, _MOVES[3]: _ROWS}[key]
         count = self.model.rowCount()
         row = min(max(self.list.currentIndex().row() + step, 0), count - 1)
-        self.list.setCurrentIndex(self.model.index(row))
+        self.list.setCurrentIndex(self.model.index(row, 0))
 
     def _find(self, typed: str) -> None:
         self.model.find(typed)
-        self.list.setCurrentIndex(self.model.index(0))
+        self.list.setCurrentIndex(self.model.index(0, 0))
         self._describe()
 
     def _describe(self, *_: object) -> None:

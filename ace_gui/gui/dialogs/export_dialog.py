@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import Exported
+from ace_gui.engine.contract.jobs import ExportJob
 from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
@@ -83,7 +85,7 @@ class ExportDialog(Dialog):
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
         self.verdict = muted_label("", self)
         self.output_kind = Choice("Write as", _KINDS)
-        self.adapter = AdapterChoice(output.run_quietly, self)
+        self.adapter = AdapterChoice(partial(output.engine.run, quiet=True), self)
         self.dtype = Choice("Number format", _DTYPES)
         self.shard = amount_field("Largest file", 0.1, 100.0, 5.0, suffix=" GB")
         self.complete_heads = QCheckBox("A whole model for each expert's head")
@@ -134,7 +136,7 @@ class ExportDialog(Dialog):
     def reject(self) -> None:
         """Close; cancel a running export first."""
         if self._session.activity.is_running(State.EXPORTING):
-            self._output.cancel_export()
+            self._output.engine.cancel(ExportJob)
             return
         super().reject()
 
@@ -284,7 +286,7 @@ class ExportDialog(Dialog):
         if self.as_adapter:
             size = self.adapter
             self.adapter.stop()
-            self._output.export_adapter(
+            self._output.export(
                 self._exported_to, self.dtype.current, rank=size.rank, energy=size.energy
             )
             return
@@ -293,7 +295,7 @@ class ExportDialog(Dialog):
             self._exported_to,
             self.dtype.current,
             shard_bytes,
-            heads=self.complete_heads.isChecked(),
+            complete_heads=self.complete_heads.isChecked(),
         )
 
     def _add(self) -> None:

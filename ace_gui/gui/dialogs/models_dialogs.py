@@ -16,9 +16,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound, ModelsFound
+from ace_gui.engine.contract.events import CachedModelInfo, CachedModelsFound, Event, ModelsFound
+from ace_gui.engine.contract.jobs import CachedModelsJob, ScanJob
 from ace_gui.formatting import counted, human_bytes
-from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.text import plain, tooltip
@@ -41,7 +42,7 @@ class ScanDialog(Dialog):
 
     def __init__(
         self,
-        conductor: Conductor,
+        engine: EngineClient,
         paths: Sequence[Path],
         base: Path | None,
         parent: QWidget | None = None,
@@ -60,11 +61,11 @@ class ScanDialog(Dialog):
         self.take = self.add_button("&Open", self._choose)
         self.fill((self.tree, 1), self.note)
         self.take.setEnabled(False)
-        conductor.models_found.connect(self._show)
-        conductor.scan(paths, base)
+        scan = engine.run(ScanJob(paths=tuple(paths), base=base), self._show)
+        self.finished.connect(lambda _: scan.drop())
 
-    def _show(self, found: ModelsFound) -> None:
-        if self._found is not None:  # requested by another dialog
+    def _show(self, found: Event) -> None:
+        if not isinstance(found, ModelsFound):
             return
         blocked = QSignalBlocker(self.tree)
         self._found = found
@@ -148,7 +149,7 @@ class HubCacheDialog(Dialog):
     base_chosen = Signal(object)
     experts_chosen = Signal(object)
 
-    def __init__(self, conductor: Conductor, parent: QWidget, *, can_add: bool) -> None:
+    def __init__(self, engine: EngineClient, parent: QWidget, *, can_add: bool) -> None:
         super().__init__("Models in the Hugging Face cache", parent)
         self._can_add = can_add
         self.fit(620, 420)
@@ -170,11 +171,13 @@ class HubCacheDialog(Dialog):
         main = self.experts_button if can_add else self.base_button
         self.tree.itemDoubleClicked.connect(lambda *_: main.click())
         self.tree.itemSelectionChanged.connect(self._allow)
-        conductor.cached_models.connect(self._show)
         self._allow()
-        conductor.list_cached_models()
+        listing = engine.run(CachedModelsJob(), self._show)
+        self.finished.connect(lambda _: listing.drop())
 
-    def _show(self, found: CachedModelsFound) -> None:
+    def _show(self, found: Event) -> None:
+        if not isinstance(found, CachedModelsFound):
+            return
         self.tree.clear()
         self.tree.addTopLevelItems([_CachedRow(model) for model in found.models])
         self.message.setText(f"No models with weights in {found.folder}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,15 +99,15 @@ class PreferencesDialog(Dialog):
         self._add("Text size", self.font_scale)
 
     def _add_files(self) -> None:
-        preferences, settings = self._preferences, self._preferences.settings
+        settings = self._preferences.settings
         self._form.add_row("", heading("Files and messages", self))
-        folder, use = settings.export_folder, preferences.export_to
+        folder, use = settings.export_folder, partial(setattr, settings, "export_folder")
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
-        keep = preferences.keep_runs
+        keep = partial(setattr, settings, "days_kept")
         self.kept = _choice("Keep runs", dict(_KEPT), settings.days_kept, keep)
         self.notify = QCheckBox("when long work ends", self)
         self.notify.setChecked(settings.notifies)
-        self.notify.toggled.connect(preferences.notify)
+        self.notify.toggled.connect(partial(setattr, settings, "notifies"))
         self._add("Export folder", self.exports)
         self._add("Keep runs", self.kept, "Older ones are removed when the program starts.")
         tip = "A desktop notification, if the window is not in front."

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 
 from ace_gui.gui.text import plain
 
-_Index = QModelIndex | QPersistentModelIndex
 COMMAND: Final = Qt.ItemDataRole.UserRole
 _BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
 _ELSEWHERE: Final = 4  # quality of a match with the start of a word outside the title
@@ -68,33 +68,20 @@ def _word_misfit(typed: str, word: str) -> int | None:
     return None
 
 
-class CommandsModel(QAbstractListModel):
-    """The commands that match the typed text."""
+class CommandsModel(QStandardItemModel):
+    """The commands that match the typed text. ``COMMAND`` is the role of a row's Command."""
 
     def __init__(self, commands: Sequence[Command], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._all = tuple(commands)
-        self._shown = found(self._all, "")
+        self.find("")
 
     def find(self, typed: str) -> None:
-        """Show the matching commands."""
-        self.beginResetModel()
-        self._shown = found(self._all, typed)
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008  (Qt's signature)
-        return 0 if parent.isValid() else len(self._shown)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if not index.isValid():
-            return None
-        command = self._shown[index.row()]
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return plain(command.title)
-            case Qt.ItemDataRole.AccessibleTextRole:
-                parts = (command.title, command.menu, command.shortcut, command.why)
-                return plain(", ".join(filter(None, parts)))
-            case Qt.ItemDataRole.UserRole:
-                return command
-        return None
+        self.clear()
+        for command in found(self._all, typed):
+            item = QStandardItem(plain(command.title))
+            parts = (command.title, command.menu, command.shortcut, command.why)
+            item.setAccessibleText(plain(", ".join(filter(None, parts))))
+            item.setEditable(False)
+            item.setData(command, COMMAND)
+            self.appendRow(item)

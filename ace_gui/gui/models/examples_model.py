@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 
 from ace_gui.engine.contract.scored.shown_examples import ComparedExample
 from ace_gui.gui.text import plain, tooltip
 
-_Index = QModelIndex | QPersistentModelIndex
 EXAMPLE: Final = Qt.ItemDataRole.UserRole
 
 
@@ -26,7 +26,6 @@ class ListedExample:
 
     @property
     def words(self) -> str:
-        """The complete text."""
         example, found = self.found.example, self.found
         texts = "; ".join(text for _, text in example.texts)
         parts = [f"should be {example.label}"] if example.label else []
@@ -35,7 +34,7 @@ class ListedExample:
         return plain(f"{self.task}, {example.row}: {text}")
 
 
-class ExamplesModel(QAbstractListModel):
+class ExamplesModel(QStandardItemModel):
     """``EXAMPLE`` is the role of a row's ListedExample."""
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -43,20 +42,12 @@ class ExamplesModel(QAbstractListModel):
         self.examples: tuple[ListedExample, ...] = ()
 
     def show_examples(self, examples: Sequence[ListedExample]) -> None:
-        """Replace the examples."""
-        self.beginResetModel()
+        self.clear()
         self.examples = tuple(examples)
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.examples)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.examples):
-            return None
-        example = self.examples[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return example.words
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(example.words)
-        return example if role == EXAMPLE else None
+        for example in examples:
+            item = QStandardItem(example.words)
+            item.setAccessibleText(example.words)
+            item.setEditable(False)
+            item.setToolTip(tooltip(example.words))
+            item.setData(example, EXAMPLE)
+            self.appendRow(item)

@@ -30,19 +30,20 @@ class FigureColumn:
 
     @property
     def is_number(self) -> bool:
-        """Whether the column holds numbers."""
         return isinstance(self.values, np.ndarray)
 
 
 class FiguresModel(QAbstractTableModel):
-    """Columns of equal length, sortable by any of them."""
+    """Columns of equal length, sortable by any of them. ``gap`` follows every number."""
+
+    gap = GAP
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._columns: tuple[FigureColumn, ...] = ()
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._places: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
+        self.sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
@@ -90,7 +91,7 @@ class FiguresModel(QAbstractTableModel):
             return None
         column = self._columns[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return column.title + GAP if column.is_number else column.title
+            return column.title + self.gap if column.is_number else column.title
         if role == Qt.ItemDataRole.ToolTipRole:
             return tooltip(column.tip) if column.tip else None
         return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
@@ -103,7 +104,7 @@ class FiguresModel(QAbstractTableModel):
             text = cell_text(column.values[self._order[index.row()]])
             if role == Qt.ItemDataRole.ToolTipRole:
                 return tooltip(text)
-            return text + GAP if column.is_number else text
+            return text + self.gap if column.is_number else text
         return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -111,7 +112,7 @@ class FiguresModel(QAbstractTableModel):
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
         rows = [self.source_row(index.row()) for index in before]
-        self._sorting = (column, order)
+        self.sorting = (column, order)
         self._arrange()
         after = [
             self.index(self.position(row), index.column())
@@ -122,7 +123,7 @@ class FiguresModel(QAbstractTableModel):
 
     def _arrange(self) -> None:
         count = len(self._columns[0].values) if self._columns else 0
-        column, order = self._sorting
+        column, order = self.sorting
         self._order = np.arange(count)
         if 0 <= column < len(self._columns):
             ranks = _ranks(self._columns[column])

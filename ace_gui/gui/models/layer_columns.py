@@ -84,7 +84,6 @@ class Layer:
 
     @property
     def statistics(self) -> LayerStatistics | None:
-        """The statistics of the experts, if known."""
         return self._session.layers.statistics.get(self.row.name)
 
     @property
@@ -150,7 +149,6 @@ class Layer:
 
     @property
     def tip(self) -> str:
-        """All that is known of the tensor."""
         lines = [self.row.name, f"{self.row.disposition.value}: {self.row.reason}"]
         if not math.isnan(self.gamma):
             lines.append(f"γ = {self.gamma:.4g}: {self.regime}")
@@ -200,7 +198,6 @@ class Column:
     cell: str = ""
 
     def text(self, layer: Layer) -> str:
-        """The displayed text."""
         if self.written is not None:
             return self.written(layer)
         value = self.value(layer)
@@ -228,7 +225,6 @@ class Column:
 
     @cached_property
     def index(self) -> int:
-        """Its position in ``COLUMNS``."""
         return COLUMNS.index(self)
 
 

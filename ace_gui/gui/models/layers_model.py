@@ -178,7 +178,6 @@ class LayersModel(QAbstractItemModel):
         return draft.tau if draft.has_gamma else math.inf
 
     def name_at(self, position: int) -> str:
-        """The tensor's name at this position."""
         return self._layers[self._order[position]].row.name
 
     def position(self, name: str | None) -> int:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    QSortFilterProxyModel,
-    Qt,
-)
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QSortFilterProxyModel, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 
 from ace_gui.gui.state.log import KEPT, Entry, Level, Log
 from ace_gui.gui.text import plain, tooltip
@@ -21,54 +15,32 @@ from ace_gui.gui.theme import icon
 _Index = QModelIndex | QPersistentModelIndex
 ENTRY: Final = Qt.ItemDataRole.UserRole
 COLUMNS: Final = ("Time", "Level", "From", "Message")
-_MESSAGE: Final = 3
 _ICONS: Final = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "error"}
 
 
-class LogModel(QAbstractTableModel):
-    """The entries, newest last."""
+class LogModel(QStandardItemModel):
+    """The entries, newest last. ``ENTRY`` is the role of a row's Entry."""
 
     def __init__(self, log: Log, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._entries = list(log.entries)
+        super().__init__(0, len(COLUMNS), parent)
+        self.setHorizontalHeaderLabels(COLUMNS)
+        for entry in log.entries:
+            self._add(entry)
         log.added.connect(self._add)
 
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008  (Qt's signature)
-        return 0 if parent.isValid() else len(self._entries)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> object:
-        across = orientation == Qt.Orientation.Horizontal
-        return COLUMNS[section] if across and role == Qt.ItemDataRole.DisplayRole else None
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if not index.isValid():
-            return None
-        entry, column = self._entries[index.row()], index.column()
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return _words(entry)[column]
-            case Qt.ItemDataRole.DecorationRole if column == 1 and entry.level in _ICONS:
-                return icon(_ICONS[entry.level])
-            case Qt.ItemDataRole.ToolTipRole if column == _MESSAGE:
-                return tooltip(f"{entry.text}\n{entry.details}".strip())
-            case Qt.ItemDataRole.UserRole:
-                return entry
-        return None
-
     def _add(self, entry: Entry) -> None:
-        index = len(self._entries)
-        self.beginInsertRows(QModelIndex(), index, index)
-        self._entries.append(entry)
-        self.endInsertRows()
-        if len(self._entries) > KEPT:
-            self.beginRemoveRows(QModelIndex(), 0, 0)
-            del self._entries[0]
-            self.endRemoveRows()
+        clock = time.strftime("%H:%M:%S", time.localtime(entry.when))
+        first = plain(entry.text).partition("\n")[0]
+        cells = [QStandardItem(text) for text in (clock, entry.level.title, entry.source, first)]
+        for cell in cells:
+            cell.setEditable(False)
+            cell.setData(entry, ENTRY)
+        if entry.level in _ICONS:
+            cells[1].setIcon(icon(_ICONS[entry.level]))
+        cells[-1].setToolTip(tooltip(f"{entry.text}\n{entry.details}".strip()))
+        self.appendRow(cells)
+        if self.rowCount() > KEPT:
+            self.removeRow(0)
 
 
 class FoundEntries(QSortFilterProxyModel):
@@ -80,7 +52,6 @@ class FoundEntries(QSortFilterProxyModel):
         self.setSourceModel(source)
 
     def look(self, least: Level, words: str) -> None:
-        """Show these entries."""
         self.beginFilterChange()
         self._least, self._words = least, words.casefold()
         self.endFilterChange()
@@ -88,9 +59,3 @@ class FoundEntries(QSortFilterProxyModel):
     def filterAcceptsRow(self, row: int, parent: _Index) -> bool:
         entry = self.sourceModel().index(row, 0, parent).data(ENTRY)
         return entry.level >= self._least and self._words in entry.line.casefold()
-
-
-def _words(entry: Entry) -> tuple[str, str, str, str]:
-    clock = time.strftime("%H:%M:%S", time.localtime(entry.when))
-    first = plain(entry.text).partition("\n")[0]
-    return clock, entry.level.title, entry.source, first

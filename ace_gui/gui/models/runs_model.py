@@ -60,7 +60,6 @@ class RunsModel(QAbstractListModel):
         self._repaint()
 
     def run_at(self, row: int) -> MergeRun:
-        """The run in a row."""
         return self._runs[row]
 
     def row_of(self, run: MergeRun | None) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ace_gui.formatting import number_text
-from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
 from ace_gui.gui.state.found.score_figures import Figure, TaskFigures
 from ace_gui.gui.text import plain, tooltip
 
@@ -40,35 +40,25 @@ _TIPS: Final = (
 _NONE: Final = "–"
 
 
-class TaskFiguresModel(QAbstractTableModel):
+class TaskFiguresModel(FiguresModel):
     """``FIGURES`` is the role of a row's TaskFigures."""
+
+    gap = ""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.rows: tuple[TaskFigures, ...] = ()
+        self.show_figures(())
 
     def show_figures(self, rows: Sequence[TaskFigures]) -> None:
-        """Replace the scores."""
-        self.beginResetModel()
-        self.rows = tuple(rows)
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(HEADERS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
-            return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return HEADERS[section]
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(_TIPS[section])
-        return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
+        self.rows: tuple[TaskFigures, ...] = tuple(rows)
+        numbers = np.full(len(rows), math.nan)  # what is shown is not sorted
+        names = [plain(row.title) for row in rows]
+        self.set_columns(
+            [
+                FigureColumn(title=title, values=numbers if index else names, tip=_TIPS[index])
+                for index, title in enumerate(HEADERS)
+            ]
+        )
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self.rows):
@@ -78,11 +68,9 @@ class TaskFiguresModel(QAbstractTableModel):
             return _text(row, column)
         if role == Qt.ItemDataRole.ToolTipRole:
             return tooltip(_tip(row, column))
-        if role == FIGURES:
-            return row
-        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+        return row if role == FIGURES else super().data(index, role)
 
-    def columns(self) -> tuple[FigureColumn, ...]:
+    def exported(self) -> tuple[FigureColumn, ...]:
         """With full precision and all standard errors, for copying and saving."""
         rows = self.rows
         found = [FigureColumn(title="task", values=[plain(row.title) for row in rows])]
@@ -141,8 +129,3 @@ def _tip(row: TaskFigures, column: int) -> str:
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
     shown = _text(row, column) if figure is None else figure_words(figure)
     return f"{row.title}: {shown}\n{_TIPS[column]}"
-
-
-def _alignment(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignLeft if column == TASK else Qt.AlignmentFlag.AlignRight
-    return side | Qt.AlignmentFlag.AlignVCenter

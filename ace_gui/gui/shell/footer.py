@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QToolButton
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.choice_menu import ChoiceMenu
+from ace_gui.gui.shell.menus import ChoiceMenu
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case

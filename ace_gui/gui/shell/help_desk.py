@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QDialog
 from shiboken6 import isValid
 
 from ace_gui.gui.panels.notice import Severity
-from ace_gui.gui.shell.availability import NO_MODEL
+from ace_gui.gui.shell.actions import NO_MODEL
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.widgets.labels.terms import term_of
 
@@ -51,7 +51,6 @@ class HelpDesk(QObject):
             actions.connect(action, slot)
 
     def show_palette(self) -> None:
-        """Show the command palette."""
         from ace_gui.gui.dialogs.command_palette import CommandPalette
 
         palette = CommandPalette(self.commands(), self._window)
@@ -80,7 +79,6 @@ class HelpDesk(QObject):
         return self._tour
 
     def end_tutorial(self) -> None:
-        """End the tutorial if it is under way."""
         if self.is_touring and self._tour is not None:
             self._tour.end()
 
@@ -90,7 +88,6 @@ class HelpDesk(QObject):
         self.show_page("glossary" if term else "start", term)
 
     def show_page(self, name: str, term: str = "") -> None:
-        """Show a help page, scrolled to a term."""
         from ace_gui.gui.dialogs.help_dialog import HelpDialog
 
         dialog = HelpDialog(self._window)
@@ -98,7 +95,6 @@ class HelpDesk(QObject):
         self._show(dialog)
 
     def show_shortcuts(self) -> None:
-        """Show all keyboard shortcuts."""
         from ace_gui.gui.dialogs.help_dialog import ShortcutsDialog
 
         self._show(ShortcutsDialog(self.commands(), self._window))
@@ -110,21 +106,18 @@ class HelpDesk(QObject):
         self._show(LogDialog(self._session.log, self._window))
 
     def copy_diagnostics(self) -> None:
-        """Copy the diagnostic information to the clipboard."""
         from ace_gui.gui.control.diagnostics import diagnostics
 
         QGuiApplication.clipboard().setText(diagnostics(self._session))
         self._session.advice.emit(_COPIED)
 
     def report_problem(self) -> None:
-        """Show a problem report to complete and copy."""
         from ace_gui.gui.control.diagnostics import problem_text
         from ace_gui.gui.dialogs.help_dialog import ProblemDialog
 
         self._show(ProblemDialog(problem_text(self._session, self.crash), self._window))
 
     def show_about(self) -> None:
-        """Show version and licence."""
         from ace_gui.gui.dialogs.help_dialog import AboutDialog
 
         dialog = AboutDialog(self._window)

@@ -13,8 +13,7 @@ from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayou
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.engine.engine_thread import EngineThread
+from ace_gui.gui.control.engine.engine_client import EngineClient, EngineThread
 from ace_gui.gui.control.layers.forecasting import Forecasting
 from ace_gui.gui.control.layers.layer_queries import LayerQueries
 from ace_gui.gui.control.layers.what_if import WhatIf
@@ -29,20 +28,15 @@ from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.availability import BUSY, allow
-from ace_gui.gui.shell.device_menu import SAFETY
+from ace_gui.gui.shell.actions import BUSY, Actions, allow
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
-from ace_gui.gui.shell.menus import Menus
+from ace_gui.gui.shell.menus import SAFETY, Menus
 from ace_gui.gui.shell.merge_news import MergeNews
-from ace_gui.gui.shell.override_editor import OverrideEditor
 from ace_gui.gui.shell.primary_area import PrimaryArea
 from ace_gui.gui.shell.projects.before import Before
-from ace_gui.gui.shell.projects.closing import Closing
-from ace_gui.gui.shell.projects.dropped_paths import local_paths
-from ace_gui.gui.shell.projects.opener import Opener
+from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.questions import Questions
 from ace_gui.gui.shell.shell_window import ShellWindow
@@ -95,7 +89,9 @@ class MainWindow(ShellWindow):
         self.what_if = WhatIf(self.session, self.engine, self)
         self.scoring = Scoring(self.session, self.engine, self)
         self.forecasting = Forecasting(self.session, self.engine, self)
-        self.opener = Opener(self.session, self.conductor, self.output, self.project, self)
+        self.opener = Opener(
+            self.session, self.engine, self.conductor, self.output, self.project, self
+        )
         self.long_work = LongWork(self.session, settings, self)
         self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
         self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
@@ -126,8 +122,6 @@ class MainWindow(ShellWindow):
             IdleQueue(self),
             IdleQueue(self),
         )
-        self.closing = Closing(self.session, self)
-        self.closing.agreed.connect(self.close_unasked)
         self._closing = False
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
@@ -178,14 +172,23 @@ class MainWindow(ShellWindow):
         made.restore_layout(self.settings)
         for _piece in made.restyle(current_theme()):
             pass  # nothing is visible yet
-        made.experts.remove_wanted.connect(self.conductor.remove_experts)
-        made.experts.model.expert_edited.connect(self.conductor.change_expert)
+        draft, change = self.session.draft, self.conductor.change
+        made.experts.remove_wanted.connect(
+            lambda indices: change(draft.inputs.without_experts(indices))
+        )
+        made.experts.model.expert_edited.connect(
+            lambda index, expert: change(draft.inputs.with_expert(index, expert))
+        )
         made.method.parameter_edited.connect(self.conductor.set_parameter)
-        made.method.inputs_edited.connect(self.conductor.change)
-        self.override_editor = OverrideEditor(self.session, self.conductor, made, self)
-        made.inputs_edited.connect(self.conductor.change)
+        made.method.inputs_edited.connect(change)
+        listed, layers, dialogs = made.method.overrides, made.layers, self.dialogs
+        for panel in (listed, layers):
+            panel.overrides_edited.connect(dialogs.override)
+        listed.rule_wanted.connect(dialogs.edit_override)
+        layers.rule_wanted.connect(dialogs.complete_override)
+        made.inputs_edited.connect(change)
         made.value_chosen.connect(self.conductor.set_parameter)
-        made.trial_accepted.connect(lambda: self.conductor.change(self.what_if.inputs()))
+        made.trial_accepted.connect(lambda: change(self.what_if.inputs()))
         made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
         made.runs.restore_wanted.connect(self.runs.restore)
         made.runs.export_wanted.connect(self.dialogs.export_run)
@@ -390,7 +393,6 @@ class MainWindow(ShellWindow):
                 )
 
     def _show_preferences(self) -> None:
-        """Update the menus from the preferences."""
         for action in self.actions_.schemes.actions():
             action.setChecked(action.data() == self.settings.scheme)
         engine, session = self.session.engine, self.session
@@ -489,11 +491,12 @@ class MainWindow(ShellWindow):
 
     def _asks_before_closing(self) -> bool:
         """Ask before closing if something is unsaved or being written. False: nothing to ask."""
-        if self.closing.is_writing:
-            self.closing.ask()
+        writing = self.session.activity.is_running(*BUSY)
+        if writing:
+            self.dialogs.ask_before_closing(self.close_unasked)
         elif self.project.is_modified:
             self.project.before_leaving(self.close_unasked)
-        return self.closing.is_writing or self.project.is_modified
+        return writing or self.project.is_modified
 
     def close_unasked(self) -> None:
         """Close without asking as soon as the running work has stopped."""

@@ -57,18 +57,26 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     def show(title: str, where: str, tip: str, run: Callable[[], object]) -> Command:
         return Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why)
 
+    def show_space(index: int) -> None:
+        workspace().show_space(index)
+
+    def show_part(kind: type[JobPage]) -> None:
+        workspace().show_scores().show_tab(kind)
+
+    def compare(index: int) -> None:
+        workspace().show_space(COMPARE)
+        workspace().comparison.show_look(index)
+
     made = [
-        show(title, "Workspace", tip, partial(_show_space, workspace, where))
-        for where, (title, tip) in enumerate(WORKSPACES)
+        show(title, "Workspace", tip, partial(show_space, index))
+        for index, (title, tip) in enumerate(WORKSPACES)
     ]
     if not why:
         made += _of_tabs(workspace(), show)
     for kind, title, tip in TABS:
-        run = partial(_show_part, workspace, kind)
-        made.append(show(title, WORKSPACES[SCORES][0], tip, run))
-    for where, (title, tip) in enumerate(LOOKS):
-        run = partial(_compare, workspace, where)
-        made.append(show(title, WORKSPACES[COMPARE][0], tip, run))
+        made.append(show(title, WORKSPACES[SCORES][0], tip, partial(show_part, kind)))
+    for index, (title, tip) in enumerate(LOOKS):
+        made.append(show(title, WORKSPACES[COMPARE][0], tip, partial(compare, index)))
     return made
 
 
@@ -77,21 +85,6 @@ def _of_tabs(workspace: Workspace, show: Callable[..., Command]) -> Iterator[Com
         for index in range(tabs.count()):
             run = partial(workspace.bring, tabs, index)
             yield show(tabs.tabText(index), where, tabs.tabToolTip(index), run)
-
-
-def _show_space(workspace: Callable[[], Workspace], index: int) -> None:
-    workspace().show_space(index)
-
-
-def _show_part(workspace: Callable[[], Workspace], kind: type[JobPage]) -> None:
-    workspace().show_scores().show_tab(kind)
-
-
-def _compare(workspace: Callable[[], Workspace], index: int) -> None:
-    from ace_gui.gui.shell.layout.workspace import COMPARE
-
-    workspace().show_space(COMPARE)
-    workspace().comparison.show_look(index)
 
 
 def _plain(action: QAction) -> str:

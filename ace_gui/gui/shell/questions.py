@@ -44,7 +44,7 @@ class Questions:
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
         if errors:
-            again = {"Check again": self._conductor.check_again}
+            again = {"Check again": self._conductor.plan}
             self._ask_about_checks(Severity.ERROR, errors, again)
         elif warnings:
             self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
@@ -57,7 +57,7 @@ class Questions:
         activity = self._session.activity
         full = any(check.title == DISK for check in self._session.checks.errors)
         if full and not activity.is_running(State.PLANNING, State.MERGING, State.EXPORTING):
-            self._conductor.check_again()
+            self._conductor.plan()
 
     def _follow_checks(self) -> None:
         """Take a question away that the checks do not ask any more."""

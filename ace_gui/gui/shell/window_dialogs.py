@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -13,9 +14,9 @@ from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
-from ace_gui.recipe import recommended
+from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
@@ -67,7 +68,7 @@ class Dialogs(QObject):
         dialog = ChooseMethodDialog(methods, method, experts, self._window, self._costs(method))
         dialog.compare_wanted.connect(self.compare_wanted)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.chosen.connect(self._conductor.choose_method)
+        dialog.chosen.connect(lambda name: self._conductor.change(draft.inputs.with_method(name)))
         dialog.open()
         return dialog
 
@@ -129,26 +130,65 @@ class Dialogs(QObject):
             self._runs.delete(runs)
             return
         ask = counted(len(runs), "Delete this run?", "Delete these %n runs?")
-        warn = counted(
-            len(lost),
-            "It has not been exported.",
-            "%n have not been exported.",
-        )
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "ACE Workbench",
-            f"{ask} {warn}",
-            parent=self._window,
-        )
-        delete = box.addButton("&Delete", QMessageBox.ButtonRole.DestructiveRole)
-        keep = box.addButton("&Keep", QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(keep)
-        box.finished.connect(
-            lambda _: self._runs.delete(runs) if box.clickedButton() is delete else None
-        )
-        box.finished.connect(box.deleteLater)
+        warn = counted(len(lost), "It has not been exported.", "%n have not been exported.")
+        self._ask(f"{ask} {warn}", "", "&Delete", "&Keep", lambda: self._runs.delete(runs))
+
+    def ask_before_closing(self, close: Callable[[], object]) -> None:
+        """Ask whether to stop a merge or an export, unless the question is already shown."""
+        if self._session.activity.is_running(State.EXPORTING):
+            text, details, keep = "An export is running.", "", "&Keep exporting"
+        else:
+            text, keep = "A merge is running.", "&Keep merging"
+            details = "Finished tensors are kept, and the merge can be continued."
+        if self.question is None:
+            self._ask(text, details, "&Stop and close", keep, close)
+
+    def _ask(
+        self, text: str, details: str, agree: str, keep: str, agreed: Callable[[], object]
+    ) -> None:
+        """Ask a question whose answer ``keep`` is the default. ``agreed`` follows the other."""
+        box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
+        box.setInformativeText(details)
+        yes = box.addButton(agree, QMessageBox.ButtonRole.DestructiveRole)
+        no = box.addButton(keep, QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(no)
+        box.setEscapeButton(no)
+
+        def answer(_: int) -> None:
+            self.question = None
+            box.deleteLater()
+            if box.clickedButton() is yes:
+                agreed()
+
+        box.finished.connect(answer)
         self.question = box
         box.open()
+
+    def edit_override(self, index: int) -> None:
+        """Edit the override with this index, or a new one for -1."""
+        rules = self._session.draft.inputs.overrides
+        if index < 0:
+            self.complete_override(None)
+        else:
+            self._edit(rules[index], lambda made: (*rules[:index], made, *rules[index + 1 :]))
+
+    def complete_override(self, rule: Override | None) -> None:
+        """Edit a new override that starts from ``rule``."""
+        self._edit(rule, lambda made: (*self._session.draft.inputs.overrides, made))
+
+    def override(self, rules: tuple[Override, ...]) -> None:
+        """Replace the recipe's overrides."""
+        self._conductor.change(replace(self._session.draft.inputs, overrides=rules))
+
+    def _edit(
+        self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]
+    ) -> None:
+        from ace_gui.gui.dialogs.override_dialog import OverrideDialog
+
+        dialog = OverrideDialog(self._session, rule, self._window)
+        dialog.rule_made.connect(lambda made: self.override(rules(made)))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
 
     def clean_up_runs(self) -> None:
         """Show all kept merges, of any base model, and delete the chosen ones."""
@@ -159,7 +199,6 @@ class Dialogs(QObject):
         self.clean_up.open()
 
     def show_preferences(self, preferences: Preferences) -> None:
-        """Show the preferences next to the window."""
         from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 
         dialog = PreferencesDialog(preferences, self._window)

@@ -141,6 +141,5 @@ class Activity(QObject):
             self.set_progress(replace(self.progress, title=title, seconds_left=seconds_left))
 
     def set_progress(self, progress: Progress | None) -> None:
-        """Set the progress of the running job."""
         self.progress = progress
         self.progressed.emit()

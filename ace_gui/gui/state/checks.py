@@ -43,7 +43,6 @@ class Checks(QObject):
         self._accepted = frozenset()
 
     def replace(self, found: tuple[Check, ...]) -> None:
-        """Replace the checks."""
         if found != self.all:
             self.all = found
             self.changed.emit()

@@ -24,7 +24,6 @@ class Level(IntEnum):
 
     @property
     def title(self) -> str:
-        """The displayed text."""
         return _TITLES[self]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from PySide6.QtCore import QByteArray, QSettings
 
@@ -12,14 +14,63 @@ from ace_gui.gui.theme import Scheme
 from ace_gui.paths import MERGES, cache_root
 
 RECENT = 9
+_T = TypeVar("_T")
 _DIGITS = 18  # for the largest number stored
 
 
+class _Setting(Generic[_T]):
+    """A value that is stored as text. ``read`` takes "" if nothing was stored."""
+
+    def __init__(self, key: str, read: Callable[[str], _T]) -> None:
+        self._key, self._read = key, read
+
+    def __get__(self, settings: Settings, _: type[Settings]) -> _T:
+        return self._read(str(settings.store.value(self._key, "")))
+
+    def __set__(self, settings: Settings, value: _T) -> None:
+        settings.store.setValue(self._key, "" if value is None else str(value))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
+
+
+def _some(text: str) -> int | None:
+    return _number(text) or None
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _scheme(text: str) -> Scheme:
+    return "light" if text == "light" else "dark" if text == "dark" else "system"
+
+
 class Settings:
-    """Layout, recent files, colours, device and more, under the application's name."""
+    """Layout, recent files, colours, device and more, under the application's name.
+
+    ``device``: ``auto`` or an engine's device name. ``memory_bytes``: a merge's memory limit, None
+    for all free memory. ``threads``: of the engine, None: it decides. ``font_scale``: percent of
+    the system's. ``export_folder``: proposed for exports, None: the last one. ``days_kept``: how
+    long finished merges stay, 0: until they are deleted. ``notifies``: whether the end of long work
+    is notified on the desktop. ``pictures_on_white``: whether plots are exported in the light
+    colours, whatever the window's scheme. ``picture_format``: the size and the font of saved plots.
+    """
+
+    scheme = _Setting("window/scheme", _scheme)
+    device = _Setting("engine/device", lambda text: text or "auto")
+    memory_bytes = _Setting("engine/memory", _some)
+    threads = _Setting("engine/threads", _some)
+    font_scale = _Setting("window/letters", lambda text: _number(text) or 100)
+    export_folder = _Setting("folders/export", _path)
+    days_kept = _Setting("runs/days", _number)
+    notifies = _Setting("window/notifies", lambda text: text.lower() in ("", "true"))
+    pictures_on_white = _Setting("pictures/white", lambda text: text.lower() == "true")
+    picture_format = _Setting("pictures/format", str)
 
     def __init__(self) -> None:
-        self._store = QSettings()
+        self.store = QSettings()
 
     @property
     def geometry(self) -> QByteArray:
@@ -28,7 +79,7 @@ class Settings:
 
     @geometry.setter
     def geometry(self, state: QByteArray) -> None:
-        self._store.setValue("window/geometry", state)
+        self.store.setValue("window/geometry", state)
 
     def layout(self, name: str) -> QByteArray:
         """State of the splitter or header with this object name; empty if never saved."""
@@ -36,11 +87,10 @@ class Settings:
 
     def save_layout(self, name: str, state: QByteArray) -> None:
         """Save the state of a splitter or header by its object name."""
-        self._store.setValue(f"layout/{name}", state)
+        self.store.setValue(f"layout/{name}", state)
 
     def forget_layout(self) -> None:
-        """Restore the initial layout."""
-        self._store.remove("layout")
+        self.store.remove("layout")
 
     @property
     def recent(self) -> tuple[Path, ...]:
@@ -53,7 +103,7 @@ class Settings:
         """Move a recipe to the front of the recent ones."""
         path = recipe.absolute()
         others = [str(other) for other in self.recent if other != path]
-        self._store.setValue("recent", [str(path), *others][:RECENT])
+        self.store.setValue("recent", [str(path), *others][:RECENT])
 
     @property
     def recent_projects(self) -> tuple[RecentProject, ...]:
@@ -65,11 +115,11 @@ class Settings:
         """Record the state of a recent project when it is closed."""
         noted = {**self._noted(), str(project.path.absolute()): project.record()}
         kept = {str(path): noted.get(str(path)) for path in self.recent}
-        self._store.setValue("recent-projects", json.dumps(kept))
+        self.store.setValue("recent-projects", json.dumps(kept))
 
     def _noted(self) -> dict[str, object]:
         try:
-            noted = json.loads(str(self._store.value("recent-projects", "")))
+            noted = json.loads(str(self.store.value("recent-projects", "")))
         except (ValueError, RecursionError):
             return {}
         return noted if isinstance(noted, dict) else {}
@@ -77,68 +127,27 @@ class Settings:
     def replace_recent(self, gone: Path, found: Path) -> None:
         """Replace the path of a recent recipe that was moved."""
         paths = [str(found.absolute() if path == gone else path) for path in self.recent]
-        self._store.setValue("recent", list(dict.fromkeys(paths)))
+        self.store.setValue("recent", list(dict.fromkeys(paths)))
 
     def folder(self, purpose: str) -> Path | None:
         """The last folder of a file dialog for this purpose, or None."""
-        stored = self._store.value(f"folders/{purpose}")
+        stored = self.store.value(f"folders/{purpose}")
         return Path(stored) if isinstance(stored, str) and stored else None
 
     def remember_folder(self, purpose: str, folder: Path) -> None:
         """Save the folder where the next file dialog for this purpose starts."""
-        self._store.setValue(f"folders/{purpose}", str(folder))
-
-    @property
-    def scheme(self) -> Scheme:
-        """``system``, ``light`` or ``dark``."""
-        match self._store.value("window/scheme"):
-            case "light":
-                return "light"
-            case "dark":
-                return "dark"
-        return "system"
-
-    @scheme.setter
-    def scheme(self, scheme: Scheme) -> None:
-        self._store.setValue("window/scheme", scheme)
-
-    @property
-    def device(self) -> str:
-        """The last device: ``auto`` or an engine's device name."""
-        return str(self._store.value("engine/device", "auto"))
-
-    @device.setter
-    def device(self, device: str) -> None:
-        self._store.setValue("engine/device", device)
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """A merge's memory limit; None: all free memory."""
-        return self._number("engine/memory") or None
-
-    @memory_bytes.setter
-    def memory_bytes(self, limit: int | None) -> None:
-        self._store.setValue("engine/memory", str(limit or ""))
-
-    @property
-    def threads(self) -> int | None:
-        """The engine's thread count; None: the engine decides."""
-        return self._number("engine/threads") or None
-
-    @threads.setter
-    def threads(self, count: int | None) -> None:
-        self._store.setValue("engine/threads", str(count or 0))
+        self.store.setValue(f"folders/{purpose}", str(folder))
 
     @property
     def scratch(self) -> Path | None:
         """The folder for merges before export; None: the user's cache."""
-        return self._path("engine/scratch")
+        return _path(str(self.store.value("engine/scratch", "")))
 
     @scratch.setter
     def scratch(self, folder: Path | None) -> None:
         others = [str(each) for each in self._scratches() if each != folder]
-        self._store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
-        self._store.setValue("engine/scratch", str(folder or ""))
+        self.store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
+        self.store.setValue("engine/scratch", str(folder or ""))
 
     @property
     def merge_folders(self) -> tuple[Path, ...]:
@@ -150,77 +159,14 @@ class Settings:
     def _scratches(self) -> list[Path]:
         return [Path(text) for text in self._texts("engine/scratches")]
 
-    @property
-    def font_scale(self) -> int:
-        """Font size in percent of the system's."""
-        return self._number("window/letters") or 100
-
-    @font_scale.setter
-    def font_scale(self, percent: int) -> None:
-        self._store.setValue("window/letters", str(percent))
-
-    @property
-    def export_folder(self) -> Path | None:
-        """The proposed export folder; None: the last one used."""
-        return self._path("folders/export")
-
-    @export_folder.setter
-    def export_folder(self, folder: Path | None) -> None:
-        self._store.setValue("folders/export", str(folder or ""))
-
-    @property
-    def days_kept(self) -> int:
-        """Days to keep finished merges; 0: until they are deleted."""
-        return self._number("runs/days")
-
-    @days_kept.setter
-    def days_kept(self, days: int) -> None:
-        self._store.setValue("runs/days", str(days))
-
-    @property
-    def notifies(self) -> bool:
-        """Whether the end of long work is notified on the desktop."""
-        return str(self._store.value("window/notifies", "true")) == "true"
-
-    @notifies.setter
-    def notifies(self, on: bool) -> None:
-        self._store.setValue("window/notifies", "true" if on else "false")
-
-    @property
-    def pictures_on_white(self) -> bool:
-        """Whether plots are exported in the light colours, whatever the window's scheme."""
-        # an INI file contains text
-        return str(self._store.value("pictures/white", "false")) == "true"
-
-    @pictures_on_white.setter
-    def pictures_on_white(self, on: bool) -> None:
-        self._store.setValue("pictures/white", "true" if on else "false")
-
-    @property
-    def picture_format(self) -> str:
-        """The size and the font of saved plots, as text; empty if never chosen."""
-        return str(self._store.value("pictures/format", ""))
-
-    @picture_format.setter
-    def picture_format(self, text: str) -> None:
-        self._store.setValue("pictures/format", text)
-
     def _texts(self, key: str) -> list[str]:
-        stored = self._store.value(key, [])
+        stored = self.store.value(key, [])
         if isinstance(stored, str):  # a list with one element is read back as that element
             stored = [stored]
         return (
             [each for each in stored if isinstance(each, str)] if isinstance(stored, list) else []
         )
 
-    def _number(self, key: str) -> int:
-        stored = str(self._store.value(key, ""))  # an INI file contains text
-        return int(stored) if stored.isdecimal() and len(stored) <= _DIGITS else 0
-
-    def _path(self, key: str) -> Path | None:
-        stored = str(self._store.value(key, ""))
-        return Path(stored) if stored else None
-
     def _bytes(self, key: str) -> QByteArray:
-        value = self._store.value(key)
+        value = self.store.value(key)
         return value if isinstance(value, QByteArray) else QByteArray()

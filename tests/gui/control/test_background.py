@@ -49,9 +49,9 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
                 if asked:
                     background.ask(task, asker.take)
                 else:
-                    background.run(lambda task=task: asker.found.append(task()))
-        background.run(lambda: asker.found.append(8))
-        background.wait()
+                    background.start(lambda task=task: asker.found.append(task()))
+        background.start(lambda: asker.found.append(8))
+        background.waitForDone()
         qtbot.waitUntil(lambda: sorted(asker.found) == [7, 8])
         assert str(error) in str(heard.args[0])
     finally:

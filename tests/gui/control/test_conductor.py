@@ -27,8 +27,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.engine.latest_question import DELAY
-from ace_gui.gui.control.layers.layer_queries import LayerQueries
+from ace_gui.gui.control.layers.layer_queries import DELAY, LayerQueries
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.control.operations.output_operations import OutputOperations
@@ -119,7 +118,7 @@ def test_an_expert_that_does_not_fit_changes_nothing(
 def test_adding_a_good_expert_compares_again(
     ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.conductor.remove_experts([1])
+    ready.conductor.change(session.draft.inputs.without_experts([1]))
     load(worker, COLA)
     assert isinstance(worker.jobs[len(worker.jobs)], AnalyseJob)
     with qtbot.waitSignal(ready.engine.idle):
@@ -130,7 +129,7 @@ def test_adding_a_good_expert_compares_again(
 def test_only_the_latest_of_several_plans_counts(
     ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    ready.conductor.choose_method("linear")
+    ready.conductor.change(session.draft.inputs.with_method("linear"))
     first = worker.newest(PlanJob)
     ready.conductor.change(replace(session.draft.inputs, scope="authors-vit"))
     assert worker.cancelled == [first]
@@ -147,7 +146,7 @@ def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
     ready: Control, session: Session, worker: FakeWorker
 ) -> None:
     loaded = session.draft.inputs
-    ready.conductor.set_base(BROKEN)
+    ready.conductor.change(replace(session.draft.inputs, base=BROKEN))
     proposed = worker.newest(PlanJob)
     ready.conductor.cancel()
     assert proposed in worker.cancelled
@@ -165,7 +164,7 @@ def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
     ready: Control, session: Session, worker: FakeWorker
 ) -> None:
     loaded = session.draft.inputs
-    ready.conductor.set_base(BROKEN)
+    ready.conductor.change(replace(session.draft.inputs, base=BROKEN))
     ready.conductor.open([COLA])
     assert worker.newest(PlanJob) in worker.cancelled
     assert session.draft.inputs == loaded, "what was proposed is not wanted any more"
@@ -178,9 +177,9 @@ def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
     ready: Control, session: Session, worker: FakeWorker
 ) -> None:
     ready.merge.start()
-    ready.conductor.choose_method("linear")
+    ready.conductor.change(session.draft.inputs.with_method("linear"))
     first = worker.newest(PlanJob)
-    ready.conductor.choose_method("ace")
+    ready.conductor.change(session.draft.inputs.with_method("ace"))
     assert first in worker.withdrawn
     assert first not in worker.cancelled
 

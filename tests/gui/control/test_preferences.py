@@ -193,7 +193,7 @@ def test_what_is_measured_in_letters_follows_them(loaded: MainWindow, qtbot: QtB
 def test_exports_are_proposed_in_the_folder_that_is_preferred(
     loaded: MainWindow, tmp_path: Path, qtbot: QtBot
 ) -> None:
-    loaded.preferences.export_to(tmp_path)
+    loaded.settings.export_folder = tmp_path
     dialog = ExportDialog(loaded.session, loaded.output, loaded)
     assert Path(dialog.folder.text()).parent == tmp_path
     dialog.deleteLater()

@@ -12,9 +12,14 @@ from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, Plan
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.control.merge_stores import MergeStores, record_of
+from ace_gui.gui.control.merge_stores import (
+    MergeStores,
+    RunRecord,
+    read_record,
+    record_of,
+    write_record,
+)
 from ace_gui.gui.control.operations.run_operations import read_all, stored_bytes
-from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
 from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
@@ -156,7 +161,7 @@ def test_a_run_is_restored_with_all_of_its_settings(
 ) -> None:
     first = merge()
     colours = [expert.colour for expert in loaded.session.draft.inputs.experts]
-    loaded.conductor.remove_experts([0])
+    loaded.conductor.change(loaded.session.draft.inputs.without_experts([0]))
     kept = plan(loaded.session.draft.inputs.recipe())
     worker.say(PlanReady(plan=kept), JobDone(), job=worker.newest(PlanJob))
     choose(loaded, worker, 0.9)

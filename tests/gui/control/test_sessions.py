@@ -16,7 +16,7 @@ def sessions(session: Session, tmp_path: Path) -> Sessions:
     made = Sessions(session, tmp_path / "sessions")
     adopt_two(session)
     made.write()
-    made._background.wait()
+    made._background.waitForDone()
     return made
 
 
@@ -87,7 +87,7 @@ def test_every_change_is_written(session: Session, sessions: Sessions) -> None:
     session.draft.set_parameter("tau", 0.7)
     assert sessions._timer.isActive()
     sessions.write()
-    sessions._background.wait()
+    sessions._background.waitForDone()
     assert load_recipe(sessions._file).parameters == {"tau": 0.7}
     one = TWO.without_experts([0])
     session.adopt(one, plan(one.recipe()))

@@ -18,7 +18,7 @@ from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.engine.latest_question import DELAY
+from ace_gui.gui.control.layers.layer_queries import DELAY
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.shell.main_window import MainWindow

@@ -12,7 +12,7 @@ from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, LayerAn
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, Job, MergeJob, PlanJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.engine.engine_thread import BATCH, EngineThread
+from ace_gui.gui.control.engine.engine_client import BATCH, EngineThread
 from tests.gui.fakes import COLA, ENGINE, recipe
 
 PLAN = PlanJob(recipe=recipe(COLA))

@@ -180,7 +180,7 @@ def test_rows_appear_and_a_failed_one_says_why(
     worker.say(result(job.variants[0], 0), failed, JobDone(), job=worker.newest(CompareJob))
     assert dialog.model.rowCount() == 2
     assert dialog.status.text() == "SLERP: Two experts."
-    dialog.table.selectRow(dialog.model.position(failed))
+    dialog.table.selectRow(dialog.model.position_of(failed))
     assert not dialog.use.isEnabled()
 
 

@@ -102,7 +102,7 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(
     opened: MainWindow, worker: FakeWorker
 ) -> None:
     rule = Override(role="key", merge_method="linear")
-    opened.conductor.override((rule,))
+    opened.conductor.change(replace(opened.session.draft.inputs, overrides=(rule,)))
     own = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
     rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
@@ -126,7 +126,12 @@ def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
 
 def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
     rules = (AVERAGE, Override(role="key", disposition="base"))
-    opened.conductor.override(tuple(replace(rule, role="key") for rule in rules))
+    opened.conductor.change(
+        replace(
+            opened.session.draft.inputs,
+            overrides=tuple(replace(rule, role="key") for rule in rules),
+        )
+    )
     listed = opened.workspace.method.overrides
     listed.list.setCurrentRow(0)
     listed.remove.click()

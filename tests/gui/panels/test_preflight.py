@@ -92,7 +92,7 @@ def test_the_same_worries_do_not_come_to_the_front_again(
     load(window, worker, WORRY)
     tabs = window.workspace.inspector.tabs
     tabs.setCurrentIndex(0)
-    window.conductor.choose_method("linear")
+    window.conductor.change(window.session.draft.inputs.with_method("linear"))
     again = replace(WORRY, sentence="3 ids differ.")
     changed = plan(recipe(COLA, SST2, merge_method="linear"), checks=(again,))
     worker.say(PlanReady(plan=changed), JobDone())
@@ -121,7 +121,7 @@ def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeW
 def test_another_warning_is_asked_about_again(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
     window.session.checks.accept()
-    window.conductor.choose_method("linear")
+    window.conductor.change(window.session.draft.inputs.with_method("linear"))
     changed = plan(recipe(COLA, SST2, merge_method="linear"), checks=(ERROR, WORRY))
     worker.say(PlanReady(plan=changed), JobDone())
     assert window.session.checks.worries == (ERROR,)
@@ -137,7 +137,7 @@ def test_rows_stay_when_warnings_are_accepted(window: MainWindow, worker: FakeWo
 def test_other_experts_are_asked_about_anew(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, WORRY)
     window.session.checks.accept()
-    window.conductor.remove_experts([1])
+    window.conductor.change(window.session.draft.inputs.without_experts([1]))
     worker.say(PlanReady(plan=plan(recipe(COLA), checks=(WORRY,))), JobDone())
     assert window.session.checks.worries == (WORRY,)
 

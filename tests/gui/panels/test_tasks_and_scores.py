@@ -193,7 +193,7 @@ def test_how_a_language_model_is_asked_can_be_chosen(
 def test_tasks_outlive_a_plan_that_was_asked_for_before_them(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    loaded.conductor.choose_method("linear")
+    loaded.conductor.change(loaded.session.draft.inputs.with_method("linear"))
     loaded.scoring.add(DATA)
     load(worker, COLA, SST2)
     assert [task.title for task in loaded.session.draft.inputs.tasks] == ["cola", "sst2"]
@@ -429,7 +429,7 @@ def test_scores_of_other_models_and_tasks_are_forgotten(
     loaded.scoring.change(0, replace(TASK_DATA[0], limit=10))
     assert list(known.line(store)) == ["sst2"]
     assert not known.is_complete(EXPERTS)
-    loaded.conductor.remove_experts([0])
+    loaded.conductor.change(loaded.session.draft.inputs.without_experts([0]))
     load(worker, SST2)
     assert known.models == frozenset()
 
@@ -507,7 +507,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     titles = [button.text() for button in index.verdict.findChildren(QPushButton)]
     assert titles == ["Lost 6", "Gained 1", "Both wrong 2"]
     assert index.note.text().startswith("The first 4 of 6 are shown.")
-    first = index.model.index(0)
+    first = index.model.index(0, 0)
     assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "cola, row 0: LOST 0 of cola. should be yes; the merge answers no, cola yes"
     )
@@ -522,7 +522,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
     worker.say(compared("cola", other="base", gained=2), JobDone(), job=against_base)
-    assert "base no" in index.model.index(0).data()
+    assert "base no" in index.model.index(0, 0).data()
     assert number != against_base
 
 

@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.gui.plots.learning_plot import FIGURES, LearningPlot, running_mean
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.found.learning_curves import LearningCurves
+from ace_gui.gui.state.found.results import LearningCurves
 from ace_gui.gui.theme import DARK, LIGHT
 from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load, started
 

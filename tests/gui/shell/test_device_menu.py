@@ -7,8 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.device_menu import DeviceMenu
-from ace_gui.gui.shell.menus import Menus
+from ace_gui.gui.shell.menus import DeviceMenu, Menus
 from ace_gui.gui.state.session import Session
 
 CPU = DeviceInfo(name="cpu", title="Processor (CPU)")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QUrl
 
-from ace_gui.gui.shell.projects.dropped_paths import classify, is_collection, local_paths
+from ace_gui.gui.shell.projects.opener import classify, is_collection, local_paths
 
 
 def model(folder: Path) -> Path:

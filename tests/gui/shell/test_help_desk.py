@@ -155,7 +155,7 @@ def test_the_log_has_what_engine_and_window_said(loaded: MainWindow, worker: Fak
     assert ("Engine", "Analyse") in said
     loaded.session.advice.emit("The recipe is in a file.")
     assert log.entries[-1].text == "The recipe is in a file."
-    loaded.conductor.check_again()
+    loaded.conductor.plan()
     worker.say(JobFailed(error=CheckpointError("The file is empty.", path=Path("/models/a"))))
     last = log.entries[-1]
     assert (last.level, last.text) == (Level.ERROR, "The file is empty.")

@@ -94,7 +94,7 @@ def test_an_error_is_what_is_told(
 def test_nothing_is_shown_where_one_prefers_so(
     loaded: MainWindow, worker: FakeWorker, clock, marked, told, monkeypatch, qtbot: QtBot
 ) -> None:
-    loaded.preferences.notify(False)
+    loaded.settings.notifies = False
     in_front(loaded, monkeypatch, active=False)
     merge(loaded, worker, clock, 11.0)
     qtbot.waitUntil(lambda: marked == [loaded])

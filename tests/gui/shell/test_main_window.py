@@ -370,13 +370,20 @@ def test_the_recipe_can_be_saved_for_mergekit(
 ) -> None:
     loaded.opener.write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
-    loaded.conductor.choose_method("linear")
+    loaded.conductor.change(loaded.session.draft.inputs.with_method("linear"))
     planned = plan(
         loaded.session.draft.inputs.recipe(), parameters={"normalize": True, "base_weight": 0.0}
     )
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     loaded.opener.write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert (tmp_path / "theirs.yaml").read_text().startswith("merge_method: linear\nmodels:")
+
+
+def answer(window: MainWindow, words: str) -> None:
+    """Press this button of the window's question."""
+    box = window.dialogs.question
+    assert box is not None
+    next(button for button in box.buttons() if words in button.text()).click()
 
 
 def test_closing_under_a_merge_asks_cancels_and_waits(
@@ -386,12 +393,10 @@ def test_closing_under_a_merge_asks_cancels_and_waits(
     with qtbot.assertNotEmitted(loaded.closed):
         loaded.close()
         assert loaded.isVisible()
-        assert loaded.closing.keep is not None
-        loaded.closing.keep.click()
+        answer(loaded, "Keep merging")
         assert not worker.cancelled
         loaded.close()
-        assert loaded.closing.stop is not None
-        loaded.closing.stop.click()
+        answer(loaded, "Stop and close")
         assert worker.cancelled == [worker.newest(MergeJob)]
         assert loaded.isVisible()
     with qtbot.waitSignal(loaded.closed):

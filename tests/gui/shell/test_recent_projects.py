@@ -104,7 +104,7 @@ def test_what_is_noted_wrongly_is_left_out(tmp_path: Path, broken: str) -> None:
     settings = Settings()
     settings.remember(tmp_path / "r.yaml")
     noted = broken.replace("%s", str(tmp_path / "r.yaml"))
-    settings._store.setValue("recent-projects", noted)
+    settings.store.setValue("recent-projects", noted)
     assert settings.recent_projects == (RecentProject(path=tmp_path / "r.yaml"),)
 
 

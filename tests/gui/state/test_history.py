@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.chosen.changes import change_text
-from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.state.chosen.history import History, change_text
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override

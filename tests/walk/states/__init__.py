@@ -6,14 +6,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ace_gui.gui.picture import Studio
-from tests.walk.states.choices import choices
-from tests.walk.states.data import covariances, learning
-from tests.walk.states.dialogs import dialogs
 from tests.walk.states.doing import Step
-from tests.walk.states.layers import all_tabs, looks_at_a_layer, panels
-from tests.walk.states.opening import before_merging, empty, first_merge, only_merge
-from tests.walk.states.runs import menus, runs
-from tests.walk.states.spaces import comparison, routing, scores
+from tests.walk.states.inputs import (
+    before_merging,
+    choices,
+    covariances,
+    empty,
+    first_merge,
+    learning,
+    only_merge,
+)
+from tests.walk.states.panels import (
+    all_tabs,
+    comparison,
+    dialogs,
+    looks_at_a_layer,
+    menus,
+    panels,
+    routing,
+    runs,
+    scores,
+)
 
 
 def states(

@@ -23,7 +23,7 @@ def change(studio: Studio, inputs: Inputs) -> None:
 def choose_method(studio: Studio, name: str) -> None:
     """Another method, planned and analysed."""
     session = studio.window.session
-    studio.window.conductor.choose_method(name)
+    studio.window.conductor.change(studio.window.session.draft.inputs.with_method(name))
     until_ready(studio, lambda: session.draft.inputs.method == name)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from queue import Empty, SimpleQueue
 from typing import Final
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QThread, QTimer, Signal
 
+from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EngineProcess
 from ace_gui.engine.contract.events import (
     EngineReady,
     Event,
@@ -18,10 +24,9 @@ from ace_gui.engine.contract.events import (
     JobFailed,
     JobProgress,
 )
-from ace_gui.engine.contract.jobs import Job, MergeJob
+from ace_gui.engine.contract.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
-from ace_gui.gui.control.engine.engine_thread import EngineThread
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
@@ -65,14 +70,14 @@ class RunningJob:
 
     def cancel(self) -> None:
         """Stop the job. ``on_end`` is called when it has stopped."""
-        self._client.cancel(self._number)
+        self._client.stop(self._number)
 
     def drop(self, *, enforced: bool = False) -> None:
         """Ask the job to stop, and ignore all its further events, including its end.
 
         ``enforced``: replace an engine that does not stop the job in time.
         """
-        self._client.drop(self._number, enforced=enforced)
+        self._client.forget(self._number, enforced=enforced)
 
 
 def job_title(kind: type[Job]) -> str:
@@ -135,12 +140,21 @@ class EngineClient(QObject):
         """Whether a job is running or about to run."""
         return bool(self._running) or any(timer.isActive() for timer in self._timers)
 
-    def cancel(self, number: int) -> None:
-        """Stop a job."""
+    def cancel(self, *kinds: type) -> None:
+        """Stop the running jobs of these kinds."""
+        for entry in self.running(*kinds):
+            entry.cancel()
+
+    def drop(self, *kinds: type, enforced: bool = False) -> None:
+        """Stop the running jobs of these kinds when they can, and ignore them from now on."""
+        for entry in self.running(*kinds):
+            entry.drop(enforced=enforced)
+
+    def stop(self, number: int) -> None:
         if number in self._running:
             self._worker.cancel(number)
 
-    def drop(self, number: int, *, enforced: bool = False) -> None:
+    def forget(self, number: int, *, enforced: bool) -> None:
         """Stop a job when it can, and ignore it from now on."""
         if number in self._running:
             (self._worker.cancel if enforced else self._worker.withdraw)(number)
@@ -202,3 +216,215 @@ class EngineClient(QObject):
     def _check_idle(self) -> None:
         if not self.is_busy:
             self.idle.emit()
+
+
+TERMINATE_SECONDS: Final = 2.0
+"""How long a terminated engine may take before it is killed."""
+
+BATCH: Final = 100
+"""Number of events to forward before requests are checked again."""
+
+_CANCEL: Final = "cancel"
+_WITHDRAW: Final = "withdraw"
+_ENDS = (JobDone, JobFailed, JobCancelled)
+
+
+class EngineThread(QThread):
+    """Owns one engine process at a time and forwards its events as signals.
+
+    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_lost``
+    carries an EngineError; the running jobs are gone, and a new engine is started. Every submitted
+    job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``.
+    """
+
+    reported = Signal(int, object)
+    engine_lost = Signal(object)
+
+    def __init__(
+        self,
+        parent: QObject | None = None,
+        *,
+        start_engine: Callable[[], EngineProcess] = EngineProcess,
+        patience: float = COOPERATIVE_SECONDS,
+    ) -> None:
+        super().__init__(parent)
+        self._start_engine = start_engine
+        self._patience = patience
+        self._requests: SimpleQueue[tuple[int, Job | str]] = SimpleQueue()
+        self._wake, self._waker = Pipe(duplex=False)
+        self._waker_lock = threading.Lock()
+        self._awake = False
+        self._next = 1
+        self._stopping = False
+        # Below: only used by the thread itself.
+        self._engine: EngineProcess | None = None
+        self._ready = False
+        self._jobs: dict[int, Job] = {}
+        self._deadlines: dict[int, float] = {}  # of cancelled jobs
+        self._unwanted: set[int] = set()  # jobs that were asked to stop
+        self._terminated = False
+
+    def submit(self, job: Job) -> int:
+        """Queue a job, possibly before the engine runs. Its events carry the returned number."""
+        number = self._next
+        self._next += 1
+        self._requests.put((number, job))
+        self._notify()
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Ask a job to stop, and end the process if the job does not stop in time."""
+        self._requests.put((number, _CANCEL))
+        self._notify()
+
+    def withdraw(self, number: int) -> None:
+        """Ask a job to stop when it can; no one waits for it."""
+        self._requests.put((number, _WITHDRAW))
+        self._notify()
+
+    def stop(self) -> None:
+        """Stop the thread and its process. Returns at once; ``finished`` follows."""
+        self._stopping = True
+        self._notify()
+
+    @property
+    def engine_pid(self) -> int | None:
+        """Process id of the engine, or None."""
+        engine = self._engine
+        return engine.pid if engine is not None else None
+
+    def run(self) -> None:
+        """The thread's loop: start an engine and forward requests and events until stopped."""
+        self._open()
+        while not self._stopping:
+            try:
+                self._step()
+            except EngineError as error:
+                self._lose(error)
+            except Exception as error:  # a thread that dies silently leaves a window that hangs
+                sentence = f"The engine sent an invalid message: {type(error).__name__}: {error}."
+                self._lose(EngineError(sentence, details=traceback.format_exc()))
+        self._close()
+
+    def _step(self) -> None:
+        self._wait()
+        self._pass_requests()
+        self._pass_events()
+        self._enforce()
+
+    def _notify(self) -> None:
+        with self._waker_lock:
+            if not self._awake:
+                self._awake = True
+                self._waker.send_bytes(b"!")
+
+    def _wait(self) -> None:
+        """Wait for a request, an event, or the deadline of a cancelled job."""
+        deadline = min(self._deadlines.values(), default=None)
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        sources = [self._wake] if self._engine is None else [self._wake, self._engine.pipe]
+        if self._wake in wait(sources, timeout):
+            with self._waker_lock:
+                self._wake.recv_bytes()
+                self._awake = False
+
+    def _pass_requests(self) -> None:
+        while True:
+            try:
+                number, job = self._requests.get_nowait()
+            except Empty:
+                return
+            if isinstance(job, str):
+                self._ask_to_stop(number, enforced=job == _CANCEL)
+            else:
+                self._pass_job(number, job)
+
+    def _pass_job(self, number: int, job: Job) -> None:
+        if self._engine is None:
+            self._open()
+        if self._engine is not None:
+            self._engine.submit(number, job)
+            self._jobs[number] = job
+
+    def _ask_to_stop(self, number: int, *, enforced: bool) -> None:
+        if number not in self._jobs or self._engine is None:
+            return
+        self._unwanted.add(number)
+        self._engine.cancel(number)
+        # An engine that is still importing cannot react yet. Its deadline starts when it can.
+        if enforced and self._ready:
+            self._deadlines[number] = time.monotonic() + self._patience
+
+    def _pass_events(self) -> None:
+        for _ in range(BATCH):
+            if self._engine is None or (received := self._engine.receive(0.0)) is None:
+                break
+            self._forward(*received)
+
+    def _forward(self, number: int, event: Event) -> None:
+        if isinstance(event, EngineReady):
+            self._ready = True
+        if isinstance(event, _ENDS):
+            self._jobs.pop(number, None)
+            self._deadlines.pop(number, None)
+        self.reported.emit(number, event)
+
+    def _enforce(self) -> None:
+        """End the engine if a cancelled job does not stop."""
+        overdue = [job for job, deadline in self._deadlines.items() if deadline <= time.monotonic()]
+        if self._engine is None or not overdue:
+            return
+        if self._terminated:
+            self._engine.kill()
+            self._deadlines.clear()
+        else:
+            self._engine.terminate()
+            self._terminated = True
+            self._deadlines = {overdue[0]: time.monotonic() + TERMINATE_SECONDS}
+
+    def _open(self) -> None:
+        self._ready, self._terminated = False, False
+        self._deadlines, self._unwanted = {}, set()
+        try:
+            self._engine = self._start_engine()
+        except OSError as error:
+            self._engine = None
+            self.engine_lost.emit(
+                EngineError(
+                    "The engine process cannot be started; close other programs and try again.",
+                    details=str(error),
+                )
+            )
+
+    def _lose(self, error: EngineError) -> None:
+        """Handle the end of the engine, forced or accidental."""
+        engine, jobs, ready = self._engine, self._jobs, self._ready
+        on_purpose, unwanted = self._terminated, self._unwanted
+        self._engine, self._jobs = None, {}
+        if engine is not None:
+            engine.close()
+        if not on_purpose:
+            self.engine_lost.emit(error)
+        if ready:  # one that never started would not start again either
+            self._open()
+        if on_purpose:
+            self._do_again(jobs, unwanted)
+
+    def _do_again(self, jobs: dict[int, Job], unwanted: set[int]) -> None:
+        """Plan again in the new engine if the old one was asked to; everything else is
+        cancelled."""
+        for number, job in jobs.items():
+            if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
+                self._pass_job(number, job)
+            else:
+                self.reported.emit(number, JobCancelled())
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            writing = any(isinstance(job, MergeJob | ExportJob) for job in self._jobs.values())
+            if not writing:
+                self._engine.terminate()
+            self._engine.close()
+            self._engine = None
+        self._wake.close()
+        self._waker.close()

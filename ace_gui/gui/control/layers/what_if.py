@@ -15,7 +15,7 @@ from ace_gui.engine.contract.jobs import SpectrumJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.engine.latest_question import LatestQuestion, Question
+from ace_gui.gui.control.layers.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.chosen.layer_rules import governing
@@ -108,7 +108,6 @@ class WhatIf(QObject):
         self._ask_anew()
 
     def try_scope(self, scope: str) -> None:
-        """Try another scope."""
         self._scope = None if scope == self._session.draft.inputs.scope else scope
         self._ask_anew()
 

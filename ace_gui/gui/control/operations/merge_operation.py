@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from math import prod
+from typing import Final
+
 from ace_gui.engine.contract.events import (
     Event,
     JobCancelled,
@@ -12,11 +17,11 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.errors import ResumeError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.control.time_left import Pace, StepPace
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 
@@ -31,7 +36,10 @@ class MergeOperation:
         self._engine = engine
         self._stores = stores
         self._runs = runs
-        self._pace, self._steps = Pace(), StepPace()
+        self._pace, self._steps = Pace(), Pace()
+        self._costs: dict[str, float] = {}
+        """Of the tensors that this run merges."""
+        self._done = 0.0
 
     @property
     def can_continue(self) -> bool:
@@ -46,12 +54,11 @@ class MergeOperation:
         session = self._session
         if not session.can_merge:
             return
-        for analysis in self._engine.running(AnalyseJob):
-            analysis.drop()
+        self._engine.drop(AnalyseJob)
         run = session.results.merge
         if run is None or not session.can_resume:
             run = self._new()
-        self._pace, self._steps = Pace(), StepPace()
+        self._steps = Pace()
         session.results.learning.clear()
         job = MergeJob(
             recipe=run.recipe,
@@ -75,16 +82,13 @@ class MergeOperation:
         match event:
             case TensorFinished():
                 self._session.record_report(event.report)
-                self._pace.finish(event.report.name)
-                self._session.activity.complete(seconds_left=self._pace.seconds_left())
+                self._done += self._costs.get(event.report.name, 0.0)
+                self._tell_time(self._pace, self._done, sum(self._costs.values()))
             case MergeStarted():
                 self._take_over(event)
-                done = {report.name for report in event.reports}
-                self._pace.start((row for row in self._session.layers.rows if row.in_base), done)
             case LearningProgress():
                 self._session.results.learning.take(event)
-                left = self._steps.seconds_left(event.done, event.total)
-                self._session.activity.complete(seconds_left=left)
+                self._tell_time(self._steps, event.done, event.total)
             case MergeFinished():
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:
@@ -92,8 +96,16 @@ class MergeOperation:
                 if event.notes:
                     self._session.advice.emit(" ".join(event.notes))
 
+    def _tell_time(self, pace: Pace, done: float, total: float) -> None:
+        self._session.activity.complete(seconds_left=pace.seconds_left(done, total))
+
     def _take_over(self, begun: MergeStarted) -> None:
         """Take over what an earlier run finished, and show it."""
+        earlier = {report.name for report in begun.reports}
+        left = (row for row in self._session.layers.rows if row.in_base)
+        self._costs = {row.name: cost(row) for row in left if row.name not in earlier}
+        self._done, self._pace = 0.0, Pace()
+        self._pace.seconds_left(0.0, 0.0)  # begins now
         if self._session.results.merge is not None:
             self._session.results.merge.bytes = begun.bytes_total
         for report in begun.reports:
@@ -115,3 +127,46 @@ class MergeOperation:
         if run is not None:
             self._stores.discard(run.store)
             self._session.results.start_merge(None)
+
+
+QUIET: Final = 3.0
+"""Seconds at the start without an estimate, because it would be unreliable."""
+
+_MATRIX: Final = 64
+"""Roughly the columns whose products take as long as reading a matrix; the rest grows with size."""
+
+_SMOOTH: Final = 0.3
+
+
+class Pace:
+    """Time left of a sequence of steps. What was done before the first call took no time now."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: tuple[float, float] | None = None
+        self._estimate: float | None = None
+        self._estimated_at = 0.0
+
+    def seconds_left(self, done: float, total: float) -> float | None:
+        """Seconds left after ``done`` of a cost of ``total``, or None until enough is known. If
+        ``done`` decreases, a new sequence has begun."""
+        now = self._clock()
+        if self._first is None or done < self._first[1]:
+            self._first, self._estimate = (now, done), None
+        elapsed, steps = now - self._first[0], done - self._first[1]
+        if elapsed < QUIET or not steps:
+            return None
+        estimate = elapsed / steps * (total - done)
+        if self._estimate is not None:
+            expected = max(0.0, self._estimate - (now - self._estimated_at))
+            estimate = expected + _SMOOTH * (estimate - expected)
+        self._estimate, self._estimated_at = estimate, now
+        return estimate
+
+
+def cost(row: PlanRow) -> float:
+    """Cost of a tensor in entries read: matrix products grow with the matrix's sides."""
+    size = float(prod(row.shape))
+    if row.disposition is Disposition.MERGED and len(row.shape) == 2:
+        return size * (1 + min(row.shape) / _MATRIX)
+    return size

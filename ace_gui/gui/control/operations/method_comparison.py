@@ -81,7 +81,6 @@ class MethodComparison(OneOperation):
         self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
 
     def take(self, event: Event) -> None:
-        """Take a step or a row."""
         match event:
             case CompareProgress():
                 self.progress = event

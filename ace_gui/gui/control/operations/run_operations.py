@@ -15,8 +15,15 @@ from ace_gui.engine.contract.events import Event, StoreRead
 from ace_gui.engine.contract.jobs import ReadStoresJob
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.merge_stores import RECORD, MergeStores, record_of, store_of
-from ace_gui.gui.control.run_records import RunRecord, read_record, write_record
+from ace_gui.gui.control.merge_stores import (
+    RECORD,
+    MergeStores,
+    RunRecord,
+    read_record,
+    record_of,
+    store_of,
+    write_record,
+)
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.runs import relative_norm
@@ -126,7 +133,7 @@ class RunOperations(QObject):
 
     def finish(self) -> None:
         """Wait until every record is written."""
-        self._background.wait()
+        self._background.waitForDone()
 
     # Lookup
 
@@ -219,7 +226,7 @@ class RunOperations(QObject):
                 if run.store.exists():
                     write_record(file, record)
 
-        self._background.run(write)
+        self._background.start(write)
 
 
 def stored_bytes(store: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -10,28 +10,32 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
 from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
+    CovariancesJob,
     DescribeTasksJob,
     EvaluateJob,
     KnownScoresJob,
     RoutesJob,
     TuneJob,
 )
+from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
 from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
-from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
-from ace_gui.gui.control.operations.routing_operation import RoutingOperation
+from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.try_operation import TryOperation
-from ace_gui.gui.control.operations.tune_operation import TuneOperation
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
+REPORTED: Final = 2
+"""Merges in addition to a search's trials: the best and the original recipe, on the other half."""
 
 
 class Scoring(QObject):
@@ -79,13 +83,11 @@ class Scoring(QObject):
         self._session.draft.set_tasks(tasks)
 
     def change(self, index: int, task: Task) -> None:
-        """Replace a task."""
         tasks = list(self._session.draft.inputs.tasks)
         tasks[index] = task
         self._session.draft.set_tasks(tuple(tasks))
 
     def remove(self, index: int) -> None:
-        """Remove a task."""
         tasks = self._session.draft.inputs.tasks
         self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
 
@@ -105,8 +107,7 @@ class Scoring(QObject):
         return tuple(task for task in draft.inputs.tasks if scores.described(task) is None)
 
     def _describe(self) -> None:
-        for operation in self._engine.running(DescribeTasksJob):
-            operation.drop()
+        self._engine.drop(DescribeTasksJob)
         if self._looked_at and (tasks := self._undescribed):
             job = DescribeTasksJob(recipe=self._recipe, tasks=tasks)
             self._engine.run(job, self._hear)
@@ -131,14 +132,12 @@ class Scoring(QObject):
         wanted = (inputs.base, inputs.experts, inputs.tasks, stores, device)
         if wanted != self._looked_up:
             self._looked_up = wanted
-            for operation in self._engine.running(KnownScoresJob):
-                operation.drop()
+            self._engine.drop(KnownScoresJob)
             job = KnownScoresJob(recipe=self._recipe, stores=stores, device=device)
             self._engine.run(job, self._hear, self._end, quiet=True)
 
     @property
     def is_running(self) -> bool:
-        """Whether an evaluation is running."""
         return self._session.activity.is_running(State.SCORING)
 
     @property
@@ -167,8 +166,7 @@ class Scoring(QObject):
 
     def compare_examples(self, store: Path, *, with_base: bool) -> None:
         """Find the examples that a merge lost and gained."""
-        for operation in self._engine.running(CompareExamplesJob):
-            operation.drop()
+        self._engine.drop(CompareExamplesJob)
         job = CompareExamplesJob(
             recipe=self._recipe, store=store, with_base=with_base, device=self._session.device
         )
@@ -177,8 +175,7 @@ class Scoring(QObject):
 
     def cancel(self) -> None:
         """Stop the evaluation and keep the scores so far."""
-        for operation in self._engine.running(*SCORING):
-            operation.cancel()
+        self._engine.cancel(*SCORING)
 
     @property
     def _recipe(self) -> Recipe:
@@ -215,3 +212,127 @@ class Scoring(QObject):
     def _end(self, _: End) -> None:
         self._session.results.changed.emit()
         self.changed.emit()
+
+
+class CovarianceOperation(OneOperation):
+    """The results are kept with the session's findings.
+
+    ``finished`` is the key of the models and inputs whose matrices are all compared.
+    """
+
+    finished: RecipeKey | None = None
+    _key: RecipeKey = ()
+
+    def start(self) -> None:
+        """Measure every expert's inputs and compare, beginning with the selected matrix."""
+        session = self._session
+        if self.is_running or session.draft.plan is None:
+            return
+        self._key, self.finished = session.draft.measured_key(), None
+        self._begin(
+            CovariancesJob(
+                recipe=session.draft.inputs.recipe(),
+                first=session.selection or "",
+                device=session.device,
+            ),
+            quiet=True,
+        )
+
+    def take(self, event: Event) -> None:
+        """Keep one more matrix."""
+        if isinstance(event, CovariancesCompared):
+            if event.layer is not None:
+                self._session.results.findings.record(self._key, event.layer)
+            self.finished = self._key if event.done == event.total else None
+
+
+class RoutingOperation(OneOperation):
+    """``routes`` belong to the store queried last; None before."""
+
+    store: Path | None = None
+    routes: tuple[TaskRoutes, ...] | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why nothing can be computed, or an empty string."""
+        if not self._session.draft.inputs.tasks:
+            return "Add a task first."
+        routing = [method.title for method in self._session.draft.methods if method.routes]
+        if self.merges or not routing:
+            return ""
+        methods = ", ".join(routing)
+        return f"No merge here has a router. Merge with one of these methods: {methods}."
+
+    @property
+    def merges(self) -> list[MergeRun]:
+        """The finished merges that have a router."""
+        routing = {method.name for method in self._session.draft.methods if method.routes}
+        runs = self._session.results.runs.all
+        return [run for run in runs if run.recipe.merge_method in routing]
+
+    def start(self, store: Path, limit: int | None) -> None:
+        """Run a finished merge on the tasks. Earlier routes are dropped."""
+        if self.obstacle or self.is_running:
+            return
+        self.store, self.routes = store, None
+        job = RoutesJob(
+            recipe=self._session.draft.inputs.recipe(),
+            store=store,
+            limit=limit,
+            device=self._session.device,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case EvaluationProgress(task=task):
+                self._session.activity.complete(title=f"computing the routes of {task}")
+            case RoutesFound(routes=routes):
+                self.routes = routes
+
+
+class TuneOperation(OneOperation):
+    """``points`` are the merges tried so far; ``tuned`` is the final result."""
+
+    recipe: Recipe | None = None
+    ranges: tuple[ParameterRange, ...] = ()
+    points: tuple[TunePoint, ...] = ()
+    tuned: Tuned | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why no search can start, or an empty string."""
+        session = self._session
+        if not session.draft.inputs.tasks:
+            return "Add a task first."
+        return "" if session.can_merge else "Open a base model and its experts first."
+
+    def start(
+        self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
+    ) -> None:
+        """Try values of these parameters. Earlier trials are dropped."""
+        if self.obstacle or self.is_running or not ranges:
+            return
+        self.recipe = self._session.draft.inputs.recipe()
+        self.ranges, self.points, self.tuned = tuple(ranges), (), None
+        job = TuneJob(
+            recipe=self.recipe,
+            ranges=self.ranges,
+            merges=merges,
+            limit=limit,
+            device=self._session.device,
+            cluster=self._session.cluster,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        """Take a trial or the final result."""
+        match event:
+            case TunePoint(index=index, of=of):
+                self.points = (*self.points, event)
+                progress = Progress(
+                    state=State.TUNING, done=index + 1, total=of + REPORTED, title="tuning"
+                )
+                self._session.activity.set_progress(progress)
+            case Tuned():
+                self.tuned = event

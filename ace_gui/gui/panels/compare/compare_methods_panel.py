@@ -132,21 +132,21 @@ class CompareMethodsPanel(QWidget):
         good = [row for row in model.rows if not row.error]
         now = {row.index for row in good if current is not None and run_of(row) is current}
         shown, main = model.sorted_figure, model.main_figure
-        self._barred = [row for row in good if model.figure_of(row, shown) is not None]
+        self._barred = [row for row in good if shown.known(row) is not None]
         self.bars.show_merges(
             shown.title,
             [
-                MergePoint(row.title, model.figure_of(row, shown) or 0.0, 0.0, row.index in now)
+                MergePoint(row.title, shown.known(row) or 0.0, 0.0, row.index in now)
                 for row in self._barred
             ],
         )
-        self._spotted = [row for row in good if model.figure_of(row, main) is not None]
+        self._spotted = [row for row in good if main.known(row) is not None]
         name = swept(self._spotted)
         points = [
             MergePoint(
                 row.title,
                 float(row.parameters[name]) if name else row.relative_norm,
-                model.figure_of(row, main) or 0.0,
+                main.known(row) or 0.0,
                 row.index in now,
             )
             for row in self._spotted
@@ -160,7 +160,7 @@ class CompareMethodsPanel(QWidget):
         return next((each.label for each in fields if each.name == parameter), parameter)
 
     def _select_only(self, row: MethodCompared) -> None:
-        self.table.selectRow(self.model.position(row))
+        self.table.selectRow(self.model.position_of(row))
 
     def _make_table(self) -> FittedTable:
         table = FittedTable(self)
@@ -226,7 +226,7 @@ class CompareMethodsPanel(QWidget):
     def _select(self, rows: list[MethodCompared]) -> None:
         flags = QItemSelectionModel.SelectionFlag
         for row in rows:
-            position = self.model.position(row)
+            position = self.model.position_of(row)
             if position >= 0:
                 index = self.model.index(position, 0)
                 self.table.selectionModel().select(index, flags.Select | flags.Rows)

@@ -10,7 +10,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
-from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
+from ace_gui.gui.control.operations.scoring import CovarianceOperation
 from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -143,7 +143,7 @@ class CovariancesPanel(LayerPanel):
     def _is_unseen(self, name: str) -> bool:
         """Whether all layers are compared, but this one could not be."""
         key = self.session.draft.measured_key()
-        known = self.session.results.findings.agreements.of(key)
+        known = self.session.results.findings.matches(key)
         return self._measuring.finished == key and name not in known
 
     def _show_foot(self) -> None:

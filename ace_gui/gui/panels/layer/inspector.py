@@ -15,7 +15,7 @@ from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
-from ace_gui.gui.control.operations.covariance_operation import CovarianceOperation
+from ace_gui.gui.control.operations.scoring import CovarianceOperation
 from ace_gui.gui.models.layer_columns import FIGURES, Layer
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.checks_panel import PreflightPanel

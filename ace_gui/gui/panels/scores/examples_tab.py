@@ -146,7 +146,7 @@ class ExamplesTab(JobPage):
 
     def _show_listed(self, listed: list[ListedExample]) -> None:
         if self.list.show_examples(listed):
-            self.list.setCurrentIndex(self.model.index(0))
+            self.list.setCurrentIndex(self.model.index(0, 0))
             self._show_detail()
 
     def _offer(self) -> None:

@@ -112,7 +112,7 @@ class FiguresCard(QWidget):
             lambda metrics: header.setMinimumSectionSize(metrics.horizontalAdvance("100 %") + 16),
         )
         header.setSectionsMovable(False)
-        add_table_actions(table, "Scores", self.model.columns)
+        add_table_actions(table, "Scores", self.model.exported)
         return table
 
     def show_figures(self, rows: Sequence[TaskFigures], models: Mapping[str, str]) -> None:

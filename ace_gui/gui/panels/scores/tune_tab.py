@@ -15,8 +15,7 @@ from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint, how_chosen, values_of
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.control.operations.tune_operation import REPORTED
+from ace_gui.gui.control.operations.scoring import REPORTED, Scoring
 from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.job_page import (
     MARGINS,

@@ -87,7 +87,6 @@ class Cards(QWidget):
 
     @property
     def is_maximised(self) -> bool:
-        """Whether the user has maximised a card."""
         return self._alone is not None
 
     def in_order(self) -> tuple[QWidget, ...]:
@@ -95,7 +94,6 @@ class Cards(QWidget):
         return self.turns, *self._panels
 
     def bring(self, index: int) -> None:
-        """Bring this card to the front."""
         if index in self._detached:
             self._detached[index].activateWindow()
             return
@@ -131,7 +129,6 @@ class Cards(QWidget):
         self.arrange()
 
     def restore(self, settings: Settings) -> None:
-        """Restore the saved layout."""
         for each in (self.rows, self.top):
             state = settings.layout(each.objectName())
             if not state.isEmpty():
@@ -226,7 +223,6 @@ class Cards(QWidget):
         self.maximised.emit(self._alone is not None)
 
     def arrange(self) -> None:
-        """Show the cards that there is room for now."""
         turns = self.in_turns
         shown = self._alone if self._alone is not None else self._current if turns else None
         self.turns.setVisible(turns)

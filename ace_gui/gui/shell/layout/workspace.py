@@ -227,7 +227,6 @@ class Workspace(QWidget):
         tabs.bar.setFocus()
 
     def show_checks(self) -> None:
-        """Bring the checks to the front."""
         self.show_space(LAYERS)
         self.cards.bring(INSPECTOR)
         self.inspector.show_checks()
@@ -277,7 +276,6 @@ class Workspace(QWidget):
         show()
 
     def show_scores(self) -> ScoresPage:
-        """Show the Scores page."""
         self.show_space(SCORES)
         return self.scores
 
@@ -286,7 +284,6 @@ class Workspace(QWidget):
         self.show_scores().show_tab(TasksTab)
 
     def show_methods(self) -> None:
-        """Show the comparison of methods."""
         self.show_space(COMPARE)
         self.comparison.show_look(METHODS)
 
@@ -296,7 +293,6 @@ class Workspace(QWidget):
         self.comparison.methods.compare(names)
 
     def show_comparison(self) -> None:
-        """Show the comparison of two merges."""
         self.show_space(COMPARE)
         self.comparison.show_look(TWO_MERGES)
 
@@ -320,13 +316,11 @@ class Workspace(QWidget):
                 panel.set_busy(awaited)
 
     def reset_layout(self) -> None:
-        """Restore the initial layout."""
         self.left.fold(self.left.is_narrow)
         self._share_width()
         self.cards.reset()
 
     def restore_layout(self, settings: Settings) -> None:
-        """Restore the saved layout."""
         state = settings.layout("columns")
         if not state.isEmpty():
             self._columns.restoreState(state)
@@ -335,7 +329,6 @@ class Workspace(QWidget):
         self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
-        """Save the layout."""
         if not self.left.is_folded:
             settings.save_layout("columns", self._columns.saveState())
         folded = self.left.is_folded and not self.left.is_narrow  # chosen by the user

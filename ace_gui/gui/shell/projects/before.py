@@ -10,8 +10,7 @@ from PySide6.QtCore import QObject
 from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome.recent_column import last_use
-from ace_gui.gui.shell.actions import set_allowed
-from ace_gui.gui.shell.availability import BUSY, WAIT
+from ace_gui.gui.shell.actions import BUSY, WAIT, set_allowed
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND, Opener

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.projects.dropped_paths import RECIPES, classify, is_collection
-from ace_gui.gui.shell.projects.project import Project
+from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
@@ -38,6 +39,8 @@ WEIGHTS = "Model weights (*.safetensors)"
 RECIPE = "Recipes (*.yaml *.yml)"
 MERGEKIT = "Recipes for mergekit (*.yaml *.yml)"
 REPORT = "Reports (*.html)"
+_MODEL_FILES = ("config.json", "adapter_config.json", "model_index.json", "modules.json")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
 class Opener(QObject):
@@ -46,13 +49,14 @@ class Opener(QObject):
     def __init__(
         self,
         session: Session,
+        engine: EngineClient,
         conductor: Conductor,
         output: OutputOperations,
         project: Project,
         window: QWidget,
     ) -> None:
         super().__init__(window)
-        self._session = session
+        self._session, self._engine = session, engine
         self._conductor = conductor
         self._output = output
         self._project = project
@@ -70,7 +74,6 @@ class Opener(QObject):
             self._project.before_leaving(lambda: self._conductor.open(paths))
 
     def open_sample(self) -> None:
-        """Open the sample project."""
         self.open_paths([Sample.IMAGES.recipe])
 
     def open_base(self) -> None:
@@ -85,8 +88,11 @@ class Opener(QObject):
 
     def change_base(self) -> None:
         """Ask for another base model for the same experts."""
-        use = self._conductor.set_base
-        ask_paths(self._window, "Base model", WEIGHTS, MODELS, lambda paths: use(paths[0]))
+
+        def use(paths: Sequence[Path]) -> None:
+            self._conductor.change(replace(self._session.draft.inputs, base=paths[0]))
+
+        ask_paths(self._window, "Base model", WEIGHTS, MODELS, use)
 
     def add_experts(self) -> None:
         """Ask for experts: folders, files of weights, or a folder that contains them."""
@@ -112,14 +118,13 @@ class Opener(QObject):
         from ace_gui.gui.dialogs.models_dialogs import HubCacheDialog
 
         has_base = self._session.draft.inputs.base is not None
-        dialog = HubCacheDialog(self._conductor, self._window, can_add=has_base)
+        dialog = HubCacheDialog(self._engine, self._window, can_add=has_base)
         dialog.base_chosen.connect(lambda path: self.open_paths([path]))
         dialog.experts_chosen.connect(self._conductor.add_experts)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
     def open_recipe(self) -> None:
-        """Ask for a recipe and open it."""
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
 
     def save_recipe(self) -> None:
@@ -184,7 +189,7 @@ class Opener(QObject):
         """Offer the models found in these paths."""
         from ace_gui.gui.dialogs.models_dialogs import ScanDialog
 
-        self.scanned = dialog = ScanDialog(self._conductor, paths, base, self._window)
+        self.scanned = dialog = ScanDialog(self._engine, paths, base, self._window)
         dialog.chosen.connect(self._take_scanned)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
@@ -230,3 +235,36 @@ class Opener(QObject):
         note = self._session.results.note_on(self._session.draft.inputs)
         tuned = f"# Tuned by ACE workbench: {printable(note)}.\n" if note else ""
         return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A recipe to open, or models. The recipe wins if there are both."""
+
+    recipe: Path | None
+    models: tuple[Path, ...]
+
+
+def local_paths(data: QMimeData) -> tuple[Path, ...]:
+    """The local files and folders in the dragged data."""
+    return tuple(Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile())
+
+
+def classify(paths: Sequence[Path]) -> Dropped:
+    """Classify the dropped paths."""
+    recipe = next((path for path in paths if path.suffix.lower() in RECIPES), None)
+    others = tuple(path for path in paths if path.suffix.lower() not in RECIPES)
+    return Dropped(recipe, others)
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a folder contains models but is not a model itself."""
+    inside = path.is_dir() and not _holds_model(path)
+    return inside and any(child.is_dir() for child in path.iterdir())
+
+
+def _holds_model(path: Path) -> bool:
+    # A diffusers pipeline or a sentence-transformers model is one model with several parts.
+    if any((path / name).exists() for name in _MODEL_FILES):
+        return True
+    return any(entry.suffix in _WEIGHTS for entry in path.iterdir() if entry.is_file())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from ace_gui.gui.control.sessions import Sessions
-from ace_gui.gui.shell.projects.dropped_paths import RECIPES
 from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.session import Session
@@ -17,6 +17,8 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import hub_name, model_name
+
+RECIPES: Final = (".yaml", ".yml")
 
 
 class Project(QObject):
@@ -65,7 +67,6 @@ class Project(QObject):
 
     @property
     def is_sample(self) -> bool:
-        """Whether a built-in sample is open."""
         return self.file in {sample.recipe for sample in Sample}
 
     @property

@@ -58,7 +58,6 @@ class Tour(QObject):
         return 0 <= self.step_index < len(self._steps)
 
     def end(self) -> None:
-        """Remove the marks."""
         if not self.is_running:
             return
         self.step_index = len(self._steps)

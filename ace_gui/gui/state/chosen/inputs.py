@@ -40,7 +40,6 @@ class Inputs(Choices):
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> Inputs:
-        """The inputs of a recipe."""
         experts = tuple(
             Expert(
                 path=entry.model, on=entry.on, name=entry.name, weight=entry.weight, colour=colour
@@ -133,7 +132,6 @@ class Inputs(Choices):
         return self._with(kept)
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
-        """With the expert at one index replaced."""
         experts = (*self.experts[:index], expert, *self.experts[index + 1 :])
         return self._with(experts)
 

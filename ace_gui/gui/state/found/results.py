@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import MergeFinished
+from ace_gui.engine.contract.events import LearningProgress, MergeFinished
+from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.known_scores import KnownScores
 from ace_gui.gui.state.found.layer_results import Findings
-from ace_gui.gui.state.found.learning_curves import LearningCurves
 from ace_gui.gui.state.found.runs import Runs
-from ace_gui.gui.state.found.two_merges import Comparison
 from ace_gui.recipe.values import ParameterValue
+
+
+class LearningCurves(QObject):
+    """Of the latest merge that learned. ``losses`` by task, ``figures`` by expert, one per step.
+
+    ``curve`` is the kind of the figures. ``changed`` follows new steps, at most ten times a second.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.losses: dict[str, list[float]] = {}
+        self.figures: dict[str, list[float]] = {}
+        self.curve = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no step is known."""
+        return not self.figures
+
+    def clear(self) -> None:
+        """A merge begins, so no curves are known."""
+        if not self.is_empty:
+            self.losses, self.figures, self.curve = {}, {}, ""
+            self.changed.emit()
+
+    def take(self, event: LearningProgress) -> None:
+        """Take new steps. Those from ``event.first`` on replace the existing ones."""
+        self.curve = event.curve
+        for known, news in ((self.losses, event.losses), (self.figures, event.figures)):
+            for name, values in news.items():
+                known.setdefault(name, [])[event.first :] = values
+        self.changed.emit()
+
+
+class Comparison(QObject):
+    """``wanted`` follows when two other merges are to be compared; ``changed`` carries a layer.
+
+    ``differences`` by layer, without spectra, as they arrive. ``spectra`` of the layers that were
+    viewed.
+    """
+
+    wanted = Signal()
+    changed = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.first: MergeRun | None = None
+        self.second: MergeRun | None = None
+        self.differences: dict[str, LayerDifference] = {}
+        self.spectra: dict[str, LayerDifference] = {}
+
+    @property
+    def pair(self) -> tuple[MergeRun, MergeRun] | None:
+        """The two merges, or None unless there are two different ones."""
+        if self.first is None or self.second is None or self.first is self.second:
+            return None
+        return self.first, self.second
+
+    def compare(self, first: MergeRun | None, second: MergeRun | None) -> None:
+        """Compare these two merges; None: nothing to compare."""
+        if (first, second) == (self.first, self.second):
+            return
+        self.first, self.second = first, second
+        self.differences, self.spectra = {}, {}
+        self.wanted.emit()
+
+    def retain(self, runs: Sequence[MergeRun]) -> None:
+        """Drop the comparison if one of the two is not among ``runs``."""
+        if not (self.first in runs and self.second in runs):
+            self.compare(None, None)
+
+    def record(self, difference: LayerDifference) -> None:
+        """Record one layer's difference."""
+        self.differences[difference.name] = difference
+        if difference.first is not None:
+            self.spectra[difference.name] = difference
+        self.changed.emit(difference.name)
 
 
 @dataclass(frozen=True, kw_only=True)

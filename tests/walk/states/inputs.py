@@ -1,4 +1,4 @@
-"""From the empty window to the first merge."""
+"""From the empty window to the first merge, then settings that change the form."""
 
 from __future__ import annotations
 
@@ -10,13 +10,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from PySide6.QtWidgets import QScrollArea
+
 from ace_gui.errors import CheckpointError
+from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
+from ace_gui.gui.panels.layer_views import LearningView
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.learning_plot import FIGURES, LOSSES
+from ace_gui.gui.shell.layout.cards import VIEWS
 from ace_gui.gui.shell.tours.tour import Tour
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.chosen.layer_rules import overridden
 from ace_gui.paths import Sample
 from ace_gui.recipe import Override
-from tests.walk.states.doing import Step, change, each_tab, until_ready
+from ace_gui.recipe.values import After, Cap
+from tests.walk.states.doing import (
+    Step,
+    change,
+    choose_method,
+    each_tab,
+    opened,
+    turn_to,
+    until_ready,
+)
 
 _LONG: Final = "vit-small-patch16-224-in21k-finetuned-on-handwritten-digits-of-many-alphabets-epoch"
 _NORMS: Final = Override(role="norm", blocks="0-1", disposition="base")
@@ -71,7 +88,7 @@ def _checks(studio: Studio) -> Iterator[Step]:
         window.notice.details_button.setChecked(True)
         yield "errors in detail", window
         session.limit_memory(None)
-        window.conductor.remove_experts([last])
+        window.conductor.change(window.session.draft.inputs.without_experts([last]))
         until_ready(studio, lambda: not session.checks.worries)
     window.notice.hide()
 
@@ -167,3 +184,92 @@ def _merge(studio: Studio, during: Callable[[Step], None]) -> None:
     activity.progressed.connect(watch)
     studio.merge()
     activity.progressed.disconnect(watch)
+
+
+SMALL_RIDGE = 1e-9
+"""With it the published variant moves the sample far more than its experts did."""
+
+
+def choices(studio: Studio) -> Iterator[Step]:
+    """Each kind of choice; at the end the settings of the merge are back."""
+    window, session = studio.window, studio.window.session
+    before = session.draft.inputs
+    published = before.with_method("ace")
+    yield from _overrides(studio)
+    change(studio, replace(before, after=After(cap=Cap())))
+    yield "a cap", window
+    change(studio, published.with_parameter("epsilon", SMALL_RIDGE))
+    yield "settings changed", window
+    studio.merge()
+    window.workspace.cards.bring(VIEWS)
+    turn_to(window.workspace.heterogeneity.tabs, HealthPanel)
+    yield "health warns", window
+    change(studio, published.with_parameter("variant", "automatic"))
+    yield "the automatic variant", window
+    window.workspace.heterogeneity.tabs.setCurrentIndex(0)
+    change(studio, before)
+
+
+def _overrides(studio: Studio) -> Iterator[Step]:
+    window, session = studio.window, studio.window.session
+    values = {row.name for row in session.layers.merged if row.role == "value"}
+    rules = overridden(session, values, Override(merge_method="ties", disposition="merge"))
+    rules = (*rules, Override(role="norm", blocks="0-1", disposition="base"))
+    window.conductor.change(replace(window.session.draft.inputs, overrides=rules))
+    plan = lambda: session.draft.plan  # noqa: E731
+    until_ready(studio, lambda: plan() is not None and plan().recipe.overrides == rules)
+    for area in window.workspace.left.findChildren(QScrollArea):
+        area.ensureWidgetVisible(window.workspace.method.overrides)
+    layers = window.workspace.layers
+    if values:
+        layers.table.scrollTo(layers.model.index_of(min(values)))
+    yield "overrides", window
+    yield from opened("an override", lambda: window.dialogs.edit_override(0))
+    window.conductor.change(replace(window.session.draft.inputs, overrides=()))
+    until_ready(studio, lambda: not session.draft.inputs.overrides)
+
+
+STEPS: Final = 12
+"""Enough for curves, not for a good merge."""
+
+
+def covariances(studio: Studio) -> Iterator[Step]:
+    """ACE's covariances and those of the inputs: without data, while measuring, measured."""
+    window, session = studio.window, studio.window.session
+    tasks = session.draft.inputs.tasks
+    if session.draft.inputs.base is None or session.draft.inputs.recipe().without_calibration:
+        return
+    panel = turn_to(window.workspace.inspector.tabs, CovariancesPanel)
+    assert isinstance(panel, CovariancesPanel)
+    session.draft.set_tasks(())
+    yield "covariances: no data", window
+    session.draft.set_tasks(tasks)
+    measuring, activity = window.scoring.covariances, session.activity
+    measuring.start()
+    studio.wait(lambda: activity.progress is not None, activity.progressed)
+    yield "covariances: measuring", window
+    studio.wait(lambda: not measuring.is_running, measuring.changed)
+    yield "covariances", window
+    window.workspace.inspector.tabs.setCurrentIndex(0)
+
+
+def learning(studio: Studio) -> Iterator[Step]:
+    """While AdaMerging learns, and afterwards: the loss, and the coefficients."""
+    window, session = studio.window, studio.window.session
+    if session.draft.inputs.recipe().without_calibration:
+        return
+    own, learnt, activity = session.draft.inputs.method, session.results.learning, session.activity
+    choose_method(studio, "adamerging")
+    change(studio, session.draft.inputs.with_parameter("steps", STEPS))
+    window.merge.start()
+    steps = lambda: max(map(len, learnt.figures.values()), default=0)  # noqa: E731
+    studio.wait(lambda: steps() >= STEPS // 2, learnt.changed)
+    view = turn_to(window.workspace.heterogeneity.tabs, LearningView)
+    assert isinstance(view, LearningView)
+    yield "learning", window
+    studio.wait(lambda: not activity.is_running(State.MERGING), activity.changed)
+    for shown in (LOSSES, FIGURES):
+        view.plot.shown.choose(shown)  # type: ignore[attr-defined]
+        yield f"learnt: {shown}", window
+    window.workspace.heterogeneity.tabs.setCurrentIndex(0)
+    choose_method(studio, own)
