@@ -7,11 +7,10 @@ from functools import partial
 from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
-from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.session import Session
-from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
 
 LONG: Final = 10.0  # seconds
@@ -36,9 +35,10 @@ class LongWork(QObject):
     counted = Signal()
     notified = Signal(str)
 
-    def __init__(self, session: Session, settings: Settings, window: QWidget) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
-        self._session, self._settings, self._window = session, settings, window
+        session = window.session
+        self._session, self._settings, self._window = session, window.settings, window
         self._began: dict[State, float] = {}
         self._problem = ""
         self._tray: QSystemTrayIcon | None = None

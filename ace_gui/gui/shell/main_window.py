@@ -12,19 +12,8 @@ from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayou
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient, EngineThread
-from ace_gui.gui.control.layers.forecasting import Forecasting
-from ace_gui.gui.control.layers.layer_queries import LayerQueries
-from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.engine.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
-from ace_gui.gui.control.operations.output_operations import OutputOperations
-from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
@@ -44,8 +33,6 @@ from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.history import History
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.written_files import offers
@@ -72,40 +59,17 @@ class MainWindow(ShellWindow):
         stores: MergeStores,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.settings = settings
-        self.session = Session(self)
-        self.engine = EngineClient(self.session, worker, self)
-        self.runs = RunOperations(self.session, self.engine, stores, self)
-        self.preferences = Preferences(settings, self.session, self.engine, stores, self.runs, self)
-        self.merge = MergeOperation(self.session, self.engine, stores, self.runs)
-        self.output = OutputOperations(self.session, self.engine, self.runs, self)
-        self.conductor = Conductor(self.session, self.engine, self.runs, self)
-        self.comparison = MethodComparison(self.session, self.engine, stores, self.runs, self)
-        self.history = History(self.session.draft, self)
-        self.sessions = Sessions(self.session, parent=self)
-        self.project = Project(self.session, self.history, self.sessions, settings, self)
-        self.queries = LayerQueries(self.session, self.engine, self)
-        self.what_if = WhatIf(self.session, self.engine, self)
-        self.scoring = Scoring(self.session, self.engine, self)
-        self.forecasting = Forecasting(self.session, self.engine, self)
-        self.opener = Opener(
-            self.session, self.engine, self.conductor, self.output, self.project, self
-        )
-        self.long_work = LongWork(self.session, settings, self)
-        self.dialogs = Dialogs(self.session, self.conductor, self.output, self.runs, self)
+        super().__init__(worker, settings, stores, parent)
+        self.project = Project(self)
+        self.opener = Opener(self, self.project)
+        self.long_work = LongWork(self)
+        self.dialogs = Dialogs(self)
         self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
-        self.questions = Questions(
-            self.session,
-            self.conductor,
-            self.merge,
-            self.notice,
-            lambda: self.workspace.show_checks(),
-        )
+        self.questions = Questions(self, self.notice, lambda: self.workspace.show_checks())
         self.help = HelpDesk(self)
         self.merge_news = MergeNews(self)
         self.welcome = WelcomePanel(
@@ -126,7 +90,7 @@ class MainWindow(ShellWindow):
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.before = Before(self, settings, self.sessions, self.opener, self.menus, self.help)
+        self.before = Before(self, self.menus, self.help)
         self._connect_session()
         self._connect_actions()
         self._restore()
@@ -153,15 +117,7 @@ class MainWindow(ShellWindow):
         from ace_gui.gui.shell.layout.workspace import workspace_in_steps
 
         if self._making is None:
-            change_base = self.opener.change_base
-            self._making = workspace_in_steps(
-                self.session,
-                self.what_if,
-                self.scoring,
-                self.comparison,
-                change_base,
-                self.actions_,
-            )
+            self._making = workspace_in_steps(self, self.opener.change_base, self.actions_)
         try:
             next(self._making)
         except StopIteration as made:
@@ -186,9 +142,6 @@ class MainWindow(ShellWindow):
             panel.overrides_edited.connect(dialogs.override)
         listed.rule_wanted.connect(dialogs.edit_override)
         layers.rule_wanted.connect(dialogs.complete_override)
-        made.inputs_edited.connect(change)
-        made.value_chosen.connect(self.conductor.set_parameter)
-        made.trial_accepted.connect(lambda: change(self.what_if.inputs()))
         made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
         made.runs.restore_wanted.connect(self.runs.restore)
         made.runs.export_wanted.connect(self.dialogs.export_run)
@@ -199,7 +152,6 @@ class MainWindow(ShellWindow):
         made.runs.clean_up_wanted.connect(self.dialogs.clean_up_runs)
         made.method.seen.connect(self.forecasting.look)
         self.forecasting.changed.connect(made.method.show_forecast)
-        made.finding_wanted.connect(self.queries.want)
         self.queries.awaited.connect(made.set_awaited)
         self.header.workspaces.chosen.connect(made.show_space)
         self.actions_.inputs.toggled.connect(made.show_inputs)

@@ -8,12 +8,10 @@ from functools import partial
 
 from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 from ace_gui.recipe.values import NonFinite
 
@@ -22,20 +20,14 @@ class Questions:
     """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
     def __init__(
-        self,
-        session: Session,
-        conductor: Conductor,
-        merge: MergeOperation,
-        notice: Notice,
-        show_checks: Callable[[], object],
+        self, window: ControlledWindow, notice: Notice, show_checks: Callable[[], object]
     ) -> None:
-        self._session = session
-        self._conductor = conductor
-        self._merge = merge
+        self._session, self._conductor = window.session, window.conductor
+        self._merge = window.merge
         self._notice = notice
         self._show_checks = show_checks
         self._asked = ""
-        session.checks.changed.connect(self._follow_checks)
+        window.session.checks.changed.connect(self._follow_checks)
 
     def merge(self) -> None:
         """Start a merge after confirming the checks' warnings once. Errors of the checks prevent

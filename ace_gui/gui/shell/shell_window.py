@@ -6,30 +6,23 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QApplication, QMainWindow, QPushButton, QToolButton
+from PySide6.QtWidgets import QApplication, QPushButton, QToolButton
 
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
-from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.projects.opener import Opener
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.window_header import Header
-from ace_gui.gui.state.session import Session
 
 if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
     from ace_gui.gui.shell.layout.workspace import Workspace
 
 
-class ShellWindow(QMainWindow):
+class ShellWindow(ControlledWindow):
     """The main window as the help desk and the tours use it."""
 
-    session: Session
-    merge: MergeOperation
-    comparison: MethodComparison
-    scoring: Scoring
     opener: Opener
     project: Project
     actions_: Actions

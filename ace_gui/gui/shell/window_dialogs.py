@@ -7,15 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.operations.output_operations import OutputOperations
-from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.preferences import Preferences
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
@@ -32,23 +29,16 @@ class Dialogs(QObject):
 
     compare_wanted = Signal(object)
 
-    def __init__(
-        self,
-        session: Session,
-        conductor: Conductor,
-        output: OutputOperations,
-        runs: RunOperations,
-        window: QWidget,
-    ) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
-        self._session, self._conductor = session, conductor
-        self._output, self._runs, self._window = output, runs, window
+        self._session, self._conductor = window.session, window.conductor
+        self._output, self._runs, self._window = window.output, window.runs, window
         self._to_export: MergeRun | None = None
         self._adds = False
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
         self.question: QMessageBox | None = None
-        session.results.changed.connect(self._export_restored)
+        window.session.results.changed.connect(self._export_restored)
 
     @property
     def is_exporting(self) -> bool:

@@ -246,7 +246,7 @@ def test_methods_without_a_figure_show_a_dash() -> None:
 def test_applying_makes_it_the_recipe(loaded: MainWindow, worker: FakeWorker) -> None:
     loaded.what_if.try_parameter("k_frac", 0.9)
     loaded.what_if.try_scope("authors-vit")
-    loaded.workspace.trial_accepted.emit()
+    loaded.workspace.apply_trial()
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert (planned.scope, planned.parameters) == ("authors-vit", {"k_frac": 0.9})
     assert not loaded.what_if.is_on
@@ -336,7 +336,7 @@ def test_applying_writes_to_the_override(opened: MainWindow, worker: FakeWorker)
     overridden(session, RULE)
     session.select(LAYER)
     what_if.try_parameter("tau", 0.2)
-    opened.workspace.trial_accepted.emit()
+    opened.workspace.apply_trial()
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert planned.overrides == (replace(RULE, parameters={"tau": 0.2}),)
     assert planned.parameters == {}

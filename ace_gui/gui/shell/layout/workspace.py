@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.control.layers.layer_queries import Kind
-from ace_gui.gui.control.layers.what_if import WhatIf
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
-from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
@@ -28,6 +24,7 @@ from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
 from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
@@ -42,28 +39,11 @@ from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 LAYERS, SCORES, COMPARE = range(3)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panels:
-    """The panels of the workspace, and the layer health that two of them show."""
-
-    experts: ExpertsPanel
-    method: MethodPanel
-    runs: RunsPanel
-    healths: Healths
-    layers: LayersPanel
-    inspector: InspectorPanel
-    heterogeneity: HeterogeneityPanel
-
-
 def workspace_in_steps(
-    session: Session,
-    what_if: WhatIf,
-    scoring: Scoring,
-    comparison: MethodComparison,
-    change_base: Callable[[], object],
-    actions: Actions,
+    window: ControlledWindow, change_base: Callable[[], object], actions: Actions
 ) -> Generator[None, None, Workspace]:
     """Create a workspace panel by panel, so that the window keeps responding."""
+    session = window.session
     experts = ExpertsPanel(session, change_base, actions.add_experts)
     method = MethodPanel(session, actions.choose_method)
     runs = RunsPanel(session)
@@ -71,20 +51,11 @@ def workspace_in_steps(
     healths = Healths(session)
     layers = LayersPanel(session, healths)
     yield
-    inspector = InspectorPanel(session, healths, scoring.covariances)
+    inspector = InspectorPanel(session, healths, window.scoring.covariances)
     yield
     heterogeneity = HeterogeneityPanel(session)
     yield
-    panels = Panels(
-        experts=experts,
-        method=method,
-        runs=runs,
-        healths=healths,
-        layers=layers,
-        inspector=inspector,
-        heterogeneity=heterogeneity,
-    )
-    return Workspace(session, what_if, scoring, comparison, panels)
+    return Workspace(window, experts, method, runs, healths, layers, inspector, heterogeneity)
 
 
 class Workspace(QWidget):
@@ -92,41 +63,39 @@ class Workspace(QWidget):
 
     The pages follow the header's ``WORKSPACES``: the layers and the inspector over the views of all
     layers; the scores; the comparison of merges. ``space_shown`` carries the index of
-    the page shown. ``trial_accepted`` asks to write a layer's trial settings into the recipe.
-    ``inputs_edited`` carries Inputs that a model panel offers, ``value_chosen`` a parameter's name
-    and value. ``finding_wanted`` carries a kind of finding and whether a visible panel shows it.
+    the page shown.
     """
 
-    trial_accepted = Signal()
-    inputs_edited = Signal(object)
-    value_chosen = Signal(str, object)
-    finding_wanted = Signal(object, bool)
     space_shown = Signal(int)
 
     def __init__(
         self,
-        session: Session,
-        what_if: WhatIf,
-        scoring: Scoring,
-        methods: MethodComparison,
-        panels: Panels,
+        window: ControlledWindow,
+        experts: ExpertsPanel,
+        method: MethodPanel,
+        runs: RunsPanel,
+        healths: Healths,
+        layers: LayersPanel,
+        inspector: InspectorPanel,
+        heterogeneity: HeterogeneityPanel,
     ) -> None:
         super().__init__()
-        self.experts, self.method, self.runs = panels.experts, panels.method, panels.runs
-        self.healths, self.layers = panels.healths, panels.layers
-        self.inspector, self.heterogeneity = panels.inspector, panels.heterogeneity
+        self._window = window
+        self.experts, self.method, self.runs = experts, method, runs
+        self.healths, self.layers = healths, layers
+        self.inspector, self.heterogeneity = inspector, heterogeneity
         self.healths.setParent(self)
         self.experts.checks_wanted.connect(self.show_checks)
-        self.inspector.finding_wanted.connect(self.finding_wanted)
+        self.inspector.finding_wanted.connect(window.queries.want)
         self.inspector.data_wanted.connect(self.show_tasks)
-        self.inspector.inputs_edited.connect(self.inputs_edited)
-        self._add_lower_tabs(session, what_if)
-        self._add_learning(session)
+        self.inspector.inputs_edited.connect(window.conductor.change)
+        self._add_lower_tabs(window.session)
+        self._add_learning(window.session)
         self._makers: dict[int, Callable[[], QWidget]] = {
-            SCORES: lambda: self._make_scores(session, scoring),
-            COMPARE: lambda: self._make_comparison(session, methods),
+            SCORES: self._make_scores,
+            COMPARE: self._make_comparison,
         }
-        self._lay_out(session)
+        self._lay_out(window.session)
 
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
@@ -202,14 +171,14 @@ class Workspace(QWidget):
         self._spaces.setCurrentIndex(index)
         self.space_shown.emit(index)
 
-    def _make_scores(self, session: Session, scoring: Scoring) -> QWidget:
-        self.scores = ScoresPage(session, scoring)
-        self.scores.value_chosen.connect(self.value_chosen)
+    def _make_scores(self) -> QWidget:
+        self.scores = ScoresPage(self._window.session, self._window.scoring)
+        self.scores.value_chosen.connect(self._window.conductor.set_parameter)
         return self.scores
 
-    def _make_comparison(self, session: Session, methods: MethodComparison) -> QWidget:
-        self.comparison = ComparePage(session, methods)
-        self.comparison.looked_at.connect(self.finding_wanted)
+    def _make_comparison(self) -> QWidget:
+        self.comparison = ComparePage(self._window.session, self._window.comparison)
+        self.comparison.looked_at.connect(self._window.queries.want)
         return self.comparison
 
     def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:
@@ -231,20 +200,19 @@ class Workspace(QWidget):
         self.cards.bring(INSPECTOR)
         self.inspector.show_checks()
 
-    def _add_lower_tabs(self, session: Session, what_if: WhatIf) -> None:
+    def apply_trial(self) -> None:
+        """Write the selected layer's trial settings into the recipe."""
+        self._window.conductor.change(self._window.what_if.inputs())
+
+    def _add_lower_tabs(self, session: Session) -> None:
         tabs = self.heterogeneity.tabs
-        add = tabs.add
 
         def make_health() -> HealthPanel:
             panel = HealthPanel(session, self.healths)
-            panel.inputs_edited.connect(self.inputs_edited)
+            panel.inputs_edited.connect(self._window.conductor.change)
             return panel
 
-        index = add(
-            "Health",
-            "Unusual layers, and what to do about them",
-            make_health,
-        )
+        index = tabs.add("Health", "Unusual layers, and what to do about them", make_health)
 
         def show_warnings(count: int) -> None:
             tabs.setTabText(index, f"Health ({count})" if count else "Health")
@@ -253,15 +221,12 @@ class Workspace(QWidget):
         self.healths.warned.connect(show_warnings)
 
         def make_what_if() -> WhatIfPanel:
-            panel = WhatIfPanel(session, what_if)
-            panel.apply_wanted.connect(self.trial_accepted)
+            panel = WhatIfPanel(session, self._window.what_if)
+            panel.apply_wanted.connect(self.apply_trial)
             return panel
 
-        add(
-            "What if",
-            "Try other values on the selected layer before you apply them",
-            make_what_if,
-        )
+        tip = "Try other values on the selected layer before you apply them"
+        tabs.add("What if", tip, make_what_if)
 
     def _add_learning(self, session: Session) -> None:
         """Add the tab that only exists once a merge has learned something."""

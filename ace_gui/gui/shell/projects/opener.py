@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QMimeData, QObject
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.operations.output_operations import OutputOperations
 from ace_gui.gui.saving import save
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING
 from ace_gui.gui.widgets.files.file_dialogs import (
     ask_files,
@@ -46,19 +42,10 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 class Opener(QObject):
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(
-        self,
-        session: Session,
-        engine: EngineClient,
-        conductor: Conductor,
-        output: OutputOperations,
-        project: Project,
-        window: QWidget,
-    ) -> None:
+    def __init__(self, window: ControlledWindow, project: Project) -> None:
         super().__init__(window)
-        self._session, self._engine = session, engine
-        self._conductor = conductor
-        self._output = output
+        self._session, self._engine = window.session, window.engine
+        self._conductor, self._output = window.conductor, window.output
         self._project = project
         self._window = window
         self._own: Path | None = None  # the recipe that this window wrote

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QMessageBox
 
-from ace_gui.gui.control.sessions import Sessions
-from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.recent_project import RecentProject
-from ace_gui.gui.state.session import Session
-from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import hub_name, model_name
@@ -30,17 +27,11 @@ class Project(QObject):
     changed = Signal()
     save_wanted = Signal()
 
-    def __init__(
-        self,
-        session: Session,
-        history: History,
-        sessions: Sessions,
-        settings: Settings,
-        window: QWidget,
-    ) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
-        self._session, self._history, self._sessions = session, history, sessions
-        self._settings, self._window = settings, window
+        session, history = window.session, window.history
+        self._session, self._history, self._sessions = session, history, window.sessions
+        self._settings, self._window = window.settings, window
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
