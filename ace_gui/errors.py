@@ -1,23 +1,4 @@
-"""All errors shown to users, in one tree.
-
-::
-
-    WorkbenchError                 one sentence, with its context
-    ├── CheckpointError            a file on disk cannot be used as a model
-    │   ├── NonFiniteError         a tensor holds NaN or Inf
-    │   ├── FileChangedError       a file changed while it was being read
-    │   └── PickleConsentError     a pickle, which is read only with consent
-    ├── MismatchError              an expert does not fit the base model
-    ├── ArchitectureError          a config does not match its model's tensors
-    ├── RecipeError                a recipe has an unknown key or a value out of range
-    ├── MethodError                a merge method cannot be applied to these tensors
-    ├── TaskError                  data of a task, or a model for it, cannot be used
-    ├── OutputError                the output folder cannot be written
-    ├── ResourceError              not enough disk or memory for the requested work
-    ├── ResumeError                an unfinished merge does not belong to this recipe
-    ├── ClusterError               the workers of a cluster stopped or cannot be used
-    └── EngineError                the engine process stopped or cannot be reached
-    Cancelled                      the user stopped the work; not an error
+"""All errors shown to users, in one tree under ``WorkbenchError``.
 
 Each has a sentence, and the known context as attributes: ``path`` of the checkpoint or recipe,
 name of the ``tensor``, its ``shapes``, the recipe ``key``. Interfaces show the sentence and hide

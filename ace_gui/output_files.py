@@ -33,29 +33,24 @@ MARK: Final = ".made-by-ace-workbench"
 MARK_TEXT: Final = b"ACE workbench made this folder, and removes it when nobody needs it.\n"
 """Content of the marker file."""
 
-_FULL: Final = "The disk is full. Free some space, or choose another disk."
-_LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
 _FORBIDDEN: Final = "No permission to write here. Choose another folder."
-_OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
-_IN_USE: Final = "This folder is in use. Choose a folder inside it."
 _NOWHERE: Final = "There is no such folder. Create it first, or choose another."
-_LONG: Final = "The name is too long for this disk. Choose a shorter one."
-_LOOP: Final = "This link points to itself. Choose another name."
+_FULL: Final = "The disk is full. Free some space, or choose another disk."
+_OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
+_TOO_LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
 
 _KNOWN: Final[Mapping[int, tuple[type[WorkbenchError], str]]] = {
-    errno.ENOSPC: (ResourceError, _FULL),
-    errno.EDQUOT: (ResourceError, _FULL),
-    errno.EFBIG: (ResourceError, _LARGE),
-    errno.EACCES: (OutputError, _FORBIDDEN),
-    errno.EPERM: (OutputError, _FORBIDDEN),
-    errno.EROFS: (OutputError, _FORBIDDEN),
-    errno.EEXIST: (OutputError, _OCCUPIED),
-    errno.ENOTEMPTY: (OutputError, _OCCUPIED),
-    errno.EBUSY: (OutputError, _IN_USE),
-    errno.ENOENT: (OutputError, _NOWHERE),
-    errno.ENOTDIR: (OutputError, _NOWHERE),
-    errno.ENAMETOOLONG: (OutputError, _LONG),
-    errno.ELOOP: (OutputError, _LOOP),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (ResourceError, _FULL)),
+    errno.EFBIG: (ResourceError, _TOO_LARGE),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), (OutputError, _FORBIDDEN)),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY), (OutputError, _OCCUPIED)),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), (OutputError, _NOWHERE)),
+    errno.EBUSY: (OutputError, "This folder is in use. Choose a folder inside it."),
+    errno.ENAMETOOLONG: (
+        OutputError,
+        "The name is too long for this disk. Choose a shorter one.",
+    ),
+    errno.ELOOP: (OutputError, "This link points to itself. Choose another name."),
 }
 
 

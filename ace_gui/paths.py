@@ -6,6 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import platformdirs
+
 _PACKAGE: Final = Path(__file__).resolve().parent
 _APPLICATION: Final = "ace-workbench"
 MERGES: Final = "merges"  # below the cache, or below a scratch folder
@@ -36,8 +38,6 @@ class Sample(StrEnum):
 
 def cache_root() -> Path:
     """What may be deleted at any time, and is made again: in the user's cache."""
-    import platformdirs  # only where it is asked for: the package itself is light
-
     return platformdirs.user_cache_path(_APPLICATION)
 
 
@@ -78,27 +78,19 @@ def use_scratch(folder: Path | None) -> None:
 
 def methods_folder() -> Path:
     """Where a person puts files with merge methods of their own; it need not exist."""
-    import platformdirs
-
     return platformdirs.user_config_path(_APPLICATION) / "methods"
 
 
 def logs_folder() -> Path:
     """The folder for the tracebacks of unexpected errors."""
-    import platformdirs
-
     return platformdirs.user_log_path(_APPLICATION)
 
 
 def crashes_folder() -> Path:
     """Where a process that is brought down writes what it was doing."""
-    import platformdirs
-
     return platformdirs.user_state_path(_APPLICATION) / "crashes"
 
 
 def sessions_folder() -> Path:
     """Where what is open in a window is kept, and projects that were given no file."""
-    import platformdirs
-
     return platformdirs.user_data_path(_APPLICATION) / "sessions"

@@ -45,15 +45,13 @@ def test_without_source_the_version_stands_for_it(package: Path, monkeypatch) ->
 
 
 HELPING = {
-    "bundled",
     "crash_log",
     "errors",
     "formatting",
-    "imports",
     "machine",
-    "offline",
     "output_files",
     "paths",
+    "processes",
     "steps",
     "versions",
 }

@@ -27,9 +27,9 @@ from ace_gui.architecture import transformers_library
 from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
-from ace_gui.bundled import is_bundled, part_command
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import human_bytes
+from ace_gui.processes import is_bundled, part_command
 from ace_gui.steps import Steps
 
 _LOOK: Final = 0.05  # seconds between two checks of the process

@@ -12,7 +12,7 @@ from typing import Any
 
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain
-from ace_gui.offline import go_offline
+from ace_gui.processes import go_offline
 
 # Would load code or kernels that do not ship with transformers, or turn modules into quantised
 # ones, which a description has no use for.

@@ -44,8 +44,8 @@ from ace_gui.cli.options import (
     run,
 )
 from ace_gui.cli.streams import prepare_streams, say
-from ace_gui.offline import go_offline
 from ace_gui.paths import Sample
+from ace_gui.processes import go_offline
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ace_gui.bundled import is_bundled, part_command
 from ace_gui.cli.comparing import run
 from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
 from ace_gui.cli.evaluating import score_table
@@ -22,6 +21,7 @@ from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
 from ace_gui.output_files import check_output_folder
+from ace_gui.processes import is_bundled, part_command
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.recipe_file import load_recipe
 

@@ -20,7 +20,7 @@ import typer
 from ace_gui.cli.arguments import flag, path_option, threads_given
 from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.interrupts import interruptible, starting
-from ace_gui.imports import heavy_imports
+from ace_gui.processes import heavy_imports
 
 WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
 """Typer's usage errors. Their module depends on Typer's version."""

@@ -10,7 +10,7 @@ import typer
 
 from ace_gui.cli.interrupts import starting
 from ace_gui.errors import WorkbenchError
-from ace_gui.imports import heavy_imports
+from ace_gui.processes import heavy_imports
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Demo, Open

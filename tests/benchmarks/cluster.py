@@ -31,10 +31,10 @@ import torch
 import yaml
 
 from ace_gui.engine.cluster.address import Address
+from ace_gui.engine.cluster.estimates import planned_units, schedule
 from ace_gui.engine.cluster.pool import ATTEMPTS, LONGEST_SECONDS, Pool
 from ace_gui.engine.cluster.ray_cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.cluster.schedule import planned_units, schedule
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.contract.plan import bytes_in_output
@@ -203,7 +203,7 @@ def killed(folder: Path, merges: int, seed: int) -> None:
     expected = merged(recipe, folder / "alone", None)
     draw, tally = random.Random(seed), Counter[str]()
     with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
-        pool = workers.pool
+        pool = workers
         merged(recipe, folder / "warm", workers)
         for number in range(merges):
             before = pool.lost

@@ -103,7 +103,7 @@ def child(recipe: str, out: str, report: str) -> None:
     import psutil
 
     from ace_gui.cli.commands import app
-    from ace_gui.imports import heavy_imports
+    from ace_gui.processes import heavy_imports
 
     with heavy_imports():  # as the command would
         from ace_gui.cli.merging import merge_to_folder  # noqa: F401

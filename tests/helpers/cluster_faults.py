@@ -87,32 +87,31 @@ def main() -> None:
     found = {"alone": merged(recipe, folder / "alone", None)}
     found["cancelled"] = cancelled(recipe, folder / "cancelled")
     with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
-        pool = workers.pool
         found["well"] = merged(recipe, folder / "well", workers)
 
-        pool.longest = 3.0
+        workers.longest = 3.0
         found["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
-        pool.longest = 600.0
+        workers.longest = 600.0
 
         for _ in workers.map_unordered(starve, [(), ()], ["", ""]):
             pass
-        before = pool.lost
+        before = workers.lost
         found["two without memory"] = merged(recipe, folder / "two", workers)
-        found["lost for want of memory"] = pool.lost - before
+        found["lost for want of memory"] = workers.lost - before
 
-        pool.close()
-        pool.broadcast("run", doom, (DOOMED,))
+        workers.close()
+        workers.broadcast("run", doom, (DOOMED,))
         found["killed"] = merged(recipe, folder / "killed", workers)
-        pool.close()
-        pool.broadcast("run", time.time, ())
+        workers.close()
+        workers.broadcast("run", time.time, ())
         found["killed, resumed"] = merged(recipe, folder / "killed", workers, resume=True)
 
-        pool.close()
-        pool._broadcasts.clear()
-        pool.broadcast("run", starve, ())  # before they open the models
+        workers.close()
+        workers._broadcasts.clear()
+        workers.broadcast("run", starve, ())  # before they open the models
         found["all without memory"] = merged(recipe, folder / "starved", workers)
-        pool.close()
-        pool._broadcasts.clear()
+        workers.close()
+        workers._broadcasts.clear()
         found["all without memory, resumed"] = merged(
             recipe, folder / "starved", workers, resume=True
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle as pickle
 
-from ace_gui.engine.cluster.pool import Pool
+from ace_gui.engine.cluster.ray_workers import RayWorkers
 
 Fails = Callable[[str, int], bool]
 """From the name of a call and its number to whether the worker is lost over it."""
@@ -84,10 +84,10 @@ class RayStandIn:
         self._numbers = count()
         self._known: dict[Ref, int] = {}
 
-    def pool(self, count: int = 2, threads: int = 1, device: str = "cpu") -> Pool:
+    def workers(self, count: int = 2, threads: int = 1, device: str = "cpu") -> RayWorkers:
         """So many workers of it."""
         self.count = count
-        return Pool(self, threads, device)
+        return RayWorkers(self, threads, device)
 
     def is_ready(self) -> bool:
         self.starting -= 1

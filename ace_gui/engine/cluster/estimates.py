@@ -1,21 +1,33 @@
-"""Estimates the work of a merge from the plan alone: arithmetic, bytes and memory.
+"""Estimates the work of a merge from the plan alone, and predicts its time with N workers.
 
-A matrix is O outputs × I inputs; T experts.
+A matrix is O outputs × I inputs; T experts. Each unit goes to the worker that is free first, most
+work first, as in ``ray_workers``; one process writes the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
-from typing import Final
+from typing import Any, Final
+
+import torch
 
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.merging.units import Unit
+from ace_gui.engine.merging.units import Unit, units
 from ace_gui.engine.planning.memory import with_freed, working_set
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.shaping import shaping_flops
+from ace_gui.machine import total_memory
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
+
+UNIT_SECONDS: Final = 0.005
+"""Seconds for sending a unit to a worker and receiving its result, not counting its bytes."""
+
+LATE: Final = 0.1
+"""Fraction of memory for output that the system has not written to disk yet."""
 
 SOME_FLOPS: Final = 2e10
 SOME_BYTES: Final = 5e8
@@ -54,13 +66,13 @@ def some_seconds(row: PlanRow, prepared: Prepared) -> float:
     return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, prepared) / SOME_BYTES
 
 
-def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
+def largest_first(found: Iterable[Unit], prepared: Prepared) -> list[Unit]:
     """The units in the order in which workers get them: most work first."""
 
     def seconds(unit: Unit) -> float:
         return sum(some_seconds(row, prepared) for row in unit)
 
-    return sorted(units, key=seconds, reverse=True)
+    return sorted(found, key=seconds, reverse=True)
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
@@ -68,3 +80,107 @@ def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
     found = list(rows)
     results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
     return with_freed(max(working_set(row, prepared.method) for row in found) + results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The speed of one worker, and of the process that writes.
+
+    ``flops``, ``read``: operations and bytes per second; ``write``: bytes per second of the writer.
+    ``tried``: measured seconds for a row of a kind (``kind_of``); ``ratios``: measured divided by
+    estimated seconds (``some_seconds``) of the largest trial, for kinds that differ only in their
+    shapes. ``scan``: seconds in which one worker surveys the whole model; ``start``: seconds until
+    workers are ready.
+    """
+
+    flops: float
+    read: float
+    write: float
+    tried: Mapping[Any, float] = field(default_factory=dict)
+    ratios: Mapping[Any, float] = field(default_factory=dict)
+    scan: float = 0.0
+    start: float = 0.0
+
+    def seconds(self, row: PlanRow, prepared: Prepared) -> float:
+        """Seconds for merging a row, including reading."""
+        _, alike = kind = kind_of(row, prepared)
+        if kind in self.tried:
+            return self.tried[kind]
+        if alike in self.ratios:
+            return self.ratios[alike] * some_seconds(row, prepared)
+        moved = row_bytes(row, prepared) / self.read
+        return row_flops(row, prepared) / self.flops + moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedUnit:
+    """One unit: its first tensor and how many, arithmetic, bytes, memory, seconds on one worker."""
+
+    name: str
+    rows: int
+    flops: float
+    bytes: int
+    memory: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A merge by ``workers``: ``seconds`` from starting them to the last byte.
+
+    ``bottleneck``: what limits it: "work", "largest unit" or "writing".
+    """
+
+    workers: int
+    seconds: float
+    busy: float
+    bottleneck: str
+
+
+def planned_units(prepared: Prepared, speed: Speed, *, gpu: bool = False) -> list[PlannedUnit]:
+    """Every unit of a merge, in the order of assignment."""
+    rows = [row for row in prepared.plan.rows if row.in_base]
+    found = units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
+    return [_planned(unit, prepared, speed) for unit in largest_first(found, prepared)]
+
+
+def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
+    return PlannedUnit(
+        name=unit[0].name,
+        rows=len(unit),
+        flops=sum(row_flops(row, prepared) for row in unit),
+        bytes=sum(row_bytes(row, prepared) for row in unit),
+        memory=unit_bytes(unit, prepared),
+        seconds=sum(speed.seconds(row, prepared) for row in unit),
+    )
+
+
+def schedule(
+    planned: Sequence[PlannedUnit], workers: int, bytes_to_write: int, speed: Speed
+) -> Schedule:
+    """When the last unit is done and written; ``planned``: in the order of assignment."""
+    free = [0.0] * workers
+    for unit in planned:
+        heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
+    work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    merged, written = max(free), bytes_to_write / speed.write
+    late = min(bytes_to_write, LATE * total_memory()) / speed.write
+    longest = max((unit.seconds for unit in planned), default=0.0)
+    bottleneck = "work" if merged > 1.1 * longest else "largest unit"
+    seconds = speed.start + speed.scan / workers + max(merged, written - late) + late
+    return Schedule(
+        workers=workers,
+        seconds=seconds,
+        busy=work / (workers * seconds) if seconds else 0.0,
+        bottleneck="writing" if written - late > merged else bottleneck,
+    )
+
+
+def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
+    """A key that is equal for rows with the same duration.
+
+    Its second part differs for rows that differ only in shape.
+    """
+    method = prepared.method_of(row).name if row.disposition in COMBINED else ""
+    alike = (row.dtype, row.disposition, len(row.experts), method)
+    return (row.shape, row.transposed), alike

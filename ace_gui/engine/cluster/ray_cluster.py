@@ -25,7 +25,7 @@ import psutil
 
 from ace_gui.engine.cluster import leftovers
 from ace_gui.engine.cluster.address import Address
-from ace_gui.engine.cluster.pool import TICK, Pool
+from ace_gui.engine.cluster.pool import TICK
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.errors import ClusterError
 from ace_gui.machine import processors
@@ -101,9 +101,9 @@ def ray_workers(address: Address, *, threads: int | None, gpus: bool) -> Iterato
     each = threads or (max(1, processors() // address.workers) if address.workers else 1)
     with (
         closing(RayCluster(address, each, gpus=gpus)) as cluster,
-        closing(Pool(cluster, each, "cuda:0" if gpus else "cpu")) as pool,
+        closing(RayWorkers(cluster, each, "cuda:0" if gpus else "cpu")) as workers,
     ):
-        yield RayWorkers(pool)
+        yield workers
 
 
 class RayCluster:

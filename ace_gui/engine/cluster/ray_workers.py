@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
-from ace_gui.engine.cluster.pool import Call, Pool
+from ace_gui.engine.cluster.pool import Call, Cluster, Pool
 from ace_gui.engine.cluster.worker import Order
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.layout_digest import layout_digest
@@ -25,39 +25,28 @@ MIXED: Final = (
 )
 
 
-class RayWorkers:
-    """``Workers`` of a running cluster.
+class RayWorkers(Pool):
+    """``Workers`` of a cluster.
 
     ``scan_seconds``: total seconds that they have spent on surveys.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.threads = pool.threads
-        self.device = pool.device
+    def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
+        super().__init__(cluster, threads, device)
         self.scan_seconds = 0.0
         self._written: set[bool] = set()
-
-    @property
-    def count(self) -> int:
-        """The largest number of workers; 0 before the cluster is ``ready``."""
-        return self.pool.count
-
-    def ready(self) -> Iterator[None]:
-        """Wait for the cluster, step by step. Raises ClusterError."""
-        return self.pool.ready()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Which workers have written, how many were lost, and whether they differ."""
         found = [WRITTEN if True in self._written else SENT]
-        if self.pool.lost:
-            found.append(f"Lost workers that were replaced: {self.pool.lost}.")
-        return (*found, MIXED) if self.pool.mixed else tuple(found)
+        if self.lost:
+            found.append(f"Lost workers that were replaced: {self.lost}.")
+        return (*found, MIXED) if self.mixed else tuple(found)
 
     def begin(self, prepared: Prepared) -> None:
         """Have the workers open the models."""
-        self.pool.broadcast(
+        self.broadcast(
             "prepare",
             Order(
                 recipe=prepared.plan.recipe.absolute(),
@@ -80,18 +69,18 @@ class RayWorkers:
             Call(name="run", arguments=(function, given), about=word)
             for given, word in zip(arguments, about, strict=True)
         ]
-        return self.pool.results(calls, ahead=1)
+        return self.results(calls, ahead=1)
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
         """The results of ``scan`` for each row, in order."""
-        self.pool.broadcast("seek", scan)
+        self.broadcast("seek", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
             for pack in _packs(rows)
         ]
         arrived: dict[int, Scanned] = {}
         following = 0
-        for result in self.pool.results(calls):
+        for result in self.results(calls):
             if result is None:
                 yield None
                 continue
@@ -110,7 +99,7 @@ class RayWorkers:
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
         found = [(*key, findings) for key, findings in prepared.findings.items()]
-        self.pool.broadcast("know", found, dict(dtypes), shared)
+        self.broadcast("know", found, dict(dtypes), shared)
         calls = [
             Call(
                 name="merge",
@@ -120,7 +109,7 @@ class RayWorkers:
             )
             for unit in largest_first(units, prepared)
         ]
-        for result in self.pool.results(calls):
+        for result in self.results(calls):
             if result is not None:
                 self._written.update(row.written is not None for row in result[1].rows)
             yield None if result is None else result[1]

@@ -24,12 +24,13 @@ from ace_gui.checkpoints import OutputTensor, ShardedWriter, plan_shards
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,
     SOME_FLOPS,
+    Speed,
+    kind_of,
     row_bytes,
     row_flops,
     some_seconds,
 )
 from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
-from ace_gui.engine.cluster.schedule import Speed, kind_of
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of

@@ -32,7 +32,7 @@ from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.linalg.products import library
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
-from ace_gui.offline import go_offline
+from ace_gui.processes import go_offline
 from ace_gui.recipe import Recipe
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 

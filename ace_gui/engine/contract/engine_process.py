@@ -22,8 +22,7 @@ from ace_gui.crash_log import CrashLog, crash_file, take_words
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import Job
 from ace_gui.errors import EngineError
-from ace_gui.imports import heavy_imports
-from ace_gui.offline import go_offline
+from ace_gui.processes import go_offline, heavy_imports
 
 COOPERATIVE_SECONDS: Final = 5.0
 """Time for a cancelled job to reach its next step. After it the process is killed."""

@@ -19,7 +19,7 @@ from ace_gui.architecture.preprocessing import has_chat_template
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import listing, path_text
-from ace_gui.offline import go_offline
+from ace_gui.processes import go_offline
 
 _ERROR: Final = "_stderr"
 _BATCH: Final = 16

@@ -88,7 +88,7 @@ def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
         pairs = yield from side_by_side(
             lambda t: _pair(context, measured, t), range(len(context.names)), context.device
         )
-        known = _entry(context, [pair for pair in pairs if pair is not None])
+        known = _entry([pair for pair in pairs if pair is not None])
         context.cache.put(key, known)
     matches = _MATCHES.validate_json(text_of(known["matches"]))
     if not matches:
@@ -109,13 +109,9 @@ class _Pair:
     """The agreement of expert t's Σ̂ and C; the eigenvalues are divided by their sum."""
 
     t: int
-    cosine: float
-    overlap: float
-    chance: float
+    match: CovarianceMatch
     centred_T: list[float]
-    estimated_I: Tensor
-    measured_I: Tensor
-    along_I: Tensor
+    spectra: dict[str, Tensor]
 
 
 def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | None:
@@ -132,47 +128,40 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
     estimated_I, proxies_II = torch.linalg.eigh(proxy_II)
     measured_I, inputs_II = torch.linalg.eigh(own_II)
     k = max(1, len(own_II) // SHARE)
+    centred_T = [
+        cosine(proxy_II, covariance(measured, other), centred=True)
+        for other in range(len(context.names))
+    ]
+    others = [*centred_T[:t], *centred_T[t + 1 :]]
     return _Pair(
         t=t,
-        cosine=cosine(proxy_II, own_II),
-        overlap=overlap(proxies_II[:, -k:], inputs_II[:, -k:]),
-        chance=k / len(own_II),
-        centred_T=[
-            cosine(proxy_II, covariance(measured, other), centred=True)
-            for other in range(len(context.names))
-        ],
-        estimated_I=estimated_I.flip(0),
-        measured_I=measured_I.flip(0),
-        along_I=((proxy_II @ inputs_II) * inputs_II).sum(dim=0).flip(0),
+        match=CovarianceMatch(
+            name=context.row.name,
+            role=context.row.role,
+            expert=context.names[t],
+            cosine=cosine(proxy_II, own_II),
+            centred=centred_T[t],
+            others=fmean(others) if others else None,
+            overlap=overlap(proxies_II[:, -k:], inputs_II[:, -k:]),
+            chance=k / len(own_II),
+        ),
+        centred_T=centred_T,
+        spectra={
+            "estimated": estimated_I.flip(0),
+            "measured": measured_I.flip(0),
+            "along": ((proxy_II @ inputs_II) * inputs_II).sum(dim=0).flip(0),
+        },
     )
 
 
-def _entry(context: InspectionContext, pairs: list[_Pair]) -> Arrays:
+def _entry(pairs: list[_Pair]) -> Arrays:
     """The cache entry for the experts that change the matrix."""
     changing = [pair.t for pair in pairs]
-    matches = []
-    for pair in pairs:
-        others = [value for other, value in enumerate(pair.centred_T) if other != pair.t]
-        matches.append(
-            CovarianceMatch(
-                name=context.row.name,
-                role=context.row.role,
-                expert=context.names[pair.t],
-                cosine=pair.cosine,
-                centred=pair.centred_T[pair.t],
-                others=fmean(others) if others else None,
-                overlap=pair.overlap,
-                chance=pair.chance,
-            )
-        )
-    rows = {
-        "estimated": [pair.estimated_I.cpu().numpy() for pair in pairs],
-        "measured": [pair.measured_I.cpu().numpy() for pair in pairs],
-        "along": [pair.along_I.cpu().numpy() for pair in pairs],
-    }
-    text = json.dumps([asdict(match) for match in matches])
     return {
-        "matches": text_array(text),
+        "matches": text_array(json.dumps([asdict(pair.match) for pair in pairs])),
         "centred": np.array([[pair.centred_T[t] for t in changing] for pair in pairs]),
-        **{name: np.array(each) for name, each in rows.items()},
+        **{
+            name: np.array([pair.spectra[name].cpu().numpy() for pair in pairs])
+            for name in ("estimated", "measured", "along")
+        },
     }

@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.events import (
@@ -31,7 +29,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
     Variant,
 )
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
@@ -40,10 +38,10 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.units import Workers
-from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import OpenedModels, Prepared, prepare, preparing
-from ace_gui.engine.streaming import Part, parts_of
+from ace_gui.engine.streaming import parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
 from ace_gui.machine import peak_memory, reset_peak_memory
@@ -190,17 +188,13 @@ def _compared(
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
     begun = variant.store.exists()
-    checks = store_checks(
-        prepared.plan,
-        memory_bytes=memory_bytes,
-        gpu_memory=memory_of(resolve_device(device)),
-        store=None if begun else variant.store,
+    gpu_memory, store = memory_of(resolve_device(device)), None if begun else variant.store
+    refuse_errors(
+        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
     )
-    refuse_errors(checks)
     yield from require_tasks(prepared, device)
     reset_peak_memory()
     started = time.monotonic()
-    warnings: tuple[str, ...] = ()
     events = merge(
         prepared,
         variant.store,
@@ -209,18 +203,7 @@ def _compared(
         memory_bytes=memory_bytes,
         workers=workers,
     )
-    for event in events:
-        match event:
-            case None:
-                yield None
-            case MergeFinished(warnings=found_before):
-                warnings = found_before
-            case (
-                TensorFinished(done=done, total=total)
-                | PassProgress(done=done, total=total)
-                | LearningProgress(done=done, total=total)
-            ):
-                yield replace(progress, done=done, total=total)
+    warnings = yield from _following(events, progress)
     seconds, peak = time.monotonic() - started, peak_memory()
     measured: dict[str, Any] = {}
     for known in measure(prepared, variant.store):
@@ -229,7 +212,7 @@ def _compared(
     if prepared.plan.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
     scores = yield from merged_scores(prepared, variant.store / MODEL, device, alone=True)
-    found = reports(variant.store)
+    found = tuple(reports(variant.store).values())
     yield MethodCompared(
         title=progress.title,
         variant=variant,
@@ -239,10 +222,27 @@ def _compared(
         scores=scores,
         parameters=prepared.plan.parameters,
         **measured,
-        **_health(found),
-        reports=tuple(found.values()),
+        warned=sum(bool(report.warnings) for report in found),
+        noted=sum(bool(report.notes) for report in found),
+        refined=sum(report.regime is Regime.HETEROGENEOUS for report in found),
+        reports=found,
         warnings=warnings,
     )
+
+
+def _following(
+    events: Iterator[Event | None], progress: CompareProgress
+) -> Generator[Event | None, None, tuple[str, ...]]:
+    """Report a merge's progress as that of the comparison; return the merge's warnings."""
+    warnings: tuple[str, ...] = ()
+    for event in events:
+        if isinstance(event, MergeFinished):
+            warnings = event.warnings
+        elif isinstance(event, TensorFinished | PassProgress | LearningProgress):
+            yield replace(progress, done=event.done, total=event.total)
+        elif event is None:
+            yield None
+    return warnings
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
@@ -260,7 +260,7 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
             continue
         for part in parts_of(math.prod(row.shape)):
             deltas = TaskVectors(row, readers, CPU, part)
-            delta = of_row(row, part, partial(_read, merged, row.tensor)).to(deltas.base.dtype)
+            delta = read_row(merged, row, part).to(deltas.base.dtype)
             delta = (delta.reshape(-1) - deltas.base.reshape(-1)).double()
             square += float(delta.dot(delta))
             # Only the row's own experts, as the others lack the tensor.
@@ -288,15 +288,6 @@ def _figures(
     }
 
 
-def _health(found: Mapping[str, LayerReport]) -> dict[str, Any]:
-    everything = found.values()
-    return {
-        "warned": sum(bool(report.warnings) for report in everything),
-        "noted": sum(bool(report.notes) for report in everything),
-        "refined": sum(report.regime is Regime.HETEROGENEOUS for report in everything),
-    }
-
-
 def compared_record(row: MethodCompared) -> dict[str, object]:
     """A row for ``compare --json``."""
     recipe = row.variant.recipe
@@ -320,7 +311,3 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _read(reader: TensorReader, name: str, part: Part | None) -> Tensor:
-    return reader.read(name) if part is None else reader.read_part(name, *part)

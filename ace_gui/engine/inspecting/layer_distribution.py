@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,40 +28,6 @@ DEVIATIONS: Final = 5.0
 """Largest range of the bins, in standard deviations of the widest expert."""
 
 
-@dataclass(kw_only=True)
-class Moments:
-    """Sums over elements x of one expert's change, in float64."""
-
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    largest: float = 0.0
-
-    def add(self, values: NDArray[np.float64]) -> None:
-        """Add more elements."""
-        if not values.size:
-            return
-        self.count += values.size
-        self.total += float(values.sum())
-        self.squares += float(np.dot(values, values))
-        self.largest = max(self.largest, float(values.max()), -float(values.min()))
-
-    @property
-    def mean(self) -> float:
-        """Mean of the elements."""
-        return self.total / max(self.count, 1)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the elements, of the population."""
-        return math.sqrt(max(self.squares / max(self.count, 1) - self.mean**2, 0.0))
-
-    def excess(self, fourths: float) -> float:
-        """Excess kurtosis, from the sum of (x − mean)⁴; NaN without deviation."""
-        variance = self.deviation**2
-        return fourths / self.count / variance**2 - 3 if variance > 0 else math.nan
-
-
 def distribution(
     prepared: Prepared, row: PlanRow, cache: InspectionCache
 ) -> Iterator[LayerDistribution | None]:
@@ -81,55 +46,49 @@ def _distribution(context: InspectionContext) -> Iterator[LayerDistribution | No
     if found is None:
         found = yield from _counted(context)
         context.cache.put(key, found)
-    outside, means, deviations, excess = (
-        dict(zip(context.names, found[what].tolist(), strict=True))
-        for what in ("outside", "means", "deviations", "excess")
-    )
-
+    figures = {
+        name: dict(zip(context.names, found[name].tolist(), strict=True))
+        for name in ("outside", "means", "deviations", "excess")
+    }
     yield LayerDistribution(
         name=context.row.name,
         edges=found["edges"],
         counts=dict(zip(context.names, found["counts"], strict=True)),
-        outside=outside,
-        means=means,
-        deviations=deviations,
-        excess=excess,
+        **figures,
     )
 
 
 def _counted(context: InspectionContext) -> Generator[None, None, Arrays]:
-    moments = [Moments() for _ in context.names]
+    elements = max(math.prod(context.row.shape), 1)
+    total_T, squares_T, largest_T, fourths_T = np.zeros((4, len(context.names)))
     for values_TN in _parts(context):
-        for each, values_N in zip(moments, values_TN, strict=True):
-            each.add(values_N)
+        for t, values_N in enumerate(values_TN):
+            total_T[t] += values_N.sum()
+            squares_T[t] += np.dot(values_N, values_N)
+            largest_T[t] = np.abs(values_N).max(initial=largest_T[t])
         yield None
-    edges = bin_edges(moments)
-    counts_TB = np.zeros((len(moments), BINS), np.int64)
-    fourths_T = np.zeros(len(moments))
+    mean_T = total_T / elements
+    deviation_T = np.sqrt(np.maximum(squares_T / elements - mean_T**2, 0.0))
+    reach = min(largest_T.max(), DEVIATIONS * np.hypot(mean_T, deviation_T).max())
+    reach = reach or 1.0  # nothing changed
+    edges = reach * np.arange(-BINS, BINS + 1, 2) / BINS  # symmetric to the last digit
+    counts_TB = np.zeros((len(context.names), BINS), np.int64)
     for values_TN in _parts(context):
         for t, values_N in enumerate(values_TN):
             counts_TB[t] += np.histogram(values_N, BINS, (edges[0], edges[-1]))[0]
-            squares_N = (values_N - moments[t].mean) ** 2
-            fourths_T[t] += float(np.dot(squares_N, squares_N))
+            centred_N = (values_N - mean_T[t]) ** 2
+            fourths_T[t] += np.dot(centred_N, centred_N)
         yield None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess_T = fourths_T / elements / deviation_T**4 - 3
     return {
         "edges": edges,
         "counts": counts_TB,
-        "outside": np.array([each.count for each in moments]) - counts_TB.sum(axis=1),
-        "means": np.array([each.mean for each in moments]),
-        "deviations": np.array([each.deviation for each in moments]),
-        "excess": np.array(
-            [m.excess(fourth) for m, fourth in zip(moments, fourths_T, strict=True)]
-        ),
+        "outside": math.prod(context.row.shape) - counts_TB.sum(axis=1),
+        "means": mean_T,
+        "deviations": deviation_T,
+        "excess": np.where(deviation_T > 0, excess_T, np.nan),
     }
-
-
-def bin_edges(found: list[Moments]) -> NDArray[np.float64]:
-    """``BINS`` + 1 edges of equal bins around zero."""
-    largest = max(moments.largest for moments in found)
-    reach = min(largest, DEVIATIONS * max(math.hypot(m.mean, m.deviation) for m in found))
-    reach = reach or 1.0  # nothing changed
-    return reach * np.arange(-BINS, BINS + 1, 2) / BINS  # symmetric to the last digit
 
 
 def _parts(context: InspectionContext) -> Iterator[list[NDArray[np.float64]]]:

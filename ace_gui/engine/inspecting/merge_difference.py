@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.store import MODEL, InputFile, Manifest, read_finished
-from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import MismatchError
 from ace_gui.linalg.spectra import singular_values
@@ -34,8 +33,7 @@ class Compared:
     def changes(self, row: PlanRow, part: Part | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """W₁ − W₀, W₂ − W₀ and W₁ − W₂ of a row, or of part of it, flat; float64."""
         base, first, second = (
-            of_row(row, part, partial(_read, reader, row.tensor)).double()
-            for reader in (self.base, self.first, self.second)
+            read_row(reader, row, part).double() for reader in (self.base, self.first, self.second)
         )
         return first - base, second - base, first - second
 
@@ -108,7 +106,3 @@ def _of_row(
         first=spectra[0],
         second=spectra[1],
     )
-
-
-def _read(reader: TensorReader, name: str, part: Part | None) -> Tensor:
-    return reader.read(name) if part is None else reader.read_part(name, *part)

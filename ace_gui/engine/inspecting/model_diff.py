@@ -26,12 +26,27 @@ TRIES: Final = 100
 """Pickles of one model that are converted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TensorChange:
-    """One tensor of both models. ``norm``: ‖A‖_F; ``change``: ‖B − A‖_F, in float64.
+class Change:
+    """``norm``: ‖A‖_F; ``change``: ‖B − A‖_F, in float64. NaN where a value is NaN or infinite."""
 
-    Both are NaN where a value is NaN or infinite. ``second_name``: in the second model, where it
-    has another name or is tied to that tensor.
+    norm: float
+    change: float
+
+    @property
+    def relative(self) -> float | None:
+        """‖B − A‖ / ‖A‖; None where it is undefined."""
+        if math.isnan(self.change) or math.isnan(self.norm):
+            return None
+        if not self.norm:
+            return None if self.change else 0.0
+        return self.change / self.norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange(Change):
+    """One tensor of both models.
+
+    ``second_name``: in the second model, where it has another name or is tied to that tensor.
     """
 
     name: str
@@ -44,25 +59,15 @@ class TensorChange:
     norm: float
     change: float
 
-    @property
-    def relative(self) -> float | None:
-        """‖B − A‖ / ‖A‖; None where it is undefined."""
-        return _ratio(self.change, self.norm)
-
 
 @dataclass(frozen=True, kw_only=True)
-class GroupChange:
+class GroupChange(Change):
     """The tensors of one block or role together, as one vector."""
 
     name: str
     tensors: int
     norm: float
     change: float
-
-    @property
-    def relative(self) -> float | None:
-        """‖B − A‖ / ‖A‖; None where it is undefined."""
-        return _ratio(self.change, self.norm)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -215,11 +220,3 @@ def _group(name: str, changes: Iterable[TensorChange]) -> GroupChange:
     norm = math.sqrt(math.fsum(each.norm**2 for each in found))
     change = math.sqrt(math.fsum(each.change**2 for each in found))
     return GroupChange(name=name, tensors=len(found), norm=norm, change=change)
-
-
-def _ratio(change: float, norm: float) -> float | None:
-    if math.isnan(change) or math.isnan(norm):
-        return None
-    if not norm:
-        return None if change else 0.0
-    return change / norm

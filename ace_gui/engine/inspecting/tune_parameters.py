@@ -51,6 +51,9 @@ _Ask = Generator[Sequence[_Parameters], Sequence[float | None], None]
 Several may be requested at once if they are independent.
 """
 
+_Chosen = Sequence[tuple[ParameterRange, Any]]
+"""Ranges with the fields of their parameters."""
+
 STARTUP: Final = 10
 """Trials that Optuna's sampler draws at random."""
 
@@ -79,25 +82,9 @@ def tune(
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
         yield from require_tasks(prepared, device, half=half, workers=workers)
-    count = merges or (GRID if len(found) == 1 else TRIALS)
     trial = _Trial(workers.device if workers else device)
-    points: list[TunePoint] = []
-    own = _own_values(recipe, found)
-    one = len(found) == 1
-    asking = _grid(*found[0], count, own) if one else _proposed(found, count, own)
     given = scored.absolute() if workers else scored
-    for several in _answering(asking, points):
-        wanted = [
-            (trial, _with(given, parameters), parameters, index, count)
-            for index, parameters in enumerate(several, len(points))
-        ]
-        fresh: list[TunePoint] = []
-        for result in _each(_Trial.point, wanted, workers):
-            if result is not None:
-                fresh.append(result[1])
-                yield result[1]
-            yield None
-        points += sorted(fresh, key=lambda point: point.index)
+    points = yield from _searched(trial, given, found, merges, workers)
     best = _best(points, recipe, found)
     both = [(trial, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
@@ -114,6 +101,33 @@ def tune(
             _with(recipe, best.parameters), prepared.plan.parameters, prepared.plan.rows
         ),
     )
+
+
+def _searched(
+    trial: _Trial,
+    recipe: Recipe,
+    chosen: _Chosen,
+    merges: int | None,
+    workers: Executor | None,
+) -> Generator[TunePoint | None, None, list[TunePoint]]:
+    """Yield and return the result of each trial."""
+    count = merges or (GRID if len(chosen) == 1 else TRIALS)
+    own = _own_values(recipe, chosen)
+    asking = _grid(*chosen[0], count, own) if len(chosen) == 1 else _proposed(chosen, count, own)
+    points: list[TunePoint] = []
+    for several in _answering(asking, points):
+        wanted = [
+            (trial, _with(recipe, parameters), parameters, index, count)
+            for index, parameters in enumerate(several, len(points))
+        ]
+        fresh: list[TunePoint] = []
+        for result in _each(_Trial.point, wanted, workers):
+            if result is not None:
+                fresh.append(result[1])
+                yield result[1]
+            yield None
+        points += sorted(fresh, key=lambda point: point.index)
+    return points
 
 
 def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
@@ -229,14 +243,14 @@ def _is_log(each: ParameterRange, field: Any) -> bool:
     return each.low > 0 and (field.logarithmic or each.high >= 100 * each.low)
 
 
-def _own_values(recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]) -> dict[str, Any]:
+def _own_values(recipe: Recipe, chosen: _Chosen) -> dict[str, Any]:
     """The recipe's current values if they lie in the ranges; they are tried too."""
-    own = {each.name: recipe.parameters.get(each.name, field.default) for each, field in chosen}
-    return {each.name: own[each.name] for each, _ in chosen if _is_within(own[each.name], each)}
-
-
-def _is_within(value: Any, each: ParameterRange) -> bool:
-    return isinstance(value, int | float) and each.low <= value <= each.high
+    found = {}
+    for each, field in chosen:
+        value = recipe.parameters.get(each.name, field.default)
+        if isinstance(value, int | float) and each.low <= value <= each.high:
+            found[each.name] = value
+    return found
 
 
 def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
@@ -253,7 +267,7 @@ def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) 
     ]
 
 
-def _proposed(chosen: Sequence[tuple[ParameterRange, Any]], count: int, own: _Parameters) -> _Ask:
+def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
     try:
         optuna: Any = importlib.import_module("optuna")
     except ImportError:
@@ -298,9 +312,7 @@ def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[Sequence[_
         return
 
 
-def _best(
-    points: Sequence[TunePoint], recipe: Recipe, chosen: Sequence[tuple[ParameterRange, Any]]
-) -> TunePoint:
+def _best(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> TunePoint:
     """The point with the highest score; among equals, the one that changes the recipe least."""
 
     own = _own_values(recipe, chosen)

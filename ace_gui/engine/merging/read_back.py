@@ -1,4 +1,4 @@
-"""Reads the output back before it is reported as finished.
+"""Writes the output, and reads it back before it is reported as finished.
 
 It reads with the safetensors library instead of our own reader, so that an error in writing a
 header is not repeated in reading it.
@@ -6,16 +6,37 @@ header is not repeated in reading it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
-from ace_gui.checkpoints import Shard, tag_of
+from ace_gui.checkpoints import Shard, ShardedWriter, tag_of
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.streaming import checksum, sha256, single_threads
 from ace_gui.errors import OutputError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.finite import is_finite
+
+
+def write_verified(
+    folder: Path, shards: Sequence[Shard], tensors: Iterable[tuple[str, Tensor]]
+) -> Generator[JobProgress, None, Mapping[str, str]]:
+    """Write tensors by name and read them back; yields the bytes done, returns the SHA-256s.
+
+    Raises OutputError and ResourceError.
+    """
+    checksums: dict[str, int] = {}
+    total, done = sum(tensor.nbytes for shard in shards for tensor in shard.tensors), 0
+    with ShardedWriter(folder, shards) as writer:
+        for name, tensor in tensors:
+            checksums[name] = checksum(tensor)
+            writer.write(name, tensor)
+            done += tensor.nbytes
+            yield JobProgress(done=done, total=total)
+        writer.finish()
+    return verify_shards(folder, shards, checksums)
 
 
 def verify_shards(

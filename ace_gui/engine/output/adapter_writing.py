@@ -118,19 +118,12 @@ def write_adapter(
                 yield event
         manifest = make_manifest(prepared, where, None, as_output=False)
         settings = {"include": options.include, "exclude": options.exclude}
-        folder = staging_folder(target)
-        with writing(folder):
+        with writing(folder := staging_folder(target)):
             store = AdapterStore.opened(folder, manifest, settings, resume=resume)
             try:
-                readers = Readers(prepared)
-                for found in surveyed(prepared, readers, store=store.folder, workers=None):
-                    if found is not None:
-                        yield found
-                work = _Writing(prepared, plan, readers, where, store, options)
-                yield from work.events()
+                written = yield from _written(prepared, plan, where, store, options)
                 hashes = verify_shards(store.model, store.shards, store.finish())
-                readers.check_unchanged()
-                _write_beside(store, work.plan, prepared, described or manifest, target, hashes)
+                _write_beside(store, written, prepared, described or manifest, target, hashes)
             finally:
                 store.close()
             promote(store.model, target)
@@ -145,57 +138,75 @@ def write_adapter(
     yield exported(target)
 
 
+def _written(
+    prepared: Prepared,
+    plan: AdapterPlan,
+    device: torch.device,
+    store: AdapterStore,
+    options: AdapterOptions,
+) -> Generator[Event, None, AdapterPlan]:
+    """Merge and write every tensor; returns the plan with the ranks that were written."""
+    readers = Readers(prepared)
+    for found in surveyed(prepared, readers, store=store.folder, workers=None):
+        if found is not None:
+            yield found
+    with single_threads() as pool:
+        work = _Writing(
+            plan=plan,
+            prepared=prepared,
+            readers=readers,
+            device=device,
+            store=store,
+            balanced=options.balanced,
+            pool=pool,
+            budgets=budgets_of(device),
+        )
+        yield from work.events()
+    readers.check_unchanged()
+    return work.plan
+
+
+@dataclass(kw_only=True)
 class _Writing:
     """One adapter being written. ``plan``: with the ranks that are written, once they are known."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        plan: AdapterPlan,
-        readers: Readers,
-        device: torch.device,
-        store: AdapterStore,
-        options: AdapterOptions,
-    ) -> None:
-        self.plan = plan
-        self._prepared = prepared
-        self._readers = readers
-        self._device = device
-        self._store = store
-        self._balanced = options.balanced
+    plan: AdapterPlan
+    prepared: Prepared
+    readers: Readers
+    device: torch.device
+    store: AdapterStore
+    balanced: bool
+    pool: ThreadPoolExecutor
+    budgets: MemoryBudgets
 
     def events(self) -> Iterator[Event]:
         """Find the ranks, if they follow from an energy, then write every tensor."""
-        budgets = budgets_of(self._device)
-        with single_threads() as pool:
-            energy = self._prepared.plan.recipe.energy
-            if energy is not None:
-                yield from self._find_ranks(energy, pool, budgets)
-            self._store.begin(self._outputs())
-            tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
-            done = sum(self._store.is_written(each.tensor) for each in tensors)
-            total = len(tensors)
-            yield MergeStarted(
-                total=total,
+        energy = self.prepared.plan.recipe.energy
+        if energy is not None:
+            yield from self._find_ranks(energy)
+        outputs = self._outputs()
+        self.store.begin(outputs)
+        tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
+        left = [each for each in tensors if not self.store.is_written(each.tensor)]
+        yield MergeStarted(
+            total=len(tensors),
+            done=len(tensors) - len(left),
+            bytes_total=sum(each.nbytes for each in outputs),
+            peak_bytes=self.prepared.plan.peak_bytes,
+        )
+        for done, each in enumerate(left, len(tensors) - len(left) + 1):
+            begun = time.monotonic()
+            self._write(each)
+            yield TensorFinished(
+                report=LayerReport(name=each.tensor),
                 done=done,
-                bytes_total=sum(each.nbytes for each in self._outputs()),
-                peak_bytes=self._prepared.plan.peak_bytes,
+                total=len(tensors),
+                bytes_done=0,
+                seconds=time.monotonic() - begun,
             )
-            for each in tensors:
-                if not self._store.is_written(each.tensor):
-                    begun = time.monotonic()
-                    self._write(each, pool, budgets)
-                    done += 1
-                    yield TensorFinished(
-                        report=LayerReport(name=each.tensor),
-                        done=done,
-                        total=total,
-                        bytes_done=0,
-                        seconds=time.monotonic() - begun,
-                    )
 
     def _outputs(self) -> list[OutputTensor]:
-        dtype = _factor_dtype(self._prepared)
+        dtype = _factor_dtype(self.prepared)
         factors = [output for each in self.plan.factored for output in each.outputs(dtype)]
         whole = [
             OutputTensor(name=name, dtype=each.dtype, shape=each.shape)
@@ -204,89 +215,81 @@ class _Writing:
         ]
         return [*factors, *whole]
 
-    def _find_ranks(
-        self, energy: float, pool: ThreadPoolExecutor, budgets: MemoryBudgets
-    ) -> Iterator[Event]:
-        lines, total = self._store.lines, len(self.plan.factored)
+    def _find_ranks(self, energy: float) -> Iterator[Event]:
+        lines, total = self.store.lines, len(self.plan.factored)
         for done, each in enumerate(self.plan.factored):
             yield JobProgress(done=done, total=total, title="finding the ranks")
             if "rank" not in lines.get(each.tensor, {}):
                 factors = self._joined(each)
                 squares = (
-                    squared_values(self._change(each, pool, budgets))
-                    if factors is None
-                    else core_values(factors)
+                    squared_values(self._change(each)) if factors is None else core_values(factors)
                 )
                 rank = min(rank_for(squares, energy), each.rank)
-                self._store.note(each.tensor, rank=rank)
+                self.store.note(each.tensor, rank=rank)
         for whole in self.plan.whole:
             if "rank" not in lines.get(whole.tensor, {}):
-                merged, base = self._merged(whole.tensor, pool, budgets)
-                self._store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
+                merged, base = self._merged(whole.tensor)
+                self.store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
         ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
         self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
         require_factors(self.plan)
 
-    def _write(
-        self, each: Factored | Whole, pool: ThreadPoolExecutor, budgets: MemoryBudgets
-    ) -> None:
+    def _write(self, each: Factored | Whole) -> None:
         if isinstance(each, Whole):
-            merged, _ = self._merged(each.tensor, pool, budgets)
+            merged, _ = self._merged(each.tensor)
             whole = rounded(merged, torch_dtype(each.dtype), each.tensor).reshape(each.shape)
-            self._store.write(each.tensor, dict.fromkeys(self.plan.names_of(each), whole))
+            self.store.write(each.tensor, dict.fromkeys(self.plan.names_of(each), whole))
             return
-        factors = self._factors(each, pool, budgets)
-        outputs = each.outputs(_factor_dtype(self._prepared))
+        factors = self._factors(each)
+        outputs = each.outputs(_factor_dtype(self.prepared))
         values = {
             output.name: rounded(factor, torch_dtype(output.dtype), each.tensor)
             .reshape(output.shape)
             .contiguous()
             for output, factor in zip(outputs, (factors.a_RI, factors.b_OR), strict=True)
         }
-        self._store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
+        self.store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
 
-    def _factors(self, each: Factored, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> Factors:
+    def _factors(self, each: Factored) -> Factors:
         """What is written of a tensor: exact where its rank allows it, else the nearest."""
         found = self._joined(each)
         if found is None:
-            return cut(self._change(each, pool, budgets), each.rank, balanced=self._balanced)
+            return cut(self._change(each), each.rank, balanced=self.balanced)
         if found.a_RI.shape[0] == each.rank:
             return found
-        return cut_product(found, each.rank, balanced=self._balanced)
+        return cut_product(found, each.rank, balanced=self.balanced)
 
     def _joined(self, each: Factored) -> Factors | None:
         """The merged change as the experts' factors; None if it is no sum of them."""
         (row, *others) = self.plan.rows[each.tensor]
-        shares = None if others else shares_of(self._prepared, row)
-        changes = low_rank_changes(self._prepared, row)
+        shares = None if others else shares_of(self.prepared, row)
+        changes = low_rank_changes(self.prepared, row)
         if shares is None or changes is None:
             return None
         terms = []
         for t, change in changes:
-            checkpoint = self._prepared.experts[t].checkpoint
+            checkpoint = self.prepared.experts[t].checkpoint
             assert isinstance(checkpoint, ExpandedCheckpoint)
-            reader = AdapterReader(checkpoint.adapter, self._readers.checksums)
+            reader = AdapterReader(checkpoint.adapter, self.readers.checksums)
             b_OR, a_RI = change.factors(reader.part)
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
         return joined(terms) if terms else None
 
-    def _change(self, each: Factored, pool: ThreadPoolExecutor, budgets: MemoryBudgets) -> Tensor:
+    def _change(self, each: Factored) -> Tensor:
         """The merged change as outputs × inputs, float64."""
-        merged, base = self._merged(each.tensor, pool, budgets)
+        merged, base = self._merged(each.tensor)
         change = (merged.double() - base.double()).reshape(each.shape[0], -1)
         return change.T.contiguous() if each.turned else change
 
-    def _merged(
-        self, tensor: str, pool: ThreadPoolExecutor, budgets: MemoryBudgets
-    ) -> tuple[Tensor, Tensor]:
+    def _merged(self, tensor: str) -> tuple[Tensor, Tensor]:
         """The merged tensor, not rounded, and the base's, both flat."""
         rows = self.plan.rows[tensor]
-        base = self._readers.base.read(tensor).reshape(-1)
+        base = self.readers.base.read(tensor).reshape(-1)
         values = torch.empty(base.numel(), dtype=torch.promote_types(base.dtype, torch.float32))
         assembly = Assembly()
         for row in rows:
-            work = TensorMerge(row, self._prepared, self._readers, self._device)
-            (pieces,) = merged_within([work], pool, budgets)
+            work = TensorMerge(row, self.prepared, self.readers, self.device)
+            (pieces,) = merged_within([work], self.pool, self.budgets)
             for piece in pieces:
                 start, stretch = piece.start, piece.values
                 if row.part is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
-    ShardedWriter,
     copy_side_files,
     open_checkpoint,
     plan_parts,
@@ -18,13 +17,12 @@ from ace_gui.checkpoints.input_files import changed
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.merging.output_config import set_config_dtype
-from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.merging.store import InputFile, Manifest
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary.rows import differs, vocabulary_tensors
-from ace_gui.engine.streaming import checksum
 from ace_gui.recipe.values import Vocabulary
 from ace_gui.steps import result_of
 from ace_gui.stored_formats import RECIPE_NAMES
@@ -54,9 +52,9 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         _require_unchanged(expert, manifest)
         folder = stage / HEADS / expert.name
         folder.mkdir(parents=True)
-        for count in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
-            done += count
-            yield JobProgress(done=done, total=total)
+        for step in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
+            yield JobProgress(done=done + step.done, total=total)
+        done += sum(found.tensors[own].nbytes for found, own in sources.values())
         copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 
@@ -86,22 +84,15 @@ def _sources(
 
 def _write(
     folder: Path, sources: _Sources, shard_bytes: int, stems: Mapping[str, str]
-) -> Iterator[int]:
-    """Write the tensors and read them back; yields the bytes of each tensor."""
-    infos = {name: found.tensors[own] for name, (found, own) in sources.items()}
+) -> Iterator[JobProgress]:
+    """Write the tensors and read them back."""
     outputs = [
-        OutputTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in infos.items()
+        OutputTensor(name=name, dtype=found.tensors[own].dtype, shape=found.tensors[own].shape)
+        for name, (found, own) in sources.items()
     ]
     shards = plan_parts(outputs, shard_bytes, stems)
-    checksums: dict[str, int] = {}
-    with ShardedWriter(folder, shards) as writer:
-        for name, (found, own) in sources.items():
-            tensor = reader_of(found).read(own)
-            checksums[name] = checksum(tensor)
-            writer.write(name, tensor)
-            yield infos[name].nbytes
-        writer.finish()
-    verify_shards(folder, shards, checksums)
+    tensors = ((name, reader_of(found).read(own)) for name, (found, own) in sources.items())
+    return write_verified(folder, shards, tensors)
 
 
 def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:

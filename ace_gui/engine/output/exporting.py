@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
     Shard,
-    ShardedWriter,
     TensorReader,
     claimed_output,
     discard,
@@ -27,13 +26,13 @@ from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
 from ace_gui.engine.merging.output_config import set_config_dtype
-from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.read_back import verify_shards, write_verified
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
 from ace_gui.engine.modules.manifest import MODULES, has_modules, read_manifest, write_manifest
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card
 from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.streaming import checksum, sha256
+from ace_gui.engine.streaming import sha256
 from ace_gui.errors import OutputError
 from ace_gui.output_files import writing
 from ace_gui.recipe.recipe_file import dump_recipe
@@ -61,13 +60,13 @@ def export(
     dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
     with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
         checkpoint = open_checkpoint(store / MODEL)
-        outputs = _outputs(checkpoint, dtypes)
+        outputs = [
+            OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
+            for name, info in checkpoint.tensors.items()
+        ]
         shards = plan_parts(outputs, shard_bytes, manifest.stems, manifest.metadata)
-        checksums: dict[str, int] = {}
-        yield from _convert(checkpoint, stage, shards, dtypes, checksums)
+        hashes = yield from _convert(checkpoint, stage, shards, dtypes)
         _copy_companions(store / MODEL, stage, planned_shards(manifest))
-        _verify_modules(store / MODEL, stage)
-        hashes = verify_shards(stage, shards, checksums)
         if complete_heads:
             yield from complete_models(stage, manifest, shard_bytes)
         _finish(stage, target, store, wanted, hashes, complete_heads)
@@ -143,33 +142,19 @@ def exported(folder: Path) -> Exported:
 
 
 def _convert(
-    checkpoint: Checkpoint,
-    stage: Path,
-    shards: Sequence[Shard],
-    dtypes: Mapping[str, str],
-    checksums: dict[str, int],
-) -> Iterator[JobProgress]:
-    """Copy every tensor, rounded once to its dtype in the output; fills ``checksums``."""
-    total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
-    with TensorReader(checkpoint) as reader, ShardedWriter(stage, shards) as writer:
-        for name, info in checkpoint.tensors.items():
-            tensor = rounded(reader.read(name), torch_dtype(dtypes[name]), name)
-            checksums[name] = checksum(tensor)
-            writer.write(name, tensor)
-            done += info.nbytes
-            yield JobProgress(done=done, total=total)
-        writer.finish()
-
-
-def _outputs(checkpoint: Checkpoint, dtypes: Mapping[str, str]) -> list[OutputTensor]:
-    return [
-        OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
-        for name, info in checkpoint.tensors.items()
-    ]
+    checkpoint: Checkpoint, stage: Path, shards: Sequence[Shard], dtypes: Mapping[str, str]
+) -> Generator[JobProgress, None, Mapping[str, str]]:
+    """Copy every tensor, rounded once to its dtype in the output; returns the SHA-256 by file."""
+    with TensorReader(checkpoint) as reader:
+        tensors = (
+            (name, rounded(reader.read(name), torch_dtype(dtypes[name]), name))
+            for name in checkpoint.tensors
+        )
+        return (yield from write_verified(stage, shards, tensors))
 
 
 def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
-    """Heads and side files, byte for byte."""
+    """Heads and side files, byte for byte. Raises OutputError if modules differ afterwards."""
     weights = {*(shard.file_name for shard in stored), *indexed(stored)}
     for path in sorted(model.rglob("*")):
         name = path.relative_to(model).as_posix()
@@ -177,10 +162,6 @@ def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
             (stage / name).mkdir(exist_ok=True)
         elif name not in weights:
             shutil.copyfile(path, stage / name)
-
-
-def _verify_modules(model: Path, stage: Path) -> None:
-    """Check that the copy equals what was read back after writing. Raises OutputError."""
     copy = stage / MODULES
     if copy.exists() and sha256(copy) != sha256(model / MODULES):
         raise OutputError(

@@ -17,7 +17,6 @@ from pathlib import Path
 from torch import Tensor
 
 from ace_gui.checkpoints import (
-    ShardedWriter,
     claimed_output,
     copy_side_files,
     plan_parts,
@@ -26,12 +25,11 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.engine.merging.merge import SHARD_BYTES
 from ace_gui.engine.merging.output_config import set_config_dtype
-from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.modules.manifest import MANIFEST
 from ace_gui.engine.modules.task_tensors import RECIPE, TaskTensors, open_task
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
-from ace_gui.engine.streaming import checksum
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import RECIPE_NAMES
@@ -68,13 +66,8 @@ def write_task_model(
     inputs = [Path(folder), *(() if task.base_folder is None else (task.base_folder,))]
     with claimed_output(Path(out), inputs) as target, staged(target) as stage:
         shards = plan_parts(list(task.outputs()), SHARD_BYTES, task.modules.merged.stems)
-        checksums = {}
-        with ShardedWriter(stage, shards) as writer:
-            for name, tensor in task.tensors():
-                writer.write(name, tensor)
-                checksums[name] = checksum(tensor)
-            writer.finish()
-        verify_shards(stage, shards, checksums)
+        for _ in write_verified(stage, shards, task.tensors()):
+            pass
         copy_side_files(_side_files(task), stage)
         set_config_dtype(stage / "config.json", RECIPE_NAMES.get(task.modules.merged.dtype or ""))
         promote(stage, target)

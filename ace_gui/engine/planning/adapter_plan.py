@@ -160,13 +160,9 @@ def adapter_plan(
     for name in changed:
         found = _factored(prepared, rows[name][0])
         if found is None:
-            parameter = _module_name(prepared.base, name)
-            dtype = rows[name][0].output_dtype(prepared.plan.recipe.out_dtype)
-            shape = rows[name][0].tensor_shape
             tied = tuple(n for n, at in prepared.base.architecture.absent.items() if at == name)
-            whole.append(
-                Whole(tensor=name, parameter=parameter, shape=shape, dtype=dtype, copies=tied)
-            )
+            parameter = _module_name(prepared.base, name)
+            whole.append(_whole(prepared, rows[name][0], parameter, tied))
         else:
             factored.append(found)
     plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
@@ -218,17 +214,21 @@ def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
         )
 
 
+def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, ...] = ()) -> Whole:
+    return Whole(
+        tensor=row.tensor,
+        parameter=parameter,
+        shape=row.tensor_shape,
+        dtype=row.output_dtype(prepared.plan.recipe.out_dtype),
+        copies=copies,
+    )
+
+
 def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
     """The plan with everything whole that lies in a module that is saved whole."""
     inside = [f for f in plan.factored if any(_inside(f.module, o) for o in plan.whole_modules)]
     more = tuple(
-        Whole(
-            tensor=each.tensor,
-            parameter=f"{each.module}.weight",
-            shape=each.shape,
-            dtype=plan.rows[each.tensor][0].output_dtype(prepared.plan.recipe.out_dtype),
-        )
-        for each in inside
+        _whole(prepared, plan.rows[each.tensor][0], f"{each.module}.weight") for each in inside
     )
     factored = tuple(each for each in plan.factored if each not in inside)
     return replace(plan, factored=factored, whole=plan.whole + more)

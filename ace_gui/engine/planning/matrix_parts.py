@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.architecture.traits import Fusion, Role, TensorTraits
+from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.streaming import Part
 
@@ -124,6 +125,15 @@ def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Foun
         mine = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
         flat = mine[start - first * width : stop - first * width]
     return flat if wanted is not None or flat is None else flat.reshape(row.shape)
+
+
+def read_row(reader: TensorReader, row: PlanRow, wanted: Part | None = None) -> Tensor:
+    """A row's part of a model with the base's names, in its shape or, for a range, flat."""
+
+    def read(part: Part | None) -> Tensor:
+        return reader.read(row.tensor) if part is None else reader.read_part(row.tensor, *part)
+
+    return of_row(row, wanted, read)
 
 
 class Assembly:

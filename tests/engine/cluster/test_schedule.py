@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig
 
 from ace_gui.engine.cluster import trials
-from ace_gui.engine.cluster.estimates import SOME_BYTES, SOME_FLOPS, some_seconds
-from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.cluster.schedule import (
+from ace_gui.engine.cluster.estimates import (
     LATE,
+    SOME_BYTES,
+    SOME_FLOPS,
     UNIT_SECONDS,
     PlannedUnit,
     Speed,
     kind_of,
     planned_units,
     schedule,
+    some_seconds,
 )
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
@@ -86,7 +87,7 @@ def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> N
 
 def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
     ray = RayStandIn()
-    workers = RayWorkers(ray.pool())
+    workers = ray.workers()
     prepared = prepare(recipe_of(family, merge_method="ties"))
     workers.begin(prepared)
     speed = measured(prepared, workers)

@@ -67,7 +67,7 @@ class Counted(RayStandIn):
 
 
 def workers(ray: RayStandIn) -> RayWorkers:
-    return RayWorkers(ray.pool())
+    return ray.workers()
 
 
 def test_evaluate(recipe: Recipe, fresh) -> None:
@@ -178,11 +178,11 @@ def test_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 
     expected = measured(tmp_path / "here", None)
     ray = Counted()
-    assert measured(tmp_path / "there", RayWorkers(ray.pool(count))) == expected
+    assert measured(tmp_path / "there", ray.workers(count)) == expected
     assert any(name.endswith(".safetensors") for name in expected)
     assert ray.ran == 3  # an expert each, and one once more
     again = Counted()
-    list(calibrated(prepare(load_recipe(file)), torch.device("cpu"), RayWorkers(again.pool())))
+    list(calibrated(prepare(load_recipe(file)), torch.device("cpu"), again.workers()))
     assert again.started == 0  # all is known
 
 

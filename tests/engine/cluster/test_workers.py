@@ -66,7 +66,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
-    return RayWorkers(ray.pool(count, THREADS))
+    return ray.workers(count, THREADS)
 
 
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
@@ -97,8 +97,8 @@ def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) 
     members = workers(ray)
     expected = alone(recipe, tmp_path / "alone")
     assert same(merged_tensors(prepare(recipe), tmp_path / "many", workers=members), expected)
-    assert members.pool.lost > 0
-    members.pool.close()
+    assert members.lost > 0
+    members.close()
     assert ray.killed == ray.started  # nobody is left
 
 
@@ -107,10 +107,10 @@ def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
     members = workers(ray)
-    members.pool.longest = 0.0
+    members.longest = 0.0
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
-    assert members.pool.lost >= 1
+    assert members.lost >= 1
 
 
 def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_looks_at_the_whole_model_are_put_together(
     list(surveyed(there, readers, workers=members))
     assert here.findings
     assert here.findings == there.findings
-    assert members.pool.lost == 1
+    assert members.lost == 1
     assert readers.checksums.fresh()  # so that the journal says what was looked at
     assert members.scan_seconds > 0
 
@@ -292,13 +292,13 @@ def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path: Pat
 def test_one_worker_a_gpu() -> None:
     """Ray then shows each its own GPU alone, which is the first that it sees."""
     ray = RayStandIn()
-    pool = ray.pool(device="cuda:0")
+    members = ray.workers(device="cuda:0")
     calls = [Call(name="run", arguments=(len, ([],)), about="nothing")] * 2
     with suppress(ResourceError):  # where this machine has no GPU
-        list(pool.results(calls))
-    pool.close()
+        list(members.results(calls))
+    members.close()
     assert [each["num_gpus"] for each in ray.asked_for[:2]] == [1, 1]
-    assert pool.device == "cuda:0"
+    assert members.device == "cuda:0"
 
 
 def test_a_cluster_of_several_kinds_says_so(
@@ -377,7 +377,7 @@ def test_workers_without_memory_for_the_models(
     recipe, members = recipe_of(family), workers(RayStandIn())
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
-    assert members.pool.lost == 2
+    assert members.lost == 2
     fails += [True] * 100
     with pytest.raises(ClusterError, match="cannot be started"):
         merged_tensors(prepare(recipe), tmp_path / "none", workers=workers(RayStandIn()))
@@ -413,4 +413,4 @@ def test_a_worker_without_memory_hands_its_unit_on(
     recipe, members = recipe_of(family), workers(RayStandIn())
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
-    assert members.pool.lost == 2
+    assert members.lost == 2

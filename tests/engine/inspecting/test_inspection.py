@@ -21,7 +21,7 @@ from ace_gui.engine.contract.figures.findings import (
 from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_distribution import BINS, Moments, bin_edges, distribution
+from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import alignment, overlap, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
@@ -297,12 +297,17 @@ def test_large_tensors_are_counted_in_parts(tmp_path: Path, cache: InspectionCac
     assert statistics.energies["a"] == pytest.approx((delta**2).sum())
 
 
-def test_bins_reach_to_the_largest_entry_if_that_is_near() -> None:
-    flat, still = Moments(), Moments()
-    flat.add(np.array([-1.0, 1.0, 0.5]))
-    still.add(np.zeros(3))
-    assert bin_edges([flat, still])[-1] == 1.0
-    assert bin_edges([still])[-1] > 0
+def test_a_tensor_that_no_expert_changes_has_bins(tmp_path: Path, cache: InspectionCache) -> None:
+    family = Family(base=tmp_path / "base", experts={"a": tmp_path / "a"})
+    for folder in (family.base, family.experts["a"]):
+        folder.mkdir()
+        save_file({"layer.0.dense.weight": torch.ones(3, 4)}, folder / "model.safetensors")
+    prepared = prepare(recipe_of(family))
+    found = answer(distribution(prepared, prepared.plan.rows[0], cache))
+    assert isinstance(found, LayerDistribution)
+    assert found.edges[-1] > 0
+    assert found.counts["a"].sum() == 12
+    assert np.isnan(found.excess["a"])
 
 
 def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared) -> None:

@@ -31,7 +31,7 @@ class SpectralFigures:
 
     ``rank``: number of singular values above ``NEGLIGIBLE`` of the largest. ``top_energy``: energy
     share of the leading 5 % of the directions. ``directions``: number of directions that hold each
-    share of ``MARKS``.
+    share of ``MARKS``. ``frobenius``: √(Σ σ_i²); ``nuclear``: Σ σ_i; ``spectral``: σ_1.
     """
 
     frobenius: float
@@ -48,8 +48,8 @@ class SpectralFigures:
 def spectral_figures(sigma: Spectrum) -> SpectralFigures:
     """All figures of one spectrum."""
     return SpectralFigures(
-        frobenius=frobenius_norm(sigma),
-        nuclear=nuclear_norm(sigma),
+        frobenius=float(np.linalg.norm(sigma)),
+        nuclear=float(sigma.sum()),
         spectral=float(sigma[0]),
         rank=numerical_rank(sigma),
         condition=condition_number(sigma),
@@ -58,16 +58,6 @@ def spectral_figures(sigma: Spectrum) -> SpectralFigures:
         top_energy=top_energy(sigma),
         directions=tuple(directions_for(sigma, share) for share in MARKS),
     )
-
-
-def frobenius_norm(sigma: Spectrum) -> float:
-    """‖W‖_F = √(Σ σ_i²)."""
-    return float(np.linalg.norm(sigma))
-
-
-def nuclear_norm(sigma: Spectrum) -> float:
-    """‖W‖_* = Σ σ_i."""
-    return float(sigma.sum())
 
 
 def numerical_rank(sigma: Spectrum) -> int:

@@ -1,17 +1,19 @@
-"""In a bundle, the application's own executable runs the processes that a Python runs elsewhere."""
+"""How processes start: from a bundle, and with the garbage collector at rest."""
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ace_gui import bundled
+from ace_gui import processes
 from ace_gui.architecture import sandbox
-from ace_gui.bundled import is_bundled, part_asked_for, part_command
+from ace_gui.processes import heavy_imports, is_bundled, part_asked_for, part_command
 
 START = Path(__file__).parents[1] / "packaging" / "bundle" / "start.py"
 
@@ -31,7 +33,7 @@ def test_in_a_bundle_models_are_described_by_its_executable(monkeypatch) -> None
     assert part_asked_for(command[1:]) is serve
 
 
-@pytest.mark.parametrize("name", bundled._PARTS)
+@pytest.mark.parametrize("name", processes._PARTS)
 def test_every_part_is_there(name: str) -> None:
     assert callable(part_asked_for(part_command(name)[1:]))
 
@@ -59,3 +61,35 @@ def test_the_executable_prints_its_version_and_describes_models() -> None:
     ready, answer = (json.loads(line) for line in done.stdout.splitlines())
     assert ready == {}
     assert answer["architecture"]["traits"].keys() == {"a.weight"}
+
+
+@pytest.fixture
+def before_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("before_torch")
+def test_what_was_imported_is_frozen() -> None:
+    with heavy_imports():
+        assert not gc.isenabled()
+        made = [object(), []]
+    assert gc.isenabled()
+    assert not any(found is made for found in gc.get_objects())
+
+
+@pytest.mark.usefixtures("before_torch")
+def test_a_failed_import_leaves_the_collector_on() -> None:
+    with pytest.raises(ImportError), heavy_imports():
+        raise ImportError
+    assert gc.isenabled()
+
+
+def test_nothing_is_frozen_once_torch_is_there() -> None:
+    import torch  # noqa: F401
+
+    frozen = gc.get_freeze_count()
+    with heavy_imports():
+        assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
