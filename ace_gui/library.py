@@ -38,7 +38,7 @@ from ace_gui.engine.devices import available_devices, resolve_device, use_thread
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.model_diff import ModelDiff, diff_models
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.output.task_model import write_task_model

@@ -1,6 +1,7 @@
 """Where a file may be written: over no input, no device, nothing of someone else's."""
 
 import contextlib
+import csv
 import os
 import stat
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.errors import OutputError
+from ace_gui.formatting import csv_text
 from ace_gui.output_files import check_file, write_file
 from tests.helpers.checkpoints import save_model, small_tensors
 from tests.helpers.faults import FailingDisk, failing
@@ -166,3 +168,16 @@ def test_no_path_reaches_an_input(
     with contextlib.suppress(OutputError):
         write_file(folder.joinpath(*parts), b"written", [folder / "model"], overwrite=True)
     assert snapshot(folder / "model") == before
+
+
+@pytest.mark.parametrize("first", "=+-@\t\r")
+@pytest.mark.parametrize("rest", ["cmd|' /C calc'!A0", "1+1", "", "layer.weight"])
+def test_no_text_is_a_formula(first: str, rest: str) -> None:
+    (found,) = csv.reader([csv_text([[first + rest, "weight"]])], strict=True)
+    assert found == [f"'{first}{rest}", "weight"]
+
+
+@pytest.mark.parametrize("value", [-1.5, -3, "-1.5", "+2e-3", "a=b", "", None, "layer-1", "-inf"])
+def test_other_values_stay(value: object) -> None:
+    (found,) = csv.reader([csv_text([[value, "x"]])], strict=True)
+    assert found == ["" if value is None else str(value), "x"]

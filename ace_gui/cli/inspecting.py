@@ -32,7 +32,7 @@ from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths, models_of
 from ace_gui.engine.planning.prepare import prepare

@@ -26,7 +26,7 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import models_of
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
 from ace_gui.engine.merging.merge import input_paths, merge

@@ -230,8 +230,7 @@ def test_stacks_of_experts_are_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_layer_is_looked_at_only_once_something_is_learned(tmp_path: Path) -> None:
-    from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-    from ace_gui.engine.inspecting.layer_context import InspectionContext
+    from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 
     file = rewritten(bert_family(tmp_path), "adamerging", steps=1, batch=3)
     prepared = prepare(load_recipe(file))

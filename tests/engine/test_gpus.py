@@ -1,6 +1,7 @@
-"""Which GPU is taken, and why none is."""
+"""Which GPU is taken, and why none is; how many threads compute."""
 
 import warnings
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,12 @@ import torch
 
 from ace_gui.engine import devices, gpus
 from ace_gui.engine.capabilities import engine_ready
-from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
+from ace_gui.engine.devices import (
+    available_devices,
+    devices_not_used,
+    resolve_device,
+    use_threads,
+)
 from ace_gui.engine.gpus import Gpu, fastest_first, why_none, why_unfit
 from ace_gui.errors import ResourceError
 from tests.helpers.device_stand_in import ERRORS, DeviceStandIn
@@ -215,3 +221,22 @@ def test_a_gpu_without_any_room_left_is_not_taken(who: str) -> None:
 
         stand_in.fails = fails
         assert str(resolve_device("auto")) == "cpu"
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_no_merge_depends_on_the_threads_of_an_earlier_one() -> None:
+    """Last digits depend on the number of threads."""
+    use_threads(None)
+    first = torch.get_num_threads()
+    for earlier in (1, first + 1):
+        use_threads(earlier)
+        assert torch.get_num_threads() == earlier
+        use_threads(None)
+        assert torch.get_num_threads() == first

@@ -18,8 +18,7 @@ from safetensors.torch import load_file, save_file
 
 import ace_gui as workbench
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import InspectionContext
+from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import make_manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError

@@ -137,10 +137,10 @@ class Schedule:
     bottleneck: str
 
 
-def planned_units(prepared: Prepared, speed: Speed, *, gpu: bool = False) -> list[PlannedUnit]:
+def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
     """Every unit of a merge, in the order of assignment."""
     rows = [row for row in prepared.plan.rows if row.in_base]
-    found = units(rows, prepared, torch.device("cuda" if gpu else "cpu"))
+    found = units(rows, prepared, torch.device("cpu"))
     return [_planned(unit, prepared, speed) for unit in largest_first(found, prepared)]
 
 

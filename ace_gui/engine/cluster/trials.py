@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, islice
 from math import prod
 from pathlib import Path
 from statistics import fmean
@@ -211,20 +210,9 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
-    """Rows of one size that fill a call for each of ``count`` workers.
-
-    The size is that of the row with the median element, among those that are not too large.
-    """
-    small = [row for row in rows if prod(row.shape) <= LOOKED]
-    by_size = sorted(small or rows, key=lambda row: prod(row.shape))
-    if not small:
-        return by_size[:count]
-    reached = list(accumulate(prod(row.shape) for row in by_size))
-    middle = next(
-        prod(row.shape) for row, to in zip(by_size, reached, strict=True) if 2 * to >= reached[-1]
-    )
-    alike = (row for row in rows if prod(row.shape) == middle)
-    return list(islice(alike, count * max(1, LOOKED // middle)))
+    """Rows from all over the model that fill about a call for each of ``count`` workers."""
+    some = [row for row in rows if prod(row.shape) <= LOOKED] or rows
+    return list(some[:: max(1, _entries(some) // (count * LOOKED))])
 
 
 def _entries(rows: Sequence[PlanRow]) -> int:

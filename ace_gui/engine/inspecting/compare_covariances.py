@@ -25,8 +25,12 @@ from ace_gui.engine.contract.figures.covariance_match import (
     LayerCovariances,
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import InspectionContext, inspect_row, side_by_side
+from ace_gui.engine.inspecting.layer_context import (
+    InspectionCache,
+    InspectionContext,
+    inspect_row,
+    side_by_side,
+)
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.linalg.agreement import cosine, overlap

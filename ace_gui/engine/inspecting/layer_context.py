@@ -1,4 +1,7 @@
-"""The shared context of all inspections of one tensor.
+"""The shared context of all inspections of one tensor, and the cache of their results.
+
+A cache entry is named by a digest of everything its content depends on: current files, tensor,
+recipe, versions.
 
 Slow operations are generators that yield None between their parts, so that the caller can do
 something else first, or stop.
@@ -6,11 +9,13 @@ something else first, or stop.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -18,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from ace_gui.engine.array_cache import Arrays, text_array, text_of
+from ace_gui.checkpoints import FileStamp
+from ace_gui.engine.array_cache import LIMIT_BYTES, ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
@@ -35,6 +40,7 @@ from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.methods import added_sources
 from ace_gui.methods.method import Merged
+from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -49,6 +55,30 @@ _IN_ROWS: Final = frozenset(
     ["scope", "split_fused", "vocabulary", "heads", "non_finite", "overrides", "out_dtype", "tasks"]
 )
 """Recipe fields that are covered by the row and its files, or concern only the output."""
+
+FORMAT: Final = 2
+"""Version of the cache; raise it when the format or a computation changes."""
+
+
+def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: object) -> str:
+    """The name of an entry, from its kind, the tensor, the files and other values.
+
+    ``others``: values that are fully described by their ``str``. The row's name and position in the
+    files count; its disposition does not.
+    """
+    files = [(str(stamp.path), stamp.size, stamp.mtime_ns) for stamp in stamps]
+    tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
+    versions = (FORMAT, code_digest(*COMPUTING), *library_versions().values())
+    text = json.dumps([kind, *map(str, (tensor, versions, *others)), files])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class InspectionCache(ArrayCache):
+    """``latest``: the last merge computed for an inspection and its key; only in memory."""
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        super().__init__(folder, limit_bytes)
+        self.latest: tuple[str, Merged] | None = None
 
 
 class InspectionContext:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import InspectionContext, inspect_row
+from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.engine.streaming import parts_of

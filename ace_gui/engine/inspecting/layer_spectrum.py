@@ -24,8 +24,8 @@ from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerReport, LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import Spectrum
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
+    InspectionCache,
     InspectionContext,
     inspect_row,
     report_array,

@@ -17,8 +17,8 @@ from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.figures.spectral_figures import leading
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
+    InspectionCache,
     InspectionContext,
     inspect_row,
     require_matrix,

@@ -19,8 +19,8 @@ from ace_gui.engine.contract.events import MatrixSampled
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import matrices
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
 from ace_gui.engine.inspecting.layer_context import (
+    InspectionCache,
     InspectionContext,
     inspect_row,
     report_array,

@@ -61,7 +61,7 @@ def lineage_of(recipe: Recipe) -> Lineage:
     names = [experts.get(path, model_name(path)) for path in paths]
     cards = [_front_matter(_folder(path)) for path in paths]
     public = [hub_name(path) or hub_name(_folder(path)) for path in paths]
-    named = _name_in(paths[0], "config.json", "_name_or_path")
+    named = _stated_name(paths[0])
     public[0] = public[0] or public_name(_folder(paths[0]), {"_name_or_path": named})
     public[0] = public[0] or _not_a_path(_name_of_base(paths, cards), paths[0])
     licences = [_word(card.get("license")) for card in cards]
@@ -87,7 +87,7 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
         for path, card in zip(paths[1:], cards[1:], strict=True)
         if not is_adapter(path)
     ]
-    guessed = [_name_in(path, "config.json", "_name_or_path") for path in paths]
+    guessed = [_stated_name(path) for path in paths]
     sure = {name for name in certain if name}
     if sure:
         return sure.pop() if len(sure) == 1 else ""
@@ -101,10 +101,12 @@ def _not_a_path(name: str, base: Path) -> str:
     return "" if base.absolute().as_posix().endswith(f"/{name}") else name
 
 
-def _name_in(path: Path, file: str, key: str) -> str:
-    """A name of the form ``org/name`` under ``key`` in a JSON file of a model, else empty."""
+def _stated_name(path: Path) -> str:
+    """``_name_or_path`` of a model's config if it has the form ``org/name``, else empty."""
     try:
-        return _only(read_json(_folder(path) / file, limit=_JSON_BYTES).get(key))
+        return _only(
+            read_json(_folder(path) / "config.json", limit=_JSON_BYTES).get("_name_or_path")
+        )
     except CheckpointError:
         return ""
 

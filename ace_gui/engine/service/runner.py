@@ -17,7 +17,7 @@ from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.subjects import Models, models_of
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import Prepared, preparing
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory

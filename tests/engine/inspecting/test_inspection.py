@@ -20,7 +20,7 @@ from ace_gui.engine.contract.figures.findings import (
 )
 from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import alignment, overlap, subspaces

@@ -12,7 +12,7 @@ import pytest
 from ace_gui.checkpoints import FileStamp
 from ace_gui.engine.array_cache import text_array, text_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache, cache_key
+from ace_gui.engine.inspecting.layer_context import InspectionCache, cache_key
 from ace_gui.paths import inspections_folder
 from tests.helpers.damage import ANY_FILE
 

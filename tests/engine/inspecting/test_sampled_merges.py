@@ -14,7 +14,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import forecast, matrices
 from ace_gui.engine.inspecting import sampled_merges
 from ace_gui.engine.inspecting.compare_recipes import compare
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import in_order, sampled, work
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import Prepared, prepare

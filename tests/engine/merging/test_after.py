@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowAfter
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import reports

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
 from ace_gui.engine.merging.on_gpu import batches, gpu_memory

@@ -22,7 +22,7 @@ from ace_gui.cli.commands import app
 from ace_gui.engine.contract.events import Event, GpuPeak, JobProgress, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
+from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.report.content import number

@@ -17,8 +17,7 @@ import torch
 import yaml
 from pydantic import TypeAdapter
 
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import _IN_ROWS, InspectionContext
+from ace_gui.engine.inspecting.layer_context import _IN_ROWS, InspectionCache, InspectionContext
 from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError

@@ -91,17 +91,17 @@ def stable_rank(sigma: Spectrum) -> float:
     return float(((sigma / sigma[0]) ** 2).sum()) if sigma[0] else 0.0
 
 
-def top_energy(sigma: Spectrum, share: float = TOP_SHARE) -> float:
-    """Energy share of the leading ⌈share · R⌉ directions; NaN for the zero matrix."""
-    return float(cumulative_energy(sigma)[leading(len(sigma), share) - 1])
+def top_energy(sigma: Spectrum) -> float:
+    """Energy share of the leading 5 % of the directions; NaN for the zero matrix."""
+    return float(cumulative_energy(sigma)[leading(len(sigma)) - 1])
 
 
-def leading(directions: int, share: float = TOP_SHARE) -> int:
-    """⌈share · directions⌉, at least 1.
+def leading(directions: int) -> int:
+    """⌈0.05 · directions⌉, at least 1.
 
     The product 0.05 · 140 rounds to more than 7, but counts as 7.
     """
-    return max(1, math.ceil(share * directions - 1e-9))
+    return max(1, math.ceil(TOP_SHARE * directions - 1e-9))
 
 
 def cumulative_energy(sigma: Spectrum) -> Spectrum:

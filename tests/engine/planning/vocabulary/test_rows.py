@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from ace_gui.checkpoints import NOWHERE, runs
 from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.inspecting.inspection_cache import InspectionCache
-from ace_gui.engine.inspecting.layer_context import InspectionContext
+from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.errors import MismatchError, RecipeError, ResumeError, WorkbenchError
