@@ -1,7 +1,7 @@
-"""Where a process writes its last words, should Python itself be brought down.
+"""Logs of crashes of Python itself, one file for each process.
 
-``faulthandler`` writes which line each thread was at into a file of the process's own. A file with
-something in it is therefore of a crash; an empty one is of a process that runs, or was killed.
+``faulthandler`` writes the line of each thread into the process's own file. A file with content
+therefore means a crash. An empty one means a process that runs, or was killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_REPORTED
 
 
 class CrashLog:
-    """The file of this process, called ``window`` or ``engine``; nothing where none can be."""
+    """The log of this process, called ``window`` or ``engine``; none if it cannot be written."""
 
     def __init__(self, who: str, folder: Path | None = None) -> None:
         self._path = crash_file(who, os.getpid(), folder)
@@ -35,7 +35,7 @@ class CrashLog:
             faulthandler.enable(self._file)
 
     def close(self) -> None:
-        """All went well: nothing stays."""
+        """Remove the log: the process ends normally."""
         if self._file is not None:
             faulthandler.disable()
             self._file.close()
@@ -45,7 +45,7 @@ class CrashLog:
 
 
 def crash_file(who: str, pid: int, folder: Path | None = None) -> Path:
-    """Where the process with this number writes."""
+    """The log of the process with this id."""
     return (folder or crashes_folder()) / f"{who}-{pid}{_NEW}"
 
 
@@ -63,9 +63,9 @@ def take_words(file: Path) -> str:
 
 
 def take_crash(folder: Path | None = None) -> str:
-    """The last words of the process that crashed latest; empty where none did.
+    """The log of the latest crash; empty if there was none.
 
-    What processes that are gone left is tidied up.
+    Logs of ended processes are removed, except for the last reported ones.
     """
     index = folder or crashes_folder()
     ours = [file for file in index.glob("*") if _is_ours(file)]
@@ -79,7 +79,7 @@ def take_crash(folder: Path | None = None) -> str:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether a file is named as one of these logs; links are not followed."""
+    """Whether a file has the name of such a log; links are not followed."""
     return bool(_OURS.fullmatch(file.name)) and not file.is_symlink() and file.is_file()
 
 

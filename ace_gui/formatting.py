@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 NAMES_SHOWN: Final = 8
-"""How many offenders a sentence names."""
+"""Largest number of names in a sentence."""
 
 _LONGEST: Final = 160
 _MULTIPLES: Final = ("kB", "MB", "GB", "TB")
@@ -20,7 +20,7 @@ _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸
 def printable(text: str, keep: str = "") -> str:
     """``text`` with control, bidirectional and other invisible characters escaped.
 
-    A terminal that gets it does nothing but show it. ``keep``: characters that stay.
+    It is safe to print in a terminal. ``keep``: characters that stay.
     """
     if text.isprintable():
         return text
@@ -50,7 +50,7 @@ def _csv_cell(value: object) -> object:
 
 
 def plain(name: str) -> str:
-    """``printable``, and not long."""
+    """``printable``, shortened."""
     shown = printable(name[: 2 * _LONGEST])
     if len(name) <= _LONGEST and len(shown) <= _LONGEST:
         return shown
@@ -58,7 +58,7 @@ def plain(name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """``repr``, not long, and of a number with more digits than Python cares to print."""
+    """``repr``, shortened; also of numbers with more digits than Python prints."""
     try:
         return plain(repr(value))
     except ValueError:
@@ -71,7 +71,7 @@ def path_text(path: Path) -> str:
 
 
 def listing(names: Collection[str]) -> str:
-    """``names`` in backquotes, the first eight of them, and how many more there are."""
+    """The first eight names in backquotes, and the number of further ones."""
     first = [f"`{plain(name)}`" for name in list(names)[:NAMES_SHOWN]]
     more = len(names) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")

@@ -1,8 +1,7 @@
-"""How much memory and how many processors this process may use: a container allows it less than
-the machine has.
+"""The memory and processors that this process may use; a container may allow less than the machine.
 
-Control groups are read as files, of either version. A process is under the limits of its own group
-and of every group above.
+Control groups of both versions are read as files. The limits of a process are those of its own
+group and of every group above.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import psutil
 
 _ROOT: Final = Path("/")
 _RECLAIMABLE: Final = ("active_file", "inactive_file", "slab_reclaimable")
-"""What the kernel gives back when memory is short; in ``memory.stat``, with total_ in version 1."""
+"""What the kernel can reclaim; names in ``memory.stat``, with the prefix total_ in version 1."""
 
 
 def free_memory(root: Path = _ROOT) -> int:
-    """Bytes that this process can still take, of the machine and under every limit.
+    """Bytes that this process can still allocate, under every limit.
 
-    ``root``: where ``proc`` and ``sys`` are, for tests.
+    ``root``: the folder of ``proc`` and ``sys``, for tests.
     """
     left = [psutil.virtual_memory().available, *_left_under_limits()]
     left += [group.memory_left() for group in _groups(root, "memory")]
@@ -40,7 +39,7 @@ def total_memory(root: Path = _ROOT) -> int:
 
 
 def reset_peak_memory() -> None:
-    """Forget how much memory this process has taken so far, where the system can (Linux)."""
+    """Restart ``peak_memory``, where the system can (Linux)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
@@ -62,7 +61,7 @@ def peak_memory() -> int:
 
 
 def processors(root: Path = _ROOT) -> int:
-    """Processors that this process may use, a share of one counted as one."""
+    """Number of processors that this process may use, rounded up."""
     allowed: float = len(psutil.Process().cpu_affinity()) if _HAS_AFFINITY else os.cpu_count() or 1
     shares = [group.processors() for group in _groups(root, "cpu")]
     return max(1, math.ceil(min([allowed, *shares])))
@@ -121,7 +120,7 @@ def _groups(root: Path, controller: str) -> Iterator[_Group]:
 
 
 def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
-    """Whether of version 1, which group it shows, and where: every hierarchy for the controller."""
+    """Every hierarchy of the controller: whether of version 1, the group it shows, its folder."""
     for line in _text(root / "proc/self/mountinfo").splitlines():
         index, _, kind = line.partition(" - ")
         fields, kinds = index.split(), kind.split()
@@ -133,7 +132,7 @@ def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
 
 
 def _left_under_limits() -> Iterator[float]:
-    """What ``ulimit`` leaves of the address space and of data."""
+    """Bytes of address space and of data that ``ulimit`` still allows."""
     try:
         import resource
     except ImportError:  # Windows
@@ -150,7 +149,7 @@ def _number(file: Path) -> float:
 
 
 def _as_number(text: str, otherwise: float = math.inf) -> float:
-    """A whole number; otherwise for "max", for nothing, and for what is no number."""
+    """A whole number; ``otherwise`` for "max" and any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 30 else otherwise
 
 

@@ -1,7 +1,7 @@
-"""Where outputs may go: over no input, over nothing of someone else's, and never half-written.
+"""Checks of output paths: no input and no file of another program is overwritten.
 
-Every file and folder that a person names for writing is checked here, on the command line and in
-the window. Needs no torch.
+Every file and folder that a user names for writing is checked here, on the command line and in the
+window. Files are written completely or not at all. Needs no torch.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _require_empty_folder(path: Path) -> None:
 
 
 def _require_writable(parent: Path) -> None:
-    """The nearest existing folder above lets us create names in it."""
+    """Raise OutputError unless the nearest existing folder above is writable."""
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir():
@@ -217,7 +217,7 @@ def _require_writable(parent: Path) -> None:
 
 
 def there(path: Path) -> bool:
-    """Whether anything has this name, a link to nowhere too. Raises OSError for a bad name."""
+    """Whether the path exists, also as a broken link. Raises OSError for an invalid name."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Where things are: the files that travel with the package, and a person's own folders."""
+"""Paths of the package's resources and of the user's folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resource_path(name: str) -> Path:
 
 
 class Sample(StrEnum):
-    """The sample projects that travel with the package; the value is a command line's."""
+    """The sample projects of the package; the value is the name on the command line."""
 
     IMAGES = "images"
     TEXT = "text"
@@ -37,17 +37,17 @@ class Sample(StrEnum):
 
 
 def cache_root() -> Path:
-    """What may be deleted at any time, and is made again: in the user's cache."""
+    """The folder for what may be deleted at any time and is then made again."""
     return platformdirs.user_cache_path(_APPLICATION)
 
 
 def conversions_folder() -> Path:
-    """Where converted pickles are kept."""
+    """The folder of converted pickles."""
     return cache_root() / "converted"
 
 
 def architectures_folder() -> Path:
-    """Where descriptions of architectures are kept."""
+    """The folder of architecture descriptions."""
     return cache_root() / "architectures"
 
 
@@ -57,27 +57,27 @@ def inspections_folder() -> Path:
 
 
 def scores_folder() -> Path:
-    """Where the scores of models are kept."""
+    """The folder of known scores."""
     return cache_root() / "scores"
 
 
 def statistics_folder() -> Path:
-    """Where what was measured of experts with their data is kept."""
+    """The folder of statistics that were measured with experts' data."""
     return cache_root() / "statistics"
 
 
 def merges_folder() -> Path:
-    """Where the window's merges wait before they are exported: in the scratch folder, if any."""
+    """The folder of the window's merges before export: in the scratch folder, if one is set."""
     return (_SCRATCH[-1] or cache_root()) / MERGES
 
 
 def use_scratch(folder: Path | None) -> None:
-    """Let merges wait below this folder, in this process; None: in the user's cache."""
+    """Set the scratch folder of this process; None: the user's cache."""
     _SCRATCH[:] = [folder]
 
 
 def methods_folder() -> Path:
-    """Where a person puts files with merge methods of their own; it need not exist."""
+    """The folder for a user's own merge methods; it need not exist."""
     return platformdirs.user_config_path(_APPLICATION) / "methods"
 
 
@@ -87,10 +87,10 @@ def logs_folder() -> Path:
 
 
 def crashes_folder() -> Path:
-    """Where a process that is brought down writes what it was doing."""
+    """The folder of crash logs."""
     return platformdirs.user_state_path(_APPLICATION) / "crashes"
 
 
 def sessions_folder() -> Path:
-    """Where what is open in a window is kept, and projects that were given no file."""
+    """The folder of open sessions and of unsaved projects."""
     return platformdirs.user_data_path(_APPLICATION) / "sessions"

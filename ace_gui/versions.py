@@ -1,4 +1,4 @@
-"""What results may depend on besides the inputs: versions of libraries, and this package's code."""
+"""Versions of the libraries and of the code, on which results may depend."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def _version(name: str) -> str:
 
 @lru_cache(maxsize=8)
 def code_digest(*positions: str) -> str:
-    """SHA-256 of the source of these rooms and files of the package; of its version without any.
+    """SHA-256 of the source of these subpackages and files; without source, of the version.
 
-    A number that somebody has to move by hand would let changed arithmetic mix with old results.
+    A version number changed by hand could be forgotten, and old results mix with new arithmetic.
     """
     found = hashlib.sha256()
     for path in sorted(path for index in positions for path in _sources(_PACKAGE / index)):

@@ -25,7 +25,6 @@ from ace_gui.cli.console import (
     table,
 )
 from ace_gui.cli.streams import say
-from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,
     SOME_FLOPS,
@@ -35,7 +34,7 @@ from ace_gui.engine.cluster.estimates import (
     planned_units,
     schedule,
 )
-from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.cluster.ray_cluster import Address, workers_at
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_gui.checkpoints import claimed_output, convert_pickle
-from ace_gui.engine.cluster.address import Address
-from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.cluster.ray_cluster import Address, workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
 from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
@@ -57,7 +56,7 @@ class Options:
     memory. ``resume``: continue an earlier unfinished merge. ``convert``: convert PyTorch pickles
     among the models. ``complete_heads``: also write a whole model for each expert with a head of
     its own. ``evaluate``: score the result on the recipe's tasks, for its model card. ``cluster``:
-    address of the cluster that merges (``cluster.address``); empty: this process.
+    address of the cluster that merges (``cluster.ray_cluster``); empty: this process.
     """
 
     device: str = "auto"

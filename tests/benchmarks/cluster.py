@@ -30,10 +30,9 @@ import psutil
 import torch
 import yaml
 
-from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.estimates import planned_units, schedule
 from ace_gui.engine.cluster.pool import ATTEMPTS, LONGEST_SECONDS, Pool
-from ace_gui.engine.cluster.ray_cluster import ray_workers
+from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.events import TensorFinished

@@ -19,8 +19,7 @@ import psutil
 import torch
 
 from ace_gui.engine.cluster import worker
-from ace_gui.engine.cluster.address import Address
-from ace_gui.engine.cluster.ray_cluster import ray_workers
+from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import MergeStarted, TensorFinished
 from ace_gui.engine.merging.merge import merge

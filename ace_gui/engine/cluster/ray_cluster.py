@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -13,18 +14,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psutil
 
 from ace_gui.engine.cluster import leftovers
-from ace_gui.engine.cluster.address import Address
 from ace_gui.engine.cluster.pool import TICK
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.errors import ClusterError
@@ -51,6 +52,10 @@ END_SECONDS: Final = 5.0
 LONGEST_FOLDER: Final = 16
 """Longest path of a cluster's folder in characters, because paths of sockets are limited."""
 
+MOST_WORKERS: Final = 4096
+_LOCAL: Final = re.compile(r"local:([0-9]{1,4})")
+_REMOTE: Final = re.compile(r"ray://[A-Za-z0-9.\-\[\]:_]+:[0-9]{1,5}")
+
 _log = logging.getLogger(__name__)
 
 _one_at_a_time: Final = Lock()
@@ -68,6 +73,36 @@ _HERE: Final = {
     "SPT_NOENV": "1",  # titles of processes leave their environment readable
 }
 """Settings of a cluster of our own on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """The workers' location.
+
+    ``workers``: number of workers on this machine, in a temporary cluster for the merge; None: as
+    many as the cluster at ``url`` can run. ``url`` "auto": the cluster that this machine belongs
+    to.
+    """
+
+    workers: int | None = None
+    url: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Parse ``local:N``, ``auto`` or ``ray://HOST:PORT``. Raises ClusterError."""
+        local = _LOCAL.fullmatch(text)
+        if local and 1 <= int(local[1]) <= MOST_WORKERS:
+            return cls(workers=int(local[1]))
+        if text == "auto" or _REMOTE.fullmatch(text):
+            return cls(url=text)
+        raise ClusterError(
+            f"{text!r} is not a cluster; give local:N (N processes here), auto, or ray://HOST:PORT."
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are started for this merge, on this machine."""
+        return self.workers is not None
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class MergeJob(Job, state="merging"):
 
     ``store``: a folder for this merge alone. ``threads`` None: torch's default. ``memory_bytes``:
     memory limit of the merge, None: all free memory. ``cluster``: address of the cluster that
-    merges (``cluster.address``); empty: the engine's process.
+    merges (``cluster.ray_cluster``); empty: the engine's process.
     """
 
     recipe: Recipe

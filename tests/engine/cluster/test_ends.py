@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from ace_gui.engine.cluster import leftovers, ray_cluster
-from ace_gui.engine.cluster.address import Address
-from ace_gui.engine.cluster.ray_cluster import RayCluster
+from ace_gui.engine.cluster.ray_cluster import Address, RayCluster
 from ace_gui.errors import ClusterError
 
 REPORTING = """
