@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
@@ -27,6 +28,25 @@ def test_import_contracts_hold() -> None:
     assert len(read_configuration(str(configuration))["contracts_options"]) == 6
     status = lint_imports(config_filename=str(configuration), no_cache=True)
     assert status == EXIT_STATUS_SUCCESS
+
+
+def test_no_module_imports_itself_in_the_end() -> None:
+    """Imports in functions and for types alone count, too.
+
+    The package names everything for people outside; inside, only its version is read.
+    """
+    graph = grimp.build_graph("ace_gui", cache_dir=None)
+    assert graph.direct_import_exists(
+        importer="ace_gui.engine.contract.jobs", imported="ace_gui.engine.service.runner"
+    ), "for types alone, and in functions"
+    for module in graph.find_modules_that_directly_import("ace_gui"):
+        graph.remove_import(importer=module, imported="ace_gui")
+    chains = (
+        graph.find_shortest_chain(imported, module)
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+    )
+    assert " → ".join(next(filter(None, chains), ())) == ""
 
 
 def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None:

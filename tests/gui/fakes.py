@@ -11,6 +11,7 @@ from ace_gui.engine.contract.events import (
     DeviceInfo,
     EngineReady,
     Event,
+    Job,
     JobDone,
     LayerAnalysed,
     MergeFinished,
@@ -26,7 +27,6 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.contract.jobs import Job
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.field_info import FieldInfo

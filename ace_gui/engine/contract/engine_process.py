@@ -19,8 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from ace_gui.crash_log import CrashLog, crash_file, take_words
-from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.events import Event, Job
 from ace_gui.errors import EngineError
 from ace_gui.processes import go_offline, heavy_imports
 

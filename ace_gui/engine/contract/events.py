@@ -1,10 +1,14 @@
-"""The engine's events: plain values, without torch. Each job names those that it yields."""
+"""What a job is, and the engine's events: plain values, without torch.
+
+Each job names the events that it yields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
@@ -16,6 +20,25 @@ from ace_gui.recipe.values import ParameterValue
 
 Event = object
 """What a job yields: progress, a part of its result, or its end."""
+
+
+class Job:
+    """One kind of work: a frozen value of arguments.
+
+    ``state``: what the window shows while it runs, a name of its ``State``; empty for quick jobs.
+    """
+
+    state: ClassVar[str] = ""
+
+    def __init_subclass__(cls, state: str = "") -> None:
+        cls.state = state
+
+    def steps(self, engine: Any) -> Iterator[Event | None]:
+        """An event or None for each step. ``engine``: the process's Runner."""
+        return self._steps(engine)
+
+    def _steps(self, engine: Any) -> Iterator[Event | None]:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from ace_gui.engine.contract.events import JobProgress, PlanReady, StoreRead, Variant
+from ace_gui.engine.contract.events import Job, JobProgress, PlanReady, StoreRead, Variant
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored.shown_examples import TryInput
 from ace_gui.engine.contract.scored.tuned import ParameterRange
@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     from ace_gui.engine.service.runner import Runner
 
 Events = Iterator[object]
-
-
-class Job:
-    """One kind of work: a frozen value of arguments.
-
-    ``state``: what the window shows while it runs, a name of its ``State``; empty for quick jobs.
-    """
-
-    state: ClassVar[str] = ""
-
-    def __init_subclass__(cls, state: str = "") -> None:
-        cls.state = state
-
-    def steps(self, engine: Runner) -> Events:
-        """An event or None for each step. ``engine``: what jobs share."""
-        return self._steps(engine)
-
-    def _steps(self, engine: Runner) -> Events:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

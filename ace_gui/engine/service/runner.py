@@ -12,8 +12,7 @@ from typing import Final
 import torch
 
 from ace_gui.engine.capabilities import engine_ready
-from ace_gui.engine.contract.events import Event, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.subjects import Models, models_of

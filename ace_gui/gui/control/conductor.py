@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import (
     Event,
+    Job,
     JobDone,
     JobFailed,
     LayerAnalysed,
@@ -22,7 +23,6 @@ from ace_gui.engine.contract.jobs import (
     ConvertJob,
     CovariancesJob,
     ExportJob,
-    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,

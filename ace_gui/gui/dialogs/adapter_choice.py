@@ -9,8 +9,15 @@ from typing import Final
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.contract.events import EnergyByRank, Event, JobCancelled, JobFailed, JobProgress
-from ace_gui.engine.contract.jobs import EnergyByRankJob, Job
+from ace_gui.engine.contract.events import (
+    EnergyByRank,
+    Event,
+    Job,
+    JobCancelled,
+    JobFailed,
+    JobProgress,
+)
+from ace_gui.engine.contract.jobs import EnergyByRankJob
 from ace_gui.gui.control.engine.engine_client import End, RunningJob
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.plots.frame.controls import Choice

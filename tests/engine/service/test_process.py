@@ -11,6 +11,7 @@ from ace_gui.engine.contract.engine_process import NICENESS, EngineProcess
 from ace_gui.engine.contract.events import (
     EngineReady,
     Event,
+    Job,
     JobCancelled,
     JobDone,
     JobFailed,
@@ -23,7 +24,6 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
-    Job,
     LoadRecipeJob,
     MergeJob,
     PlanJob,

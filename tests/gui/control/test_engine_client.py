@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.events import Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     CachedModelsJob,
     CompareJob,
     ExportJob,
-    Job,
     MergeJob,
     PlanJob,
     ReportJob,

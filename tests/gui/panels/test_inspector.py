@@ -14,20 +14,14 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.events import Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.figures.findings import (
     LayerDifference,
     LayerDistribution,
     LayerStatistics,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import (
-    DifferenceJob,
-    DistributionJob,
-    Job,
-    SpectrumJob,
-    SubspacesJob,
-)
+from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.compare.compare_page import ComparePanel

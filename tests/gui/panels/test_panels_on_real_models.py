@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Event, LayerAnalysed
+from ace_gui.engine.contract.events import Event, Job, LayerAnalysed
 from ace_gui.engine.contract.figures.findings import (
     LayerDistribution,
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, Job, SpectrumJob, SubspacesJob
+from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.prepare import Prepared, prepare
 from ace_gui.engine.service.runner import Runner

@@ -19,12 +19,13 @@ from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EnginePr
 from ace_gui.engine.contract.events import (
     EngineReady,
     Event,
+    Job,
     JobCancelled,
     JobDone,
     JobFailed,
     JobProgress,
 )
-from ace_gui.engine.contract.jobs import ExportJob, Job, LoadRecipeJob, MergeJob, PlanJob
+from ace_gui.engine.contract.jobs import ExportJob, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
 from ace_gui.gui.state.activity import State

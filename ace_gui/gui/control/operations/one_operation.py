@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, JobFailed
-from ace_gui.engine.contract.jobs import Job
+from ace_gui.engine.contract.events import Event, Job, JobFailed
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.session import Session
 
