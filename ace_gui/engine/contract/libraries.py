@@ -71,7 +71,8 @@ def commands_of(folder: Path) -> tuple[str, ...]:
 
     The last two are for language models of transformers alone.
     """
-    quote = shlex.quote if os.name == "posix" else _quoted
+    # Words as the system's shell splits them.
+    quote = shlex.quote if os.name == "posix" else lambda text: subprocess.list2cmdline([text])
     quoted = quote(str(folder))
     name = "YOUR-NAME/" + re.sub(r"[^\w.-]+", "-", folder.name)
     library = library_of(folder)
@@ -81,11 +82,6 @@ def commands_of(folder: Path) -> tuple[str, ...]:
         found.append(f"python convert_hf_to_gguf.py {quoted} --outfile {gguf}")
         found.append(f"transformers serve {quoted}")
     return tuple(found)
-
-
-def _quoted(text: str) -> str:
-    """A word as Windows' programs split it."""
-    return subprocess.list2cmdline([text])
 
 
 def library_of(folder: Path) -> Library:

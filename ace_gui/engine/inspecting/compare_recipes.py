@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -44,7 +43,7 @@ from ace_gui.engine.planning.prepare import OpenedModels, Prepared, prepare, pre
 from ace_gui.engine.streaming import parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
-from ace_gui.machine import peak_memory, reset_peak_memory
+from ace_gui.machine import reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recommended import (
@@ -194,7 +193,6 @@ def _compared(
     )
     yield from require_tasks(prepared, device)
     reset_peak_memory()
-    started = time.monotonic()
     events = merge(
         prepared,
         variant.store,
@@ -203,8 +201,7 @@ def _compared(
         memory_bytes=memory_bytes,
         workers=workers,
     )
-    warnings = yield from _following(events, progress)
-    seconds, peak = time.monotonic() - started, peak_memory()
+    ended = yield from _following(events, progress)
     measured: dict[str, Any] = {}
     for known in measure(prepared, variant.store):
         measured = known
@@ -217,8 +214,8 @@ def _compared(
         title=progress.title,
         variant=variant,
         index=progress.index,
-        seconds=seconds,
-        peak_bytes=peak,
+        seconds=ended.seconds,
+        peak_bytes=ended.peak_bytes,
         scores=scores,
         parameters=prepared.plan.parameters,
         **measured,
@@ -226,23 +223,22 @@ def _compared(
         noted=sum(bool(report.notes) for report in found),
         refined=sum(report.regime is Regime.HETEROGENEOUS for report in found),
         reports=found,
-        warnings=warnings,
+        warnings=ended.warnings,
     )
 
 
 def _following(
     events: Iterator[Event | None], progress: CompareProgress
-) -> Generator[Event | None, None, tuple[str, ...]]:
-    """Report a merge's progress as that of the comparison; return the merge's warnings."""
-    warnings: tuple[str, ...] = ()
+) -> Generator[Event | None, None, MergeFinished]:
+    """Report a merge's progress as that of the comparison; return the merge's last event."""
     for event in events:
         if isinstance(event, MergeFinished):
-            warnings = event.warnings
-        elif isinstance(event, TensorFinished | PassProgress | LearningProgress):
+            return event
+        if isinstance(event, TensorFinished | PassProgress | LearningProgress):
             yield replace(progress, done=event.done, total=event.total)
         elif event is None:
             yield None
-    return warnings
+    raise AssertionError("a merge ends with MergeFinished")
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

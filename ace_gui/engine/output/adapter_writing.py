@@ -113,9 +113,8 @@ def write_adapter(
     require_factors(plan)
     with claimed_output(out, prepared.plan.input_folders) as target:
         yield PlanReady(plan=prepared.plan)
-        for event in (*calibrated(prepared, where, None), *learned(prepared, where)):
-            if event is not None:
-                yield event
+        before = (*calibrated(prepared, where, None), *learned(prepared, where))
+        yield from (event for event in before if event is not None)
         manifest = make_manifest(prepared, where, None, as_output=False)
         settings = {"include": options.include, "exclude": options.exclude}
         with writing(folder := staging_folder(target)):

@@ -37,12 +37,7 @@ def gamma_plot(content: Content) -> Markup | None:
         right=14.0 if limit is None else 70.0,
     )
     marks = [
-        symbol(
-            _kind(row.role),
-            *frame.point(index, gamma),
-            f"r{ROLE_FAMILIES.index(role_family(row.role))}",
-            f"{row.name}: γ = {number(gamma)} ({row.role})",
-        )
+        _mark(frame, row.role, index, gamma, f"{row.name}: γ = {number(gamma)} ({row.role})")
         for index, (row, gamma) in enumerate(zip(rows, gammas, strict=True), start=1)
     ]
     above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
@@ -68,11 +63,7 @@ def role_plot(content: Content) -> Markup | None:
     )
     marks = []
     for index, (role, gammas) in enumerate(by_role.items()):
-        family = f"r{ROLE_FAMILIES.index(role_family(role))}"
-        marks += [
-            symbol(_kind(role), *frame.point(gamma, index), family, f"{role}: {number(gamma)}")
-            for gamma in gammas
-        ]
+        marks += [_mark(frame, role, g, index, f"{role}: {number(g)}") for g in gammas]
         x, y = frame.point(statistics.median(gammas), index)
         marks.append(tag("line", class_="median", x1=x, x2=x, y1=y - 10, y2=y + 10))
     caption = f"γ of {len(every)} tensors in {len(roles)} roles; a bar marks each median"
@@ -168,8 +159,10 @@ def _range(values: Sequence[float]) -> str:
     return f"{number(min(values))} to {number(max(values))}"
 
 
-def _kind(role: str) -> str:
-    return SYMBOLS[ROLE_FAMILIES.index(role_family(role))]
+def _mark(frame: Frame, role: str, x: float, y: float, tooltip: str) -> Markup:
+    """The symbol of a role's family at a point."""
+    family = ROLE_FAMILIES.index(role_family(role))
+    return symbol(SYMBOLS[family], *frame.point(x, y), f"r{family}", tooltip)
 
 
 def _spread(values: Sequence[float]) -> bool:

@@ -91,8 +91,10 @@ def forecast(
     experts = [norm for norm in _expert_norms(statistics[row.name] for row in rows) if norm]
     if not known or not experts:
         return None
-    free = {name: _free_length(report) for name, report in known.items()}
+    # Before any cap:
+    free = {name: (r.delta_norm or 0.0) / (r.cap_factor or 1.0) for name, r in known.items()}
     caps = {plan.delta_of(row) for row in rows}
+    deltas = {CAP_DELTA if cap is None else cap for cap in caps}
     square, above = 0.0, 0
     for row, length in zip(rows, _lengths(rows, statistics, free), strict=True):
         cap = plan.delta_of(row)
@@ -101,7 +103,7 @@ def forecast(
     return Forecast(
         relative_norm=math.sqrt(square) / stats.fmean(experts),
         above=above,
-        delta=_the_only({CAP_DELTA if cap is None else cap for cap in caps}),
+        delta=deltas.pop() if len(deltas) == 1 else None,
         capped=None not in caps,
         known=len(known),
         total=len(rows),
@@ -121,11 +123,6 @@ def _limited(
     return min(length, allowed), over
 
 
-def _free_length(report: LayerReport) -> float:
-    """‖ΔW‖_F of the merge before any cap."""
-    return (report.delta_norm or 0.0) / (report.cap_factor or 1.0)
-
-
 def _expert_norms(found: Iterator[LayerStatistics]) -> list[float]:
     """‖ΔW_t‖_F of every expert over all matrices."""
     squares: defaultdict[str, float] = defaultdict(float)
@@ -141,7 +138,8 @@ def _lengths(
     known: Mapping[str, float],
 ) -> Iterator[float]:
     """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``known``."""
-    rms = {row.name: _rms(statistics[row.name]) * abs(row.after.scale) for row in rows}
+    squares = {row.name: stats.fmean(statistics[row.name].energies.values()) for row in rows}
+    rms = {row.name: math.sqrt(squares[row.name]) * abs(row.after.scale) for row in rows}
     ratios: defaultdict[object, list[float]] = defaultdict(list)
     for row in rows:
         if row.name in known and rms[row.name]:
@@ -155,11 +153,3 @@ def _lengths(
 def _alike(row: PlanRow) -> tuple[object, ...]:
     """What a matrix shares with others, the closest relation first."""
     return (row.role, row.shape), row.role, None
-
-
-def _rms(found: LayerStatistics) -> float:
-    return math.sqrt(stats.fmean(found.energies.values()))
-
-
-def _the_only(values: set[float]) -> float | None:
-    return values.pop() if len(values) == 1 else None
