@@ -186,22 +186,7 @@ def _compared(
     opened: OpenedModels,
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
-    begun = variant.store.exists()
-    gpu_memory, store = memory_of(resolve_device(device)), None if begun else variant.store
-    refuse_errors(
-        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
-    )
-    yield from require_tasks(prepared, device)
-    reset_peak_memory()
-    events = merge(
-        prepared,
-        variant.store,
-        device=device,
-        resume=begun,
-        memory_bytes=memory_bytes,
-        workers=workers,
-    )
-    ended = yield from _following(events, progress)
+    ended = yield from _merged(prepared, variant, progress, device, memory_bytes, workers)
     measured: dict[str, Any] = {}
     for known in measure(prepared, variant.store):
         measured = known
@@ -227,10 +212,30 @@ def _compared(
     )
 
 
-def _following(
-    events: Iterator[Event | None], progress: CompareProgress
+def _merged(
+    prepared: Prepared,
+    variant: Variant,
+    progress: CompareProgress,
+    device: str,
+    memory_bytes: int | None,
+    workers: Workers | None,
 ) -> Generator[Event | None, None, MergeFinished]:
-    """Report a merge's progress as that of the comparison; return the merge's last event."""
+    """Check and merge, with the comparison's progress; returns the last event of the merge."""
+    begun, gpu_memory = variant.store.exists(), memory_of(resolve_device(device))
+    store = None if begun else variant.store
+    refuse_errors(
+        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
+    )
+    yield from require_tasks(prepared, device)
+    reset_peak_memory()
+    events = merge(
+        prepared,
+        variant.store,
+        device=device,
+        resume=begun,
+        memory_bytes=memory_bytes,
+        workers=workers,
+    )
     for event in events:
         if isinstance(event, MergeFinished):
             return event

@@ -100,10 +100,9 @@ def write_adapter(
 ) -> Generator[Event, None, None]:
     """Merge into an adapter; the folder ``out`` appears only when it is complete.
 
-    The rank, or the share of energy to keep, is the recipe's. Yields PlanReady, then the events of
-    a merge, then Exported. Closing the generator leaves a store that can be resumed.
-    ``described``: the merge for the card and the recipe file, if it is not this one. Raises
-    RecipeError, MismatchError, and the errors of merging and writing.
+    Yields PlanReady, the events of a merge, then Exported. Closing the generator leaves a store
+    that can be resumed. ``described``: the merge for the card and the recipe file, if it is another
+    one. Raises RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
     require_adapter(prepared.plan.recipe)
@@ -116,9 +115,9 @@ def write_adapter(
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
         manifest = make_manifest(prepared, where, None, as_output=False)
-        settings = {"include": options.include, "exclude": options.exclude}
+        chosen = {"include": options.include, "exclude": options.exclude}
         with writing(folder := staging_folder(target)):
-            store = AdapterStore.opened(folder, manifest, settings, resume=resume)
+            store = AdapterStore.opened(folder, manifest, chosen, resume=resume)
             try:
                 written = yield from _written(prepared, plan, where, store, options)
                 hashes = verify_shards(store.model, store.shards, store.finish())
