@@ -115,7 +115,12 @@ def _searched(
     own = _own_values(recipe, chosen)
     asking = _grid(*chosen[0], count, own) if len(chosen) == 1 else _proposed(chosen, count, own)
     points: list[TunePoint] = []
-    for several in _answering(asking, points):
+    scores: list[float | None] | None = None
+    while True:
+        try:
+            several = next(asking) if scores is None else asking.send(scores)
+        except StopIteration:
+            return points
         wanted = [
             (trial, _with(recipe, parameters), parameters, index, count)
             for index, parameters in enumerate(several, len(points))
@@ -127,7 +132,7 @@ def _searched(
                 yield result[1]
             yield None
         points += sorted(fresh, key=lambda point: point.index)
-    return points
+        scores = [point.score for point in points[-len(several) :]]
 
 
 def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
@@ -299,17 +304,6 @@ def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
         return whole
     value: float = trial.suggest_float(each.name, each.low, each.high, log=log)
     return float(f"{value:.6g}")
-
-
-def _answering(asking: _Ask, points: Sequence[TunePoint]) -> Iterator[Sequence[_Parameters]]:
-    """Connect a sampler to the results: it receives the last of ``points`` for each request."""
-    try:
-        several = next(asking)
-        while True:
-            yield several
-            several = asking.send([point.score for point in points[-len(several) :]])
-    except StopIteration:
-        return
 
 
 def _best(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> TunePoint:

@@ -39,14 +39,6 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     return load_recipe(save_scored_family(tmp_path_factory.mktemp("scored"), 31))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets all scores that are known."""

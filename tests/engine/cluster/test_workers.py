@@ -49,24 +49,14 @@ from tests.helpers.models import Family, gpt2_family, gpt_oss_family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import recipe_of
 
-THREADS = 1
-
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return gpt2_family(tmp_path_factory.mktemp("family"))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
-    yield
-    torch.set_num_threads(before)
-
-
 def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
-    return ray.workers(count, THREADS)
+    return ray.workers(count)
 
 
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:

@@ -30,11 +30,6 @@ LIKE_A_PLOT = 0.03
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
-
-
-@pytest.fixture(scope="module")
 def recipe(family: Family) -> Recipe:
     return recipe_of(family, parameters=HOMOGENEOUS)
 
@@ -44,11 +39,6 @@ def store(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stores") / "ace"
     merged_tensors(prepare(recipe), folder, device="cpu")
     return folder
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> InspectionCache:
-    return InspectionCache(tmp_path / "cache")
 
 
 def look(

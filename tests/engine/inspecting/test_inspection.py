@@ -46,18 +46,8 @@ ACE = {"epsilon": 1e-3, "tau": 0.0}
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
-
-
-@pytest.fixture(scope="module")
 def prepared(family: Family) -> Prepared:
     return prepare(recipe_of(family, parameters=ACE))
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> InspectionCache:
-    return InspectionCache(tmp_path / "cache")
 
 
 def answer(steps: Iterator[object]) -> object:
