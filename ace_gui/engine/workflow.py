@@ -302,5 +302,5 @@ def expected_of(found: Inspected) -> Forecast | None:
     """How far the merge would move the model, from as many matrices as a few seconds allow."""
     cache = InspectionCache(inspections_folder())
     events = sampled(found.prepared, resolve_device("cpu"), cache)
-    reports = {event.report.name: event.report for event in events if event is not None}
+    reports = {event.name: event for event in events if event is not None}
     return forecast(found.prepared.plan, found.statistics, reports)

@@ -34,7 +34,15 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.units import PACKED, TOKEN, SharedOutput, Unit, UnitMerged, merge_unit
+from ace_gui.engine.merging.units import (
+    PACKED,
+    TOKEN,
+    SharedOutput,
+    Unit,
+    UnitMerged,
+    merge_unit,
+    units,
+)
 from ace_gui.engine.merging.whole_model.surveying import Group, groups, surveyed
 from ace_gui.engine.planning.prepare import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
@@ -165,19 +173,16 @@ def _tried(
 def _units_to_try(
     rows: Sequence[PlanRow], prepared: Prepared, count: int, rounds: int
 ) -> list[Unit]:
-    """Units from all over the model, packed as usual, and enough of them for all workers.
+    """Units of one size from all over the model, enough for all workers.
 
     They repeat only if they take no time.
     """
-    entries, size = prod(rows[0].shape), 1
-    if not prepared.is_whole(rows[0]):
-        size = max(1, min(len(rows), PACKED // entries))
-    different = len(rows) // size
+    packs = units(rows, prepared, torch.device("cpu"))
+    packs = packs[:-1] or packs  # the last may be smaller
     wanted = rounds * count
-    if entries * size > PACKED // 4:
-        wanted = max(count, min(different, wanted))
-    starts = [different * index // wanted * size for index in range(wanted)]
-    return [tuple(rows[start : start + size]) for start in starts]
+    if prod(rows[0].shape) * len(packs[0]) > PACKED // 4:
+        wanted = max(count, min(len(packs), wanted))
+    return [packs[len(packs) * index // wanted] for index in range(wanted)]
 
 
 def _merged_here(

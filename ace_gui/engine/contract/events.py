@@ -172,13 +172,6 @@ class LayerAnalysed(JobProgress):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixSampled:
-    """One matrix was merged to estimate how far the merge will move the model."""
-
-    report: LayerReport
-
-
-@dataclass(frozen=True, kw_only=True)
 class MergeStarted(JobProgress):
     """The merge starts: ``done`` of ``total`` tensors were finished by an earlier run.
 

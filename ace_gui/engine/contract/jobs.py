@@ -210,7 +210,7 @@ class SpectrumJob(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleMergesJob(Job):
-    """Merge as many matrices as a few seconds allow. Yields a MatrixSampled for each."""
+    """Merge as many matrices as a few seconds allow. Yields the LayerReport of each."""
 
     recipe: Recipe
     device: str = "auto"

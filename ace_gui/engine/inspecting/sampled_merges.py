@@ -15,7 +15,6 @@ from typing import Final
 
 import torch
 
-from ace_gui.engine.contract.events import MatrixSampled
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import matrices
 from ace_gui.engine.contract.plan import PlanRow
@@ -45,7 +44,7 @@ _GOLDEN: Final = (sqrt(5) - 1) / 2
 
 def sampled(
     prepared: Prepared, device: torch.device, cache: InspectionCache
-) -> Iterator[MatrixSampled | None]:
+) -> Iterator[LayerReport | None]:
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
     Matrices that cannot be merged are skipped; the merge itself reports them. Methods that survey
@@ -62,7 +61,7 @@ def sampled(
             report = _merged(context)
             rate = work(row) / max(time.monotonic() - started, 1e-6)
         left -= time.monotonic() - started
-        yield None if report is None else MatrixSampled(report=report)
+        yield report
         if left < 0:
             return
 

@@ -41,7 +41,7 @@ def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
     events = sampled(prepared, CPU, InspectionCache(folder))
-    return {event.report.name: event.report for event in events if event is not None}
+    return {event.name: event for event in events if event is not None}
 
 
 @pytest.mark.parametrize(

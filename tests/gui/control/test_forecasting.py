@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone, JobFailed, MatrixSampled
+from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.jobs import ExportJob, SampleMergesJob
 from ace_gui.errors import MethodError
@@ -55,8 +55,8 @@ def asked(worker: FakeWorker, qtbot: QtBot, count: int = 1) -> int:
     return number
 
 
-def report(name: str, length: float) -> MatrixSampled:
-    return MatrixSampled(report=LayerReport(name=name, delta_norm=length))
+def report(name: str, length: float) -> LayerReport:
+    return LayerReport(name=name, delta_norm=length)
 
 
 def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(

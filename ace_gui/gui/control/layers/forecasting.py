@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, JobDone, MatrixSampled
+from ace_gui.engine.contract.events import Event, JobDone
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.jobs import SampleMergesJob
@@ -108,8 +108,8 @@ class Forecasting(QObject):
         self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, MatrixSampled):
-            self._reports[event.report.name] = event.report
+        if isinstance(event, LayerReport):
+            self._reports[event.name] = event
 
     def _end(self, end: End) -> None:
         self._operation = None
