@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.events import EvaluationProgress, Event
-from ace_gui.engine.contract.scored.shown_examples import (
+from ace_gui.engine.contract.scored.task_examples import (
     ComparedExample,
     ExamplesCompared,
     ShownExample,

@@ -9,7 +9,7 @@ from typing import Final
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 
-from ace_gui.engine.contract.scored.shown_examples import ComparedExample
+from ace_gui.engine.contract.scored.task_examples import ComparedExample
 from ace_gui.gui.text import plain, tooltip
 
 EXAMPLE: Final = Qt.ItemDataRole.UserRole

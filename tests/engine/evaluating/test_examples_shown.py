@@ -18,7 +18,7 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
 )
 from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method

@@ -16,7 +16,7 @@ import ace_gui
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.scores import TaskScore, notes
-from ace_gui.engine.contract.scored.shown_examples import Tried, TriedText
+from ace_gui.engine.contract.scored.task_examples import Tried, TriedText
 from ace_gui.engine.evaluating import answering
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded

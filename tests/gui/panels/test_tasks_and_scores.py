@@ -29,7 +29,7 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
 )
 from ace_gui.engine.contract.scored.scores import EXPERTS
-from ace_gui.engine.contract.scored.shown_examples import (
+from ace_gui.engine.contract.scored.task_examples import (
     ComparedExample,
     ExamplesCompared,
     ShownExample,

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, PlanJob, TryJob, TuneJob
-from ace_gui.engine.contract.scored.shown_examples import (
+from ace_gui.engine.contract.scored.task_examples import (
     ShownExample,
     TaskDescribed,
     Tried,

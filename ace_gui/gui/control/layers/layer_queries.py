@@ -9,7 +9,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, JobFailed
+from ace_gui.engine.contract.events import Event, Job, JobFailed
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
@@ -21,7 +21,6 @@ from ace_gui.engine.contract.figures.findings import (
 from ace_gui.engine.contract.jobs import (
     DifferenceJob,
     DistributionJob,
-    Job,
     LayerCovariancesJob,
     SpectrumJob,
     SubspacesJob,

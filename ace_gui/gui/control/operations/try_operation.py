@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TryJob
-from ace_gui.engine.contract.scored.shown_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.state.session import Session

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QListView, QWidget
 
-from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared
+from ace_gui.engine.contract.scored.task_examples import ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.examples_model import EXAMPLE, ExamplesModel, ListedExample

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.scored.shown_examples import ShownExample, TaskDescribed
+from ace_gui.engine.contract.scored.task_examples import ShownExample, TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.job_page import problem_label, show_problem
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.scored.shown_examples import TaskDescribed
+from ace_gui.engine.contract.scored.task_examples import TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour, swatch

@@ -15,7 +15,7 @@ from ace_gui.engine.contract.scored.scores import (
     line_of,
     means,
 )
-from ace_gui.engine.contract.scored.shown_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe.tasks import Task
 
