@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 import yaml
 
+from ace_gui.checkpoints import is_adapter
 from ace_gui.cli.arguments import recipe_given
 from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
@@ -24,6 +25,10 @@ _WIDTH: Final = 96
 _HEADER: Final = (
     "A recipe for `ace-gui merge FILE --out FOLDER`. Relative paths start from the folder of "
     "this file. The keys are on the help page on recipes; `ace-gui methods` lists the methods."
+)
+_ADAPTERS: Final = (
+    "All experts are adapters. With adapters of low rank, TSV-M with a cap may keep more than this "
+    "merge (help page Evidence): `ace-gui compare FILE --shelf` on your tasks shows which."
 )
 _COMMENTS: Final[Mapping[str, str]] = {
     "models": "The experts. Each may have a name and a weight: name: a, parameters: {weight: 1.0}",
@@ -57,7 +62,8 @@ def init_recipe(
         if not path.exists():
             sentence = recipe.unfound.get(path, f"{path} does not exist; name a model.")
             raise RecipeError(sentence, path=path, key="model")
-    return "\n".join(_lines(keys)) + "\n"
+    adapters = method is None and all(is_adapter(entry.model) for entry in recipe.models)
+    return "\n".join(_lines(keys, [_ADAPTERS] if adapters else [])) + "\n"
 
 
 def recipe_of(
@@ -83,8 +89,9 @@ def checked_recipe(keys: Mapping[str, Any]) -> Recipe:
     return recipe_from(keys)
 
 
-def _lines(keys: Mapping[str, Any]) -> Iterator[str]:
-    yield from _comment(_HEADER)
+def _lines(keys: Mapping[str, Any], notes: Sequence[str]) -> Iterator[str]:
+    for text in (_HEADER, *notes):
+        yield from _comment(text)
     method = get_method(keys["merge_method"])
     for key, value in keys.items():
         if key != "parameters":

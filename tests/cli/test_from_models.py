@@ -21,6 +21,7 @@ from ace_gui.recipe.overrides import After, Cap
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.recommended import METHOD, PARAMETERS
 from ace_gui.recipe.values import Heads
+from tests.helpers.adapters import factors, save_adapter
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -239,3 +240,19 @@ def test_values_make_a_recipe_as_a_file_does(models: list[str]) -> None:
     with pytest.raises(RecipeError):
         recipe_for(base, [])
     assert isinstance(recipe_for(base, experts), Recipe)
+
+
+def test_init_says_what_else_to_compare_for_adapters_alone(models: list[str]) -> None:
+    adapters = []
+    for name in ("first", "second"):
+        tensors = factors("layers.0.mlp.up_proj", 12, 8)
+        adapters.append(str(save_adapter(Path(name), tensors)))
+    base, *experts = models
+
+    def note(*given: str, method: str | None = None) -> bool:
+        return "--shelf" in init_recipe([base, *given], method)
+
+    assert note(*adapters)
+    assert not note(*experts)
+    assert not note(adapters[0], experts[0])
+    assert not note(*adapters, method="tsv_m")
