@@ -76,7 +76,10 @@ def evaluate_models(given: Evaluate) -> None:
         content["routes"] = [each.record() for each in taken]
     if run is not None:
         where = str(resolve_device(given.device))
-        scored = (run.scores(folder, limit=given.limit, device=where) for folder in folders)
+        scored = (
+            run.scores(folder, limit=given.limit, device=where, quiet=given.quiet)
+            for folder in folders
+        )
         by_harness = tuple(chain.from_iterable(scored))
         content["harness"] = [each.record() for each in by_harness]
     outputs.write_json(given.json, content)

@@ -71,5 +71,16 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     os._exit(CANCELLED)
 
 
+def _in_child() -> None:
+    """A forked process, such as a pool's, ends silently by a signal."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) in (_end, _interrupt):
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -89,3 +89,16 @@ def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err == "Cancelled.\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_ends_by_a_signal_without_a_traceback() -> None:
+    code = (
+        "import multiprocessing, time\nfrom ace_gui.cli.interrupts import interruptible\n"
+        "with interruptible():\n"
+        "    child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,))\n"
+        "    child.start(); time.sleep(0.3); child.terminate(); child.join()\n"
+        "print(child.exitcode)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == (str(-signal.SIGTERM), "")

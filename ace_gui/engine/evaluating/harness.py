@@ -8,9 +8,12 @@ downloaded.
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -51,8 +54,13 @@ class Harness:
             where = "The harness" if own is None else path_text(own)
             raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
 
-    def scores(self, folder: Path, *, limit: int | None, device: str) -> Iterator[TaskScore]:
+    def scores(
+        self, folder: Path, *, limit: int | None, device: str, quiet: bool = False
+    ) -> Iterator[TaskScore]:
         """A score for each task and metric. Raises TaskError if the harness fails.
+
+        What the harness prints goes to standard error; ``quiet``: nowhere, nor do its progress
+        bars.
 
         Models with a chat template are asked in it. No code of the model folder is run. A task of
         one's own may contain code, which is run.
@@ -60,17 +68,19 @@ class Harness:
         chat = has_chat_template((folder,))
         # A task, its data and the model may fail with errors of any type.
         try:
-            found = self._library.simple_evaluate(
-                model="hf",
-                model_args={"pretrained": str(folder), "dtype": "float32"},
-                tasks=self._tasks,
-                task_manager=self._manager,
-                device=device,
-                batch_size=_BATCH,
-                apply_chat_template=chat,
-                limit=limit,
-                log_samples=False,
-            )
+            errors = io.StringIO() if quiet else sys.stderr
+            with redirect_stdout(errors), redirect_stderr(errors):
+                found = self._library.simple_evaluate(
+                    model="hf",
+                    model_args={"pretrained": str(folder), "dtype": "float32"},
+                    tasks=self._tasks,
+                    task_manager=self._manager,
+                    device=device,
+                    batch_size=_BATCH,
+                    apply_chat_template=chat,
+                    limit=limit,
+                    log_samples=False,
+                )
         except Exception as error:
             message = " ".join(str(error).split())[:200] or type(error).__name__
             raise TaskError(

@@ -45,6 +45,8 @@ class Library(ModuleType):
 
     def simple_evaluate(self, **settings: Any) -> Any:
         self.asked |= settings
+        sys.stdout.write("bootstrapping\n")
+        sys.stderr.write("a bar\n")
         if self.error is not None:
             raise self.error
         return RESULTS
@@ -101,6 +103,20 @@ def test_a_chat_model_is_asked_in_its_template(
     assert ("its chat template" if template else "plain prompts") in done.stdout
 
 
+def test_what_it_prints_is_no_figure_and_a_model_is_named_once(
+    library: Library, tmp_path: Path
+) -> None:
+    save_chat_model(tmp_path / "a")
+    save_chat_model(tmp_path / "b", template=None)
+    done = asked(tmp_path / "a", tmp_path / "b", "--harness", "toy", "--json", "-")
+    assert len(json.loads(done.stdout)["harness"]) == 4
+    assert "bootstrapping" in done.stderr
+    note = next(line for line in done.stderr.splitlines() if line.startswith("On toy"))
+    assert (note.count(f"{tmp_path}/a"), note.count(f"{tmp_path}/b")) == (1, 1)
+    quiet = asked(tmp_path / "a", "--harness", "toy", "--json", "-", "--quiet")
+    assert quiet.stderr == ""
+
+
 def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path: Path) -> None:
     save_gpt2(tmp_path)
     done = asked(tmp_path, "--harness", "toy,hellaswag")
@@ -118,7 +134,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path:
     library.error = ConnectionError("Couldn't reach\n'Rowan/hellaswag' on the Hub")
     done = asked(tmp_path / "model", "--harness", "hellaswag")
     assert done.exit_code == 1
-    (line,) = done.stderr.splitlines()
+    *_, line = done.stderr.splitlines()
     assert "Couldn't reach 'Rowan/hellaswag'" in line
     assert "must be on this machine" in line
 

@@ -177,8 +177,8 @@ def notes(scores: Sequence[TaskScore]) -> tuple[str, ...]:
 def _chat_notes(scores: Sequence[TaskScore]) -> Iterator[str]:
     for task in dict.fromkeys(each.task for each in scores):
         asked = [each for each in scores if each.task == task and each.chat is not None]
-        with_chat = ", ".join(each.model for each in asked if each.chat)
-        without = ", ".join(each.model for each in asked if not each.chat)
+        with_chat = ", ".join(dict.fromkeys(each.model for each in asked if each.chat))
+        without = ", ".join(dict.fromkeys(each.model for each in asked if not each.chat))
         if with_chat and without:
             yield f"On {task}, {with_chat} got the chat template, {without} the plain prompt."
         elif asked:
