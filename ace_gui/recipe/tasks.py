@@ -39,6 +39,8 @@ class Metric(StrEnum):
     LAST_NUMBER = "last-number"
     REGEX = "regex"
     CHOICE = "choice"
+    ROUGE_L = "rouge-l"
+    CHRF = "chrf"
 
 
 class Chat(StrEnum):

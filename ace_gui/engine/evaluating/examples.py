@@ -11,6 +11,7 @@ import numpy as np
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, columns_at, refused
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.metrics import require_overlap
 from ace_gui.engine.evaluating.subjects import class_of
 from ace_gui.engine.evaluating.task_data import (
     CHOICES,
@@ -245,6 +246,8 @@ def _require_settings(task: Task, kind: TaskKind) -> None:
         )
     if prompted and task.prompt is not None and "{text}" not in task.prompt:
         raise TaskError(f"{name}: the prompt needs {{text}}, where the text goes.", key="prompt")
+    if task.metric is not None:
+        require_overlap(task.metric)
     if task.metric is Metric.REGEX and task.pattern is None:
         raise TaskError(f"{name}: the metric regex needs a pattern.", key="pattern")
 

@@ -16,11 +16,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ace_gui.errors import ResourceError
 from ace_gui.recipe.tasks import Metric
 
 RESAMPLES: Final = 200
@@ -219,6 +221,10 @@ _NUMBER: Final = re.compile(
 )
 
 
+_OVERLAPS: Final = {Metric.ROUGE_L: "rouge-score", Metric.CHRF: "sacrebleu"}
+"""Metrics of generated text that need a library, which is an optional extra."""
+
+
 def normal(text: str) -> str:
     """A text in normal form."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).removesuffix(".")
@@ -240,6 +246,38 @@ def first_letter(text: str, letters: str) -> str:
         if found is not None:
             return found[0].upper()
     return ""
+
+
+def require_overlap(metric: Metric) -> None:
+    """Raise ResourceError if the library of ROUGE-L or chrF is missing."""
+    package = _OVERLAPS.get(metric)
+    if package is not None and find_spec(package.replace("-", "_")) is None:
+        raise ResourceError(
+            f"The metric {metric.value} needs the Python package {package}; install it with "
+            'pip install "ace-workbench[text-metrics]".'
+        )
+
+
+def overlap(metric: Metric, answers: Sequence[str], targets: Sequence[str]) -> MetricResult:
+    """The mean over the examples of ROUGE-L (the F-measure, without stemming) or sentence chrF.
+
+    Both are between 0 and 1. ``each_N`` is what is missing to 1. By rouge-score and sacrebleu.
+    """
+    if metric is Metric.ROUGE_L:
+        from rouge_score.rouge_scorer import RougeScorer
+
+        score = RougeScorer(["rougeL"]).score
+        found = [
+            score(target, a)["rougeL"].fmeasure for a, target in zip(answers, targets, strict=True)
+        ]
+    else:
+        from sacrebleu.metrics import CHRF
+
+        chrf = CHRF().sentence_score
+        found = [chrf(a, [target]).score / 100 for a, target in zip(answers, targets, strict=True)]
+    score_N = np.array(found, dtype=float)
+    error = float(score_N.std(ddof=1)) / math.sqrt(len(found)) if np.ptp(score_N) > 0 else math.nan
+    return MetricResult(score=float(score_N.mean()), standard_error=error, each_N=1 - score_N)
 
 
 def is_right(metric: Metric, answer: str, target: str, *, letters: str, pattern: str) -> bool:

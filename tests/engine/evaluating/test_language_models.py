@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,13 @@ from ace_gui.architecture.loading import load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.scores import TaskScore, notes
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedText
-from ace_gui.engine.evaluating import answering
+from ace_gui.engine.evaluating import answering, metrics
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded
-from ace_gui.engine.evaluating.metrics import first_letter, is_right, last_number
+from ace_gui.engine.evaluating.metrics import is_right
 from ace_gui.engine.evaluating.subjects import loading_of
 from ace_gui.engine.service.runner import Runner
-from ace_gui.errors import RecipeError, TaskError
+from ace_gui.errors import RecipeError, ResourceError, TaskError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks
 from ace_gui.recipe.tasks import Chat, Metric, Task
@@ -242,6 +244,7 @@ def test_settings_that_do_not_fit(chat: Path, setting: dict[str, Any], words: st
         ("last-number", "1e3", "1000", True),
         ("last-number", "#### 41", "reasons: 6 * 7 = 42 #### 42", False),
         ("last-number", "none", "42", False),
+        ("last-number", "1,0000", "0", True),
         ("regex", "Answer: B or C", "b", True),
         ("regex", "B", "B", False),
         ("choice", "The answer is (B).", "B", True),
@@ -257,10 +260,39 @@ def test_whether_an_answer_is_right(metric: str, answer: str, target: str, right
     assert is_right(Metric(metric), answer, target, **how) == right
 
 
-def test_numbers_and_letters_that_are_not_there() -> None:
-    assert last_number("no number") is None
-    assert first_letter("x", "") == ""
-    assert str(last_number("1,0000")) == "0"
+@pytest.mark.parametrize(("metric", "library"), [("rouge-l", "rouge_score"), ("chrf", "sacrebleu")])
+def test_overlap_is_that_of_a_library(
+    chat: Path, metric: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand-ins, as the libraries are an extra: the share of the target's words in the answer."""
+    task = {"data": chat / "questions.jsonl", "metric": metric, "max_new_tokens": 6}
+    monkeypatch.setattr(metrics, "find_spec", lambda _: None)
+    with pytest.raises(ResourceError, match="text-metrics"):
+        ace_gui.evaluate(None, [chat / "model"], [task], device="cpu")
+
+    def share(target: str, answer: str) -> float:
+        return sum(word in answer.split() for word in target.split()) / len(target.split())
+
+    class Scorer:
+        def __init__(self, *_: object) -> None: ...
+
+        def score(self, target: str, answer: str) -> dict[str, Any]:
+            return {"rougeL": SimpleNamespace(fmeasure=share(target, answer))}
+
+        def sentence_score(self, answer: str, targets: list[str]) -> Any:
+            return SimpleNamespace(score=100 * share(*targets, answer))
+
+    made = SimpleNamespace(RougeScorer=Scorer, CHRF=Scorer)
+    monkeypatch.setattr(metrics, "find_spec", lambda _: made)
+    monkeypatch.setitem(sys.modules, library, made)
+    part = "rouge_scorer" if library == "rouge_score" else "metrics"
+    monkeypatch.setitem(sys.modules, f"{library}.{part}", made)
+    (score,) = ace_gui.evaluate(None, [chat / "model"], [task], device="cpu").scores
+    found = answers_of(chat / "model", Task(**{**task, "metric": Metric(metric)}))
+    shares = [share("cat", text) for text, _ in found]
+    assert score.score == pytest.approx(np.mean(shares))
+    assert score.each_N.tolist() == [1 - each for each in shares]
+    assert 0 < score.score < 1
 
 
 def test_choices_are_listed_and_answered_by_letter(tmp_path: Path) -> None:

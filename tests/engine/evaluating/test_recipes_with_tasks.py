@@ -114,23 +114,6 @@ def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.M
     assert sorted(loads) == ["base", "two"]
 
 
-def test_one_model_is_in_memory_at_a_time(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import weakref
-
-    living: list[weakref.ref[Any]] = []
-    load = loaded_models.load
-
-    def counted(*arguments: Any) -> Any:
-        assert all(each() is None for each in living)
-        model = load(*arguments)
-        living.append(weakref.ref(model))
-        return model
-
-    monkeypatch.setattr(loaded_models, "load", counted)
-    ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], limit=7, device="cpu")
-    assert len(living) == 6
-
-
 def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
     events: list[Any] = []
     ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
@@ -269,24 +252,6 @@ def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path
     assert own.score == share_right(model, tmp_path, "two")
     assert own.score != base.score
     assert own.normalised == 1
-
-
-def test_the_engine_process_does_it_as_a_job(family: Path) -> None:
-    from ace_gui.engine.contract.jobs import EvaluateJob, TuneJob
-    from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
-    from ace_gui.engine.service.runner import Runner
-    from ace_gui.recipe.recipe_file import load_recipe
-
-    recipe, runner = load_recipe(family / "recipe.yaml"), Runner()
-    job = EvaluateJob(recipe=recipe, folders=(family / "merged",), limit=5, device="cpu")
-    *_, last = filter(None, job.steps(runner))
-    assert isinstance(last, Evaluated)
-    assert len(last.scores) == 6
-    ranges = (ParameterRange(name="scaling", low=0, high=1),)
-    tuning = TuneJob(recipe=recipe, ranges=ranges, merges=2, limit=6, device="cpu")
-    *_, result = filter(None, tuning.steps(runner))
-    assert isinstance(result, Tuned)
-    assert len(result.points) == 2
 
 
 @pytest.mark.parametrize("kind", ["pandas", "datasets"])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ace_gui.engine.contract.scored.scores import TaskScore
 
-LOSSES: Final = frozenset({"perplexity", "pearson", "spearman"})
+LOSSES: Final = frozenset({"perplexity", "pearson", "spearman", "rouge-l", "chrf"})
 """Metrics that give each example a loss instead of right or wrong."""
 
 

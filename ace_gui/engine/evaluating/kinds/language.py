@@ -27,6 +27,7 @@ from ace_gui.engine.evaluating.metrics import (
     MetricResult,
     is_right,
     last_number,
+    overlap,
     perplexity,
     share,
 )
@@ -284,6 +285,7 @@ class TextToText(OfText):
     classes = rf"(ForConditionalGeneration|{_MODELS})$"
     metrics = (
         *(Metric.EXACT_MATCH, Metric.CONTAINS, Metric.LAST_NUMBER, Metric.REGEX, Metric.CHOICE),
+        *(Metric.ROUGE_L, Metric.CHRF),
     )
     roles = (TEXT, LABEL)
     optional = (CHOICES,)
@@ -327,6 +329,8 @@ class TextToText(OfText):
         targets: Sequence[Any],
         names: Sequence[str],  # noqa: ARG003
     ) -> MetricResult:
+        if data.metric in (Metric.ROUGE_L, Metric.CHRF):
+            return overlap(data.metric, [text for text, _ in answers], targets)
         own = [letters(example.given.get(CHOICES, ())) for example in data.examples]
         known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
         pattern = data.task.pattern or ""
