@@ -353,7 +353,8 @@ def compare(
 ) -> Comparison:
     """Merge by each of ``methods``, or with each of ``values`` of one parameter, and measure each.
 
-    ``cluster``: whose workers do so, as of ``merge``. Nothing that was merged is kept.
+    ``limit``: most examples of each task. ``cluster``: whose workers do so, as of ``merge``.
+    Nothing that was merged is kept.
 
     >>> ace_gui.compare(recipe, methods=["linear", "ties"])
     <Comparison: 2 merges, 0 failed>
@@ -434,8 +435,8 @@ def tune(
     """Try values of the method's parameters, from low to high, on one half of the tasks' data.
 
     One parameter on a grid of 9 merges, several by Optuna in 25; ``merges``: another number. What
-    is reported was measured on the other half. ``cluster``: whose workers try them. Nothing that
-    was merged is kept.
+    is reported was measured on the other half. ``limit``: most examples of each task, both halves
+    together. ``cluster``: whose workers try them. Nothing that was merged is kept.
 
     >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
     >>> sorted(found.result.best.parameters)
@@ -516,8 +517,8 @@ def report(
 ) -> Path:
     """Write one HTML file about a recipe's merge, and return its path; the model is not kept.
 
-    ``overwrite``: replace a file that this program did not write. Raises OutputError if it may not
-    be written, and the errors of preparing and merging.
+    ``limit``: most examples of each task. ``overwrite``: replace a file that this program did not
+    write. Raises OutputError if it may not be written, and the errors of preparing and merging.
 
     >>> ace_gui.report(recipe, "report.html").name
     'report.html'

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +76,6 @@ def _default(
 
 
 @command(app, "open", "window:open_window", hidden=True)
-@dataclass(frozen=True, kw_only=True)
 class Open(Options):
     """Open the window with a recipe or model folders loaded."""
 
@@ -94,7 +92,6 @@ class Open(Options):
 
 
 @command(app, "demo", "window:demo")
-@dataclass(frozen=True, kw_only=True)
 class Demo(Options):
     """Merge a sample project and show the results."""
 
@@ -113,7 +110,6 @@ class Demo(Options):
 
 
 @command(app, "init", "from_models:init")
-@dataclass(frozen=True, kw_only=True)
 class Init(Options):
     """Print a commented recipe; merge nothing."""
 
@@ -135,7 +131,6 @@ class Init(Options):
 
 
 @command(app, "merge", "merging:merge")
-@dataclass(frozen=True, kw_only=True)
 class Merge(Computing, WithLimit, WithCluster, WithRank):
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
 
@@ -196,7 +191,6 @@ class Merge(Computing, WithLimit, WithCluster, WithRank):
 
 
 @command(app, "extract", "merging:extract")
-@dataclass(frozen=True, kw_only=True)
 class Extract(Computing, WithRank):
     """Write the change from a base to a model as an adapter in PEFT's format."""
 
@@ -215,7 +209,6 @@ class Extract(Computing, WithRank):
 
 
 @command(app, "task", "merging:task")
-@dataclass(frozen=True, kw_only=True)
 class RebuildTask(Options):
     """Rebuild one expert's model from a merged model with modules for each task."""
 
@@ -230,7 +223,6 @@ class RebuildTask(Options):
 
 
 @command(app, "inspect", "inspecting:inspect_recipe")
-@dataclass(frozen=True, kw_only=True)
 class Inspect(Computing, WithJson):
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
 
@@ -256,7 +248,6 @@ class Inspect(Computing, WithJson):
 
 
 @command(app, "diff", "differences:diff_models")
-@dataclass(frozen=True, kw_only=True)
 class Diff(Reading, WithJson):
     """Show how far one model is from another, by tensor, block and role."""
 
@@ -271,8 +262,11 @@ class Diff(Reading, WithJson):
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Estimate(Computing, WithCluster, WithJson):
+@command(app, "estimate", "estimating:estimate_recipe")
+@command(app, "plan", "estimating:under_old_name", hidden=True)  # until the next release
+class Estimate(Computing, WithCluster, WithJson):
+    """Estimate the work, memory, disk space and time of a merge; merge nothing."""
+
     recipe: RecipeFile
     workers: Annotated[
         str, typer.Option(metavar="N,M,…", help="Numbers of workers to estimate the time for.")
@@ -301,20 +295,7 @@ class _Estimate(Computing, WithCluster, WithJson):
         counts_given(self.workers)
 
 
-@command(app, "estimate", "estimating:estimate_recipe")
-@dataclass(frozen=True, kw_only=True)
-class Estimate(_Estimate):
-    """Estimate the work, memory, disk space and time of a merge; merge nothing."""
-
-
-@command(app, "plan", "estimating:under_old_name", hidden=True)
-@dataclass(frozen=True, kw_only=True)
-class OldEstimate(_Estimate):
-    """The former name of estimate, which goes with the next release."""
-
-
 @command(app, "report", "merging:report")
-@dataclass(frozen=True, kw_only=True)
 class Report(Computing, WithLimit, WithOverwrite):
     """Write one HTML report about a recipe's merge; write no model."""
 
@@ -323,7 +304,6 @@ class Report(Computing, WithLimit, WithOverwrite):
 
 
 @command(app, "compare", "comparing:compare_methods")
-@dataclass(frozen=True, kw_only=True)
 class Compare(Computing, WithLimit, WithCluster, WithJson):
     """Merge with several methods or parameter values, print one table, and keep no model."""
 
@@ -352,7 +332,6 @@ class Compare(Computing, WithLimit, WithCluster, WithJson):
 
 
 @command(app, "evaluate", "evaluating:evaluate_models")
-@dataclass(frozen=True, kw_only=True)
 class Evaluate(Computing, WithLimit, WithCluster, WithJson):
     """Score base, experts and other models on your own data; see the help page on tasks."""
 
@@ -379,7 +358,6 @@ class Evaluate(Computing, WithLimit, WithCluster, WithJson):
 
 
 @command(app, "tune", "tuning:tune_recipe")
-@dataclass(frozen=True, kw_only=True)
 class Tune(Computing, WithLimit, WithCluster, WithJson):
     """Choose parameter values on one half of the tasks' data, and score on the other half."""
 
@@ -404,7 +382,6 @@ class Tune(Computing, WithLimit, WithCluster, WithJson):
 
 
 @command(app, "mergekit", "comparing:write_mergekit")
-@dataclass(frozen=True, kw_only=True)
 class Mergekit(WithOverwrite):
     """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
 
@@ -413,7 +390,6 @@ class Mergekit(WithOverwrite):
 
 
 @command(app, "methods", "listing:methods")
-@dataclass(frozen=True, kw_only=True)
 class Methods(WithJson):
     """List the merge methods to try first, or show one with its parameters and citation."""
 
@@ -425,7 +401,6 @@ class Methods(WithJson):
 
 
 @command(app, "devices", "merging:devices")
-@dataclass(frozen=True, kw_only=True)
 class Devices(WithJson):
     """List the devices for merges, and explain why a GPU is not usable."""
 

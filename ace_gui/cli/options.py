@@ -1,7 +1,7 @@
 """How commands are declared, and the options that several of them share.
 
-A command is a frozen dataclass: its fields are the arguments and options, its docstring is the
-help. A shared option is declared once, in a class that commands inherit.
+A command is a class: its fields are the arguments and options, its docstring is the help. A shared
+option is declared once, in a class that commands inherit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
@@ -26,20 +26,23 @@ WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
 """Typer's usage errors. Their module depends on Typer's version."""
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of every command."""
+    """The options of every command. Subclasses are dataclasses like this one."""
 
     quiet: Annotated[
         bool, flag("--quiet", "Print results and errors alone: no progress, notes or warnings.")
     ] = False
     verbose: Annotated[bool, flag("--verbose", "Show the traceback of an error.")] = False
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
     def check(self) -> None:
         """Raise BadParameter for options that do not go together."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reading(Options):
     """Commands that read models."""
 
@@ -60,7 +63,6 @@ class Reading(Options):
     ] = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Computing(Reading):
     """Commands that compute on a device."""
 
@@ -69,7 +71,6 @@ class Computing(Reading):
     ] = "auto"
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithCluster(Options):
     """Commands whose work several processes can share."""
 
@@ -82,7 +83,6 @@ class WithCluster(Options):
     ] = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithLimit(Options):
     """Commands that score models on tasks."""
 
@@ -94,7 +94,6 @@ class WithLimit(Options):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithOverwrite(Options):
     """Commands that write single files."""
 
@@ -103,7 +102,6 @@ class WithOverwrite(Options):
     ] = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithJson(WithOverwrite):
     """Commands whose figures can be written as JSON."""
 
@@ -115,7 +113,6 @@ class WithJson(WithOverwrite):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithRank(Options):
     """Commands that write an adapter."""
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,8 @@ from ace_gui.cli.error_reporting import reported
 from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
+from tests.helpers.command import Ended
+from tests.helpers.command import in_process as run
 from tests.helpers.recipes import file_over
 from tests.helpers.scored_models import save_scored_family
 from tests.helpers.sparse_models import sparse_model
@@ -33,18 +33,9 @@ from tests.helpers.sparse_models import sparse_model
 STATUSES = {0, 1, 2, 130}
 
 
-@dataclass(frozen=True)
-class Ended:
-    status: object
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def _as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Streams, signals, working and log folder are the tests' again."""
-    streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """The working and the log folder are the tests' again."""
     here = Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -52,22 +43,7 @@ def _as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("WAYLAND_DISPLAY", raising=False)
         patch.delenv("QT_QPA_PLATFORM", raising=False)  # without a display no window can open
         yield
-    sys.stdin, sys.stdout, sys.stderr, sys.excepthook = streams
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
     os.chdir(here)
-
-
-def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> Ended:
-    streams = sys.stdin, sys.stdout, sys.stderr
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["ace-gui", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-    sys.stdout.flush()
-    sys.stdin, sys.stdout, sys.stderr = streams
-    captured = capfd.readouterr()
-    return Ended(end.value.code, captured.out, captured.err)
 
 
 def require_good_end(ended: Ended) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.cli import commands as cli
 from ace_gui.cli.from_models import checked_recipe, init_recipe, recipe_of
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, every_variant, method_variant
@@ -22,6 +20,7 @@ from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.recommended import METHOD, PARAMETERS
 from ace_gui.recipe.values import Heads
 from tests.helpers.adapters import factors, save_adapter
+from tests.helpers.command import in_process as run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -59,19 +58,6 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return named("folders", tmp_path, monkeypatch)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    """The status of a command line; its streams and signals are the test's again."""
-    streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
-    monkeypatch.setattr(sys, "argv", ["ace-gui", *arguments])
-    try:
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        sys.stdout.flush()
-    finally:
-        sys.stdin, sys.stdout, sys.stderr, sys.excepthook = streams
-    return end.value.code
-
-
 @pytest.mark.parametrize("kind", ["folders", "files", "names"])
 @pytest.mark.parametrize(
     "options", [(), ("--method", "linear"), ("--set", "alpha=0.5", "--set", "seed=3")]
@@ -86,12 +72,11 @@ def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
     given = named(kind, tmp_path, monkeypatch)
     if kind == "files":  # of one name, and so told apart by a number
         assert recipe_for(given[0], given[1:]).expert_names == ("model-1", "model-2")
-    assert run(monkeypatch, "init", *given, *options) == 0
-    text = capfd.readouterr().out
-    (tmp_path / "recipe.yaml").write_text(text)
-    assert run(monkeypatch, "merge", *given, *options, "--out", "direct") == 0
-    assert run(monkeypatch, "merge", "recipe.yaml", "--out", "by-file") == 0
-    capfd.readouterr()
+    printed = run(capfd, "init", *given, *options)
+    assert printed.status == 0
+    (tmp_path / "recipe.yaml").write_text(printed.out)
+    assert run(capfd, "merge", *given, *options, "--out", "direct").status == 0
+    assert run(capfd, "merge", "recipe.yaml", "--out", "by-file").status == 0
     direct, by_file = (tmp_path / out for out in ("direct", "by-file"))
     for name in ("model.safetensors", "merge_recipe.yaml"):
         assert (direct / name).read_bytes() == (by_file / name).read_bytes()
@@ -226,10 +211,10 @@ def test_a_mistake_ends_in_one_sentence(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-cache"))
     more = ["--out", "out"] if command == "merge" else []
-    assert run(monkeypatch, command, *more, *arguments) == status
-    captured = capfd.readouterr()
-    assert not captured.out
-    lines = captured.err.splitlines()
+    ended = run(capfd, command, *more, *arguments)
+    assert ended.status == status
+    assert not ended.out
+    lines = ended.err.splitlines()
     assert sum(line.startswith("Error: ") for line in lines) == 1
     assert words.lower() in lines[-1].lower()
     assert not (tmp_path / "out").exists()

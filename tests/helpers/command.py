@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from ace_gui.cli import commands
 
 
 def ace_gui(
@@ -20,3 +25,27 @@ def ace_gui(
         timeout=seconds,
         env={**os.environ, **environment},
     )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The status of a command line, and what it printed."""
+
+    status: object
+    out: str
+    err: str
+
+
+def in_process(capfd: pytest.CaptureFixture[str], *arguments: str) -> Ended:
+    """``ace-gui`` with these arguments in this process, whose streams are its own again."""
+    streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["ace-gui", *arguments])
+        try:
+            with pytest.raises(SystemExit) as end:
+                commands.main()
+            sys.stdout.flush()
+        finally:
+            sys.stdin, sys.stdout, sys.stderr, sys.excepthook = streams
+    captured = capfd.readouterr()
+    return Ended(end.value.code, captured.out, captured.err)
