@@ -20,9 +20,8 @@ PAGE = Path(__file__).parents[1] / "resources" / "help" / "reference.md"
 BEGINNING = """\
 # Reference of the library
 
-Made from the docstrings by `python packaging/make_reference.py`. In the examples `recipe` is a
-mapping, `sample` the path of the sample's recipe, and `zeros` and `ones` are tensors. See
-[the library](library.md) for an introduction.
+Made from the docstrings. In the examples `recipe` is a mapping, `sample` the path of the sample's
+recipe, and `zeros` and `ones` are tensors. [The library](library.md) is an introduction.
 """
 
 
