@@ -76,8 +76,12 @@ def _text(value: Any) -> str:
     return re.sub(examples, r"```pycon\n\1\n```", text, flags=re.M) + "\n"
 
 
-def _tree() -> str:
-    return (ace_gui.errors.__doc__ or "").split("::\n\n")[1].split("\n\n")[0]
+def _tree(kind: type[Exception] = ace_gui.errors.WorkbenchError, depth: int = 0) -> str:
+    """The errors below one, each with the first line of its docstring."""
+    first = (kind.__doc__ or "").partition("\n")[0]
+    lines = [f"{'  ' * depth}{kind.__name__}".ljust(26) + first]
+    below = [each for each in kind.__subclasses__() if each.__module__ == kind.__module__]
+    return "\n".join([*lines, *(_tree(each, depth + 1) for each in below)])
 
 
 def main() -> int:
