@@ -82,13 +82,13 @@ def tune(
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
         yield from require_tasks(prepared, device, half=half, workers=workers)
-    trial = _Trial(workers.device if workers else device)
+    where = workers.device if workers else device
     given = scored.absolute() if workers else scored
-    points = yield from _searched(trial, given, found, merges, workers)
+    points = yield from _searched(where, given, found, merges, workers)
     best = _best(points, recipe, found)
-    both = [(trial, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
+    both = [(where, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
-    for result in _each(_Trial.scores, both, workers):
+    for result in _each(_scores, both, workers):
         scores.update([result] if result else [])
         yield None
     yield Tuned(
@@ -104,7 +104,7 @@ def tune(
 
 
 def _searched(
-    trial: _Trial,
+    device: str,
     recipe: Recipe,
     chosen: _Chosen,
     merges: int | None,
@@ -122,11 +122,11 @@ def _searched(
         except StopIteration:
             return points
         wanted = [
-            (trial, _with(recipe, parameters), parameters, index, count)
+            (device, _with(recipe, parameters), parameters, index, count)
             for index, parameters in enumerate(several, len(points))
         ]
         fresh: list[TunePoint] = []
-        for result in _each(_Trial.point, wanted, workers):
+        for result in _each(_point, wanted, workers):
             if result is not None:
                 fresh.append(result[1])
                 yield result[1]
@@ -162,48 +162,40 @@ def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
     return result_of(work(*given))
 
 
-class _Trial:
-    """Merges a recipe into a temporary folder, and scores it there."""
+def _point(
+    device: str, recipe: Recipe, parameters: _Parameters, index: int, count: int
+) -> Steps[TunePoint]:
+    """The result of these values on the half used for the search."""
+    started = time.monotonic()
+    score, error = None, ""
+    try:
+        score = objective((yield from _scores(device, recipe, Half.SEARCHED)))
+    except WorkbenchError as problem:
+        error = problem.sentence
+    return TunePoint(
+        parameters=parameters,
+        index=index,
+        of=count,
+        score=score,
+        seconds=time.monotonic() - started,
+        error=error,
+    )
 
-    def __init__(self, device: str) -> None:
-        self._device = device
 
-    def point(
-        self, recipe: Recipe, parameters: _Parameters, index: int, count: int
-    ) -> Steps[TunePoint]:
-        """The result of these values on the half used for the search."""
-        started = time.monotonic()
-        score, error = None, ""
-        try:
-            score = objective((yield from self.scores(recipe, Half.SEARCHED)))
-        except WorkbenchError as problem:
-            error = problem.sentence
-        return TunePoint(
-            parameters=parameters,
-            index=index,
-            of=count,
-            score=score,
-            seconds=time.monotonic() - started,
-            error=error,
+def _scores(device: str, recipe: Recipe, half: Half) -> Steps[tuple[TaskScore, ...]]:
+    """Merge into a temporary folder; the merge's scores on one half of the data."""
+    prepared = yield from preparing(recipe)
+    gpu_memory = memory_of(resolve_device(device))
+    with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
+        store = Path(folder) / "store"
+        refuse_errors(
+            store_checks(prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, store=store)
         )
-
-    def scores(self, recipe: Recipe, half: Half) -> Steps[tuple[TaskScore, ...]]:
-        """The scores of a recipe's merge on one half of the data."""
-        prepared = yield from preparing(recipe)
-        gpu_memory = memory_of(resolve_device(self._device))
-        with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
-            store = Path(folder) / "store"
-            checks = store_checks(
-                prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, store=store
-            )
-            refuse_errors(checks)
-            for _ in merge(prepared, store, device=self._device):
-                yield None
-            scores = yield from merged_scores(
-                prepared, store / MODEL, self._device, alone=True, half=half
-            )
-            discard(store)
-        return scores
+        for _ in merge(prepared, store, device=device):
+            yield None
+        scores = yield from merged_scores(prepared, store / MODEL, device, alone=True, half=half)
+        discard(store)
+    return scores
 
 
 def objective(scores: Sequence[TaskScore]) -> float:

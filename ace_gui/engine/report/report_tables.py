@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.expert_distance import plan_changes
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSpectrum, Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, near_pole
+from ace_gui.engine.contract.figures.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, spectral_figures
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored.scores import line_of, means, remarks
@@ -202,12 +202,28 @@ def _regime(content: Content, row: PlanRow) -> str:
     return BY_SCALE if by_scale else regime.value
 
 
-def extreme_table(content: Content) -> Table | None:
+def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
     """For every figure its most worrying value."""
-    rows = (
-        [("figure", each.title), ("tensor", each.name), ("value", number(each.value))]
-        for each in content.model_health.extremes
+    wanted = (
+        ("Largest ridge mass Σ εₜ", "ridge_mass", max),
+        ("Largest condition number", "condition", max),
+        ("Lowest refinement cosine", "refinement_cosine", min),
+        ("Largest refinement ratio", "refinement_ratio", max),
+        ("Largest merged by experts' norm", "norm_ratio", max),
+        ("Smallest merged by experts' norm", "norm_ratio", min),
     )
+    found: list[tuple[str, float, str]] = []
+    for title, figure, worst in wanted:
+        of = layers if figure == "norm_ratio" else [layer.report for layer in layers]
+        known = [(getattr(each, figure), each.name) for each in of if each is not None]
+        known = [(value, name) for value, name in known if value is not None]
+        if known:
+            found.append((title, *worst(known, key=lambda pair: pair[0])))
+    means = [each.statistics for each in layers if each.statistics is not None]
+    near = [(abs(s.mean_log_energy), s.name) for s in means if s.mean_log_energy is not None]
+    if near:
+        found.append(("Mean log energy nearest to zero", *min(near)))
+    rows = ([("figure", title), ("tensor", name), ("value", number(v))] for title, v, name in found)
     return _table("Extremes", rows, texts=2)
 
 

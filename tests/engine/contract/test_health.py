@@ -23,6 +23,7 @@ from ace_gui.engine.contract.figures.health import (
 )
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.statistics import layers_of
+from ace_gui.engine.report.report_tables import extreme_table
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.methods.ace.notes import LARGEST_RIDGE_MASS, regime
 
@@ -153,8 +154,10 @@ def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
     assert whole.counts == {Verdict.OK: 1, Verdict.NOTE: WORST_SHOWN + 1, Verdict.WARNING: 1}
     assert whole.worst[0].name == "bad"
     assert len(whole.worst) == WORST_SHOWN
-    largest = next(each for each in whole.extremes if "ridge mass" in each.title)
-    assert (largest.name, largest.value) == ("bad", 3.0)
+    table = extreme_table([fine, noted, bad])
+    assert table is not None
+    assert ("Largest ridge mass Σ εₜ", "bad", "3.000") in table.rows
+    assert extreme_table([]) is None
     assert "1 tensor with a warning" in whole.sentence
     assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
     assert model_health([]).verdict is Verdict.OK

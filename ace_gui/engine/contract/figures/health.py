@@ -6,7 +6,7 @@ Plain arithmetic on the engine's reports, so that the window can do it itself::
     health.verdict            Verdict.OK, NOTE or WARNING
     health.findings           a title, a verdict and a sentence each, worst first
     summary = model_health([health, …])
-    summary.sentence, summary.counts, summary.extremes, summary.worst
+    summary.sentence, summary.counts, summary.worst
 
 Either of ``statistics`` and ``report`` may be None, as there is no report before a merge. The
 limits are derived from ACE's equations (Xu et al., arXiv:2603.02945v2).
@@ -93,15 +93,6 @@ class LayerHealth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extreme:
-    """The most worrying value of one figure in a model, and the tensor that has it."""
-
-    title: str
-    value: float
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelHealth:
     """The health of all tensors together.
 
@@ -114,7 +105,6 @@ class ModelHealth:
     sentence: str
     counts: Mapping[Verdict, int]
     titles: Mapping[str, int]
-    extremes: tuple[Extreme, ...]
     worst: tuple[LayerHealth, ...]
     misbehaving: tuple[str, ...] = ()
 
@@ -240,7 +230,6 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
         sentence=_summary(counts),
         counts=counts,
         titles=dict(titles.most_common()),
-        extremes=tuple(_extremes(layers)),
         worst=tuple(worrying[:WORST_SHOWN]),
         misbehaving=tuple(layer.name for layer in layers if layer.misbehaves),
     )
@@ -337,30 +326,6 @@ def _summary(counts: Mapping[Verdict, int]) -> str:
     if not parts:
         return f"Nothing out of the ordinary in {counted(total, 'tensor', 'tensors')}."
     return f"Of {total}: {', '.join(parts)}."
-
-
-def _extremes(layers: list[LayerHealth]) -> Iterator[Extreme]:
-    """The most worrying value of every figure."""
-    wanted = (
-        ("Largest ridge mass Σ εₜ", "ridge_mass", max),
-        ("Largest condition number", "condition", max),
-        ("Lowest refinement cosine", "refinement_cosine", min),
-        ("Largest refinement ratio", "refinement_ratio", max),
-        ("Largest merged by experts' norm", "norm_ratio", max),
-        ("Smallest merged by experts' norm", "norm_ratio", min),
-    )
-    for title, figure, worst in wanted:
-        of = layers if figure == "norm_ratio" else [layer.report for layer in layers]
-        known = [(getattr(each, figure), each.name) for each in of if each is not None]
-        known = [(value, name) for value, name in known if value is not None]
-        if known:
-            value, name = worst(known, key=lambda pair: pair[0])
-            yield Extreme(title=title, value=value, name=name)
-    means = [each.statistics for each in layers if each.statistics is not None]
-    near = [(abs(s.mean_log_energy), s.name) for s in means if s.mean_log_energy is not None]
-    if near:
-        value, name = min(near)
-        yield Extreme(title="Mean log energy nearest to zero", value=value, name=name)
 
 
 def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None:
