@@ -35,7 +35,6 @@ from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.operations.scoring import SCORING
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import ParameterValue
 
 PLAN_DELAY: Final = 300  # ms
@@ -51,17 +50,9 @@ class Conductor(QObject):
     opened = Signal(object)
     leaving = Signal()
 
-    def __init__(
-        self,
-        session: Session,
-        engine: EngineClient,
-        runs: RunOperations,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._engine = engine
-        self._runs = runs
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
+        super().__init__(engine)
+        self._session, self._engine, self._runs = engine.session, engine, runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
         engine.ended.connect(self._analyse_after)

@@ -10,9 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Scheme, set_scheme
 from ace_gui.paths import use_scratch
@@ -31,19 +29,11 @@ class Preferences(QObject):
     changed = Signal()
     enlarged = Signal(int)
 
-    def __init__(
-        self,
-        settings: Settings,
-        session: Session,
-        engine: EngineClient,
-        stores: MergeStores,
-        runs: RunOperations,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, settings: Settings, engine: EngineClient, runs: RunOperations) -> None:
+        super().__init__(engine)
         self.settings = settings
-        self._session, self._engine = session, engine
-        self._stores, self._runs = stores, runs
+        self._session, self._engine, self._runs = engine.session, engine, runs
+        session = engine.session
         session.choose_device(settings.device)
         session.limit_memory(settings.memory_bytes)
         session.engine_changed.connect(self._configure_new_engine)
@@ -85,7 +75,7 @@ class Preferences(QObject):
         are."""
         self.settings.scratch = folder
         use_scratch(folder)
-        self._stores.look_in(self.settings.merge_folders)
+        self._runs.stores.look_in(self.settings.merge_folders)
         self._runs.list_all()
         self._configure()
         self.changed.emit()

@@ -68,13 +68,12 @@ class Control:
 @pytest.fixture
 def control(session: Session, worker: FakeWorker, tmp_path: Path) -> Iterator[Control]:
     engine = EngineClient(session, worker)
-    stores = MergeStores(tmp_path / "merges")
-    runs = RunOperations(session, engine, stores, engine)
-    merge = MergeOperation(session, engine, stores, runs)
-    output = OutputOperations(session, engine, runs, engine)
-    conductor = Conductor(session, engine, runs, engine)
+    runs = RunOperations(engine, MergeStores(tmp_path / "merges"))
+    merge = MergeOperation(engine, runs)
+    output = OutputOperations(engine, runs)
+    conductor = Conductor(engine, runs)
     worker.say(ENGINE, job=0)
-    yield Control(engine, merge, output, conductor, LayerQueries(session, engine, engine))
+    yield Control(engine, merge, output, conductor, LayerQueries(engine))
     engine.deleteLater()
 
 

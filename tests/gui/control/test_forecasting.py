@@ -31,7 +31,7 @@ def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
 
 @pytest.fixture
 def forecasting(session: Session, engine: EngineClient) -> Iterator[Forecasting]:
-    made = Forecasting(session, engine)
+    made = Forecasting(engine)
     made.look(True)
     session.set_engine(ENGINE)
     adopt_two(session)

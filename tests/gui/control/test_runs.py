@@ -120,7 +120,7 @@ def test_a_later_window_knows_the_kept_merges(
     run = merge()
     loaded.runs.rename(run, "the best")
     loaded.close_unasked()
-    loaded.runs._stores.close()
+    loaded.runs.stores.close()
     window, worker = other_window
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])

@@ -45,7 +45,7 @@ LAYER = "layer.10.q"
 @pytest.fixture
 def what_if(session: Session, worker: FakeWorker) -> Iterator[WhatIf]:
     engine = EngineClient(session, worker)
-    what_if = WhatIf(session, engine)
+    what_if = WhatIf(engine)
     session.set_engine(ENGINE)
     adopt_two(session)
     session.select(LAYER)

@@ -233,7 +233,7 @@ def plans(worker: FakeWorker) -> int:
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
     load(window, worker, ERROR)
-    make_store(window.merge._stores._folder(window.session.draft.inputs.recipe()))
+    make_store(window.runs.stores._folder(window.session.draft.inputs.recipe()))
     window.actions_.merge.trigger()
     assert merges(worker) == 1
 

@@ -101,7 +101,7 @@ class EngineClient(QObject):
         self, session: Session, worker: EngineThread, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self._session = session
+        self.session = session
         self._worker = worker
         self._running: dict[int, RunningJob] = {}
         self._timers: list[QTimer] = []
@@ -119,9 +119,9 @@ class EngineClient(QObject):
         """Run a job. The session reports an error unless ``quiet``."""
         number = self._worker.submit(job)
         self._running[number] = entry = RunningJob(self, number, job, on_event, on_end, quiet)
-        self._session.log.add(Level.DETAIL, Source.ENGINE, f"{entry.title}: begun.")
+        self.session.log.add(Level.DETAIL, Source.ENGINE, f"{entry.title}: begun.")
         if entry.state is not None:
-            self._session.activity.begin(entry.state)
+            self.session.activity.begin(entry.state)
         return entry
 
     def running(self, *kinds: type) -> list[RunningJob]:
@@ -165,7 +165,7 @@ class EngineClient(QObject):
         entry = self._running.pop(number)
         others = {other.state for other in self._running.values()}
         if entry.state is not None and entry.state not in others:
-            self._session.activity.end(entry.state)
+            self.session.activity.end(entry.state)
         return entry
 
     def _receive(self, number: int, event: Event) -> None:
@@ -173,8 +173,8 @@ class EngineClient(QObject):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
             text = f"The engine is ready: {devices}, {threads}."
-            self._session.log.add(Level.INFO, Source.ENGINE, text)
-            self._session.set_engine(event)
+            self.session.log.add(Level.INFO, Source.ENGINE, text)
+            self.session.set_engine(event)
         elif number not in self._running:
             pass  # dropped
         elif isinstance(event, JobDone | JobFailed | JobCancelled):
@@ -184,12 +184,12 @@ class EngineClient(QObject):
             if not isinstance(event, JobFailed):
                 self.ended.emit(entry.job)
             elif not entry.quiet:
-                self._session.fail(event.error)
+                self.session.fail(event.error)
             self._check_idle()
         else:
             entry = self._running[number]
             if isinstance(event, JobProgress) and entry.state is not None:
-                self._session.activity.advance(entry.state, event)
+                self.session.activity.advance(entry.state, event)
             entry.on_event(event)
 
     def _log(self, entry: RunningJob, end: End) -> None:
@@ -197,19 +197,17 @@ class EngineClient(QObject):
         took = duration(time.monotonic() - entry.began)
         if isinstance(end, JobFailed):
             level = Level.WARNING if entry.quiet else Level.ERROR
-            self._session.log.add(
-                level, Source.ENGINE, end.error.sentence, error_details(end.error)
-            )
+            self.session.log.add(level, Source.ENGINE, end.error.sentence, error_details(end.error))
             return
         level = Level.INFO if entry.state is not None else Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
-        self._session.log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
+        self.session.log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
 
     def _fail_all(self, error: EngineError) -> None:
         merging = bool(self.running(MergeJob))
         for number in tuple(self._running):
             self._forget(number).on_end(JobFailed(error=error))
-        self._session.fail(
+        self.session.fail(
             EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
         )
         self._check_idle()

@@ -14,7 +14,6 @@ from ace_gui.engine.contract.jobs import SampleMergesJob
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import RecipeKey
-from ace_gui.gui.state.session import Session
 
 Reports = Mapping[str, LayerReport]
 
@@ -31,12 +30,10 @@ class Forecasting(QObject):
 
     changed = Signal(object)
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._engine = engine
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
+        session = engine.session
         self._key: RecipeKey = ()
         self._reports: dict[str, LayerReport] = {}
         self._shown: tuple[Plan | None, Reports | None] = (None, None)

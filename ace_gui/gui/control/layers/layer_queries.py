@@ -55,22 +55,19 @@ class LatestQuestion(QObject):
 
     def __init__(
         self,
-        session: Session,
         engine: EngineClient,
         find: Callable[[], Question | None],
-        parent: QObject,
         fail: Callable[[WorkbenchError], object] | None = None,
     ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._engine = engine
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
         self._find = find
         self._fail = fail
         self._question: Question | None = None
         self._operation: RunningJob | None = None
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
-        session.activity.changed.connect(self._ask_after_planning)
+        self._session.activity.changed.connect(self._ask_after_planning)
 
     def ask(self) -> None:
         """Check again which query is needed."""
@@ -143,12 +140,10 @@ class LayerQueries(QObject):
 
     awaited = Signal(object, bool)
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._engine = engine
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
+        session = engine.session
         self._kinds: set[Kind] = set()
         self._whole: RunningJob | None = None
         self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
@@ -163,7 +158,7 @@ class LayerQueries(QObject):
         self._latest[kind].ask()
 
     def _make(self, kind: Kind) -> LatestQuestion:
-        latest = LatestQuestion(self._session, self._engine, partial(self._find, kind), self)
+        latest = LatestQuestion(self._engine, partial(self._find, kind))
         latest.awaited.connect(lambda _: self._tell(kind))
         return latest
 

@@ -19,7 +19,6 @@ from ace_gui.gui.control.layers.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.chosen.layer_rules import governing
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import After, ParameterValue
 
@@ -46,17 +45,15 @@ class WhatIf(QObject):
     changed = Signal()
     awaited = Signal(bool)
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session = session = engine.session
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.draft.inputs.overrides
         self._scope: str | None = None
         self._looked_at = False
         self.error: WorkbenchError | None = None
-        self._latest = LatestQuestion(session, engine, self._find, self, self._fail)
+        self._latest = LatestQuestion(engine, self._find, self._fail)
         self._latest.awaited.connect(self.awaited)
         session.selection_changed.connect(self._ask_anew)
         session.draft.changed.connect(self._keep_what_differs)

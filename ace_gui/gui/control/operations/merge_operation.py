@@ -20,22 +20,15 @@ from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.errors import ResumeError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
-from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.session import Session
 
 
 class MergeOperation:
     """Merges the current inputs, one merge at a time."""
 
-    def __init__(
-        self, session: Session, engine: EngineClient, stores: MergeStores, runs: RunOperations
-    ) -> None:
-        self._session = session
-        self._engine = engine
-        self._stores = stores
-        self._runs = runs
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
+        self._session, self._engine, self._runs = engine.session, engine, runs
         self._pace, self._steps = Pace(), Pace()
         self._costs: dict[str, float] = {}
         """Of the tensors that this run merges."""
@@ -47,7 +40,7 @@ class MergeOperation:
         inputs = self._session.draft.inputs
         if self._session.can_resume or inputs.base is None:
             return self._session.can_resume
-        return self._stores.has(inputs.recipe())
+        return self._runs.stores.has(inputs.recipe())
 
     def start(self) -> None:
         """Merge what is loaded, continuing an interrupted merge."""
@@ -76,7 +69,7 @@ class MergeOperation:
         session = self._session
         recipe = session.draft.inputs.recipe()
         parameters = session.draft.resolved_parameters()
-        return MergeRun(recipe=recipe, store=self._stores.new(recipe), parameters=parameters)
+        return MergeRun(recipe=recipe, store=self._runs.stores.new(recipe), parameters=parameters)
 
     def _hear(self, event: Event) -> None:
         match event:
@@ -125,7 +118,7 @@ class MergeOperation:
         """Discard an interrupted merge that cannot be continued."""
         run = self._session.results.merge
         if run is not None:
-            self._stores.discard(run.store)
+            self._runs.stores.discard(run.store)
             self._session.results.start_merge(None)
 
 

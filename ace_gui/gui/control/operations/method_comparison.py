@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject
-
 from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
@@ -17,11 +15,9 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import CompareJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Recipe
 
 
@@ -32,16 +28,8 @@ class MethodComparison(OneOperation):
     ``use`` takes a row's recipe, and its merge if that is kept.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        engine: EngineClient,
-        stores: MergeStores,
-        runs: RunOperations,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(session, engine, parent)
-        self._stores = stores
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
+        super().__init__(engine)
         self._runs = runs
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
@@ -61,7 +49,7 @@ class MethodComparison(OneOperation):
             self.rows, self._of = (), self._session.draft.inputs.base
         variants = []
         for recipe in recipes:
-            variants.append(Variant(recipe=recipe, store=self._stores.new(recipe)))
+            variants.append(Variant(recipe=recipe, store=self._runs.stores.new(recipe)))
         job = CompareJob(
             variants=tuple(variants),
             device=self._session.device,
@@ -92,7 +80,7 @@ class MethodComparison(OneOperation):
         others = (known for known in self.rows if known.variant.recipe != same)
         self.rows = (*others, row)
         if row.error:
-            self._stores.discard(row.variant.store)
+            self._runs.stores.discard(row.variant.store)
             return
         finished = MergeFinished(
             store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes

@@ -6,7 +6,6 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, Job, JobFailed
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
-from ace_gui.gui.state.session import Session
 
 
 class OneOperation(QObject):
@@ -17,11 +16,9 @@ class OneOperation(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session, self._engine = session, engine
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
         self._operation: RunningJob | None = None
         self.error = ""
 

@@ -10,7 +10,6 @@ from ace_gui.engine.contract.events import Event, Exported, Reported
 from ace_gui.engine.contract.jobs import ExportJob, ReportJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.state.session import Session
 
 
 class OutputOperations(QObject):
@@ -18,15 +17,9 @@ class OutputOperations(QObject):
 
     exported = Signal(object)
 
-    def __init__(
-        self,
-        session: Session,
-        engine: EngineClient,
-        runs: RunOperations,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._session, self.engine, self._runs = session, engine, runs
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
+        super().__init__(engine)
+        self._session, self.engine, self._runs = engine.session, engine, runs
 
     def export(
         self,

@@ -27,7 +27,6 @@ from ace_gui.gui.control.merge_stores import (
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.runs import relative_norm
-from ace_gui.gui.state.session import Session
 
 Kept = tuple[Path, RunRecord]
 """A store and its record."""
@@ -43,15 +42,10 @@ class RunOperations(QObject):
     listed = Signal(object)
     wanted = Signal(object)
 
-    def __init__(
-        self,
-        session: Session,
-        engine: EngineClient,
-        stores: MergeStores,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._session, self._engine, self._stores = session, engine, stores
+    def __init__(self, engine: EngineClient, stores: MergeStores) -> None:
+        super().__init__(engine)
+        self._session, self._engine, self.stores = engine.session, engine, stores
+        session = engine.session
         self._base: Path | None = None
         self._scored: dict[Path, dict[str, float]] = {}  # what the records contain
         self._background = Background()
@@ -70,14 +64,14 @@ class RunOperations(QObject):
         if run.kept:
             self._write(run)
         for old in given_up:
-            self._stores.discard(old.store)
+            self.stores.discard(old.store)
 
     def leave(self) -> None:
         """The base model changed or was closed: kept runs stay on disk, trial runs are removed."""
         self._session.results.comparison.compare(None, None)
         self._session.results.start_merge(None)
         for run in self._session.results.runs.clear():
-            (self._stores.release if run.kept else self._stores.discard)(run.store)
+            (self.stores.release if run.kept else self.stores.discard)(run.store)
 
     def note(self, run: MergeRun) -> None:
         """Update a run: its name, score, or export."""
@@ -114,11 +108,11 @@ class RunOperations(QObject):
             results.runs.forget(run.store)
             if results.merge is run:
                 results.start_merge(None)
-            self._stores.discard(run.store)
+            self.stores.discard(run.store)
 
     def list_all(self) -> None:
         """List the kept merges of any base model."""
-        roots = self._stores.roots
+        roots = self.stores.roots
         self._background.ask(lambda: read_all(*roots), self._list)
 
     def delete_kept(self, stores: Iterable[Path]) -> None:
@@ -127,8 +121,8 @@ class RunOperations(QObject):
         for store in tuple(stores):
             if store in own:
                 self.delete([own[store]])
-            elif self._stores.take(store):
-                self._stores.discard(store)
+            elif self.stores.take(store):
+                self.stores.discard(store)
         self.list_all()
 
     def finish(self) -> None:
@@ -144,7 +138,7 @@ class RunOperations(QObject):
         if planned != self._base:
             self._base = planned
             if planned is not None:
-                roots = self._stores.roots
+                roots = self.stores.roots
                 self._background.ask(lambda: (planned, read_all(*roots)), self._take_up)
         self._match()
 
@@ -161,7 +155,7 @@ class RunOperations(QObject):
         runs = [
             record.run(store)
             for store, record in own
-            if store not in known and self._stores.take(store)
+            if store not in known and self.stores.take(store)
         ]
         if runs:
             for run in runs:

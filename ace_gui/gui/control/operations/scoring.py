@@ -28,7 +28,6 @@ from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.try_operation import TryOperation
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
@@ -47,19 +46,17 @@ class Scoring(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session, self._engine = session, engine
-        self.trying = TryOperation(session, engine, self)
-        self.tuning = TuneOperation(session, engine, self)
-        self.routing = RoutingOperation(session, engine, self)
-        self.covariances = CovarianceOperation(session, engine, self)
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
+        self.trying = TryOperation(engine)
+        self.tuning = TuneOperation(engine)
+        self.routing = RoutingOperation(engine)
+        self.covariances = CovarianceOperation(engine)
         self._looked_at = False
         self._timer = engine.delayed(DELAY, self._read)
         self._looked_up: tuple[object, ...] = ()
-        for changed in (session.draft.changed, session.results.runs.changed):
+        for changed in (engine.session.draft.changed, engine.session.results.runs.changed):
             changed.connect(self._follow)
 
     # Tasks

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject
-
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe.tasks import Task
 
 
@@ -39,10 +36,8 @@ class TryOperation(OneOperation):
     those asked so far.
     """
 
-    def __init__(
-        self, session: Session, engine: EngineClient, parent: QObject | None = None
-    ) -> None:
-        super().__init__(session, engine, parent)
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
         self.by_model: dict[str, ModelAnswer] = {}
         self.questions: tuple[str, ...] = ()
         self._answers: dict[str, tuple[str, ...]] = {}
