@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import gc
+import signal
+import socket
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
-from PySide6.QtCore import QLocale, QThread, QTimer
+from PySide6.QtCore import QLocale, QObject, QSocketNotifier, QThread, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.control.engine.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.shell.crash_guard import Guard, Interrupts
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme, set_font_scale, set_scheme
@@ -119,3 +123,62 @@ class Preload(QThread):
     def run(self) -> None:
         """Import."""
         import_module("ace_gui.gui.shell.layout.workspace")
+
+
+class Guard(QObject):
+    """Emits ``broken`` with a WorkbenchError for every uncaught exception."""
+
+    broken = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._before = sys.excepthook
+        sys.excepthook = self._report
+
+    def release(self) -> None:
+        """Restore the previous hook."""
+        sys.excepthook = self._before
+
+    def _report(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        self._before(kind, error, trace)
+        if isinstance(error, WorkbenchError):
+            self.broken.emit(error)
+            return
+        details = "".join(traceback.format_exception(kind, error, trace))
+        sentence = f"An unexpected error occurred: {kind.__name__}: {error}."
+        self.broken.emit(WorkbenchError(sentence, details=details))
+
+
+class Interrupts(QObject):
+    """Calls back on SIGINT and SIGTERM.
+
+    Python alone would handle them only when Qt next calls into it.
+    """
+
+    def __init__(self, action: Callable[[], object], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._receiver, self._sender = socket.socketpair()
+        for end in (self._receiver, self._sender):
+            end.setblocking(False)
+        self._action = action
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        self._handlers = {each: signal.signal(each, lambda *_: None) for each in wanted}
+        self._wakeup = signal.set_wakeup_fd(self._sender.fileno())
+        kind = QSocketNotifier.Type.Read
+        self._notifier = QSocketNotifier(self._receiver.fileno(), kind, self)
+        self._notifier.activated.connect(self._heard)
+
+    def release(self) -> None:
+        """Restore the previous handler."""
+        self._notifier.setEnabled(False)
+        signal.set_wakeup_fd(self._wakeup)
+        for each, handler in self._handlers.items():
+            signal.signal(each, handler)
+        self._receiver.close()
+        self._sender.close()
+
+    def _heard(self) -> None:
+        self._receiver.recv(64)
+        self._action()

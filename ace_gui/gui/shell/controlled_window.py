@@ -12,8 +12,7 @@ from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
-from ace_gui.gui.control.operations.output_operations import OutputOperations
-from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.control.sessions import Sessions

@@ -23,7 +23,6 @@ from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import SAFETY, Menus
 from ace_gui.gui.shell.merge_news import MergeNews
-from ace_gui.gui.shell.primary_area import PrimaryArea
 from ace_gui.gui.shell.projects.before import Before
 from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
@@ -31,7 +30,7 @@ from ace_gui.gui.shell.questions import Questions
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
-from ace_gui.gui.shell.window_header import Header
+from ace_gui.gui.shell.window_header import Header, PrimaryArea
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale

@@ -1,16 +1,226 @@
-"""The header: menus, workspaces and the main button."""
+"""The header: menus, workspaces and the main button, which offers Merge, then its progress, then
+Export."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenuBar, QWidget
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QAction, QFontMetrics, QIcon
+from PySide6.QtWidgets import (
+    QApplication,
+    QGridLayout,
+    QHBoxLayout,
+    QMenuBar,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
-from ace_gui.gui.shell.primary_area import PrimaryArea
-from ace_gui.gui.theme import icon
+from ace_gui.formatting import duration, human_bytes
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import sentence_case
+from ace_gui.gui.theme import Face, change_kind, face, icon
+from ace_gui.gui.theme.drawn_marks import scale
+from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.icon_label import IconLabel
+from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+
+REFRESH: Final = 60  # ms between two progress updates
+CHANGED: Final = "Settings changed since this merge"
+_TICK: Final = 16  # px
+_PADDING: Final = 94  # px: two buttons and the gap between them
+_WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
+
+
+class PrimaryArea(QWidget):
+    """Follows the session. Its buttons trigger the window's actions, so shortcuts do the same."""
+
+    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._actions = session, actions
+        self._tick = IconLabel(_TICK, icon("check"), self)
+        self.message = secondary_label("", self)
+        self.message.setWordWrap(False)
+        self.outdated = plain_label(CHANGED, self, wrap=False)
+        self.outdated.setProperty("kind", "warn-pill")
+        self.outdated.setFont(face(Face.CAPTION))
+        self.again = self._button("ghost")
+        self.again.clicked.connect(lambda _=False: actions.merge.trigger())
+        self.cancel = self._button("ghost")
+        self.cancel.clicked.connect(lambda _=False: actions.cancel.trigger())
+        actions.cancel.triggered.connect(lambda _=False: self._show_stopping())
+        self.main = ProgressButton(self)
+        self.main.clicked.connect(lambda _=False: self._press())
+        self._next: QAction | None = None
+        self._stopping = False
+        self._lent: QWidget | None = None  # receives the focus while ``main`` is disabled
+        self._brief = 0
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        for widget in (
+            self._tick,
+            self.message,
+            self.outdated,
+            self.again,
+            self.cancel,
+            self.main,
+        ):
+            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self.refresh)
+        session.activity.progressed.connect(self._plan_refresh)
+        for changed in (session.activity.changed, session.draft.changed, session.results.changed):
+            changed.connect(self.refresh)
+        for action in (actions.merge, actions.export):
+            action.changed.connect(self.refresh)
+        self.refresh()
+
+    def set_compact(self, brief: int) -> None:
+        """1: replace text by a symbol with a tooltip. 2: also show only one button, since the menus
+        have the other."""
+        if brief != self._brief:
+            self._brief = brief
+            self.refresh()
+
+    def needed(self, brief: int) -> int:
+        """The width in px at level 0, 1 or 2, for the longest text."""
+        write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
+        sign = round(_TICK * scale())
+        if brief > 1:
+            return max(write("Export…") + _PADDING // 2, PROGRESS_WIDTH) + 2 * sign
+        merged = write("Merge again") + write("Export…") + _PADDING + sign
+        merging = max(write("Cancel"), write("Stopping…")) + PROGRESS_WIDTH + _PADDING // 2
+        buttons = max(merged, merging)
+        width = QFontMetrics(face(Face.BODY)).horizontalAdvance(CHANGED)
+        return buttons + (sign if brief else width + 2 * sign)
+
+    def refresh(self) -> None:
+        """Show the next action."""
+        self._timer.stop()
+        session = self._session
+        running = session.activity.foremost
+        self.setVisible(session.draft.inputs.base is not None)
+        self._stopping &= running in _WORDS
+        self.cancel.setVisible(running in _WORDS)
+        self._name_cancel("Stopping…" if self._stopping else "Cancel")
+        self.cancel.setEnabled(not self._stopping)
+        self.outdated.hide()
+        if running in _WORDS:
+            self._show_progress(running)
+        elif session.results.is_merged:
+            self._show_merged()
+        else:
+            self._offer(self._actions.merge, "primary")
+            self._say("")
+            self.again.hide()
+
+    def _name_cancel(self, words: str) -> None:
+        brief = self._brief > 1
+        self.cancel.setText("" if brief else words)
+        self.cancel.setIcon(icon("cancel") if brief else QIcon())
+        self.cancel.setToolTip(words if brief else "")
+        self.cancel.setAccessibleName(words)
+
+    def _show_progress(self, state: State) -> None:
+        progress = self._session.activity.progress
+        title = progress.title if progress is not None and progress.state is state else ""
+        self._say(sentence_case(title))
+        self.again.hide()
+        self._next = None
+        self._set_style("progress", QIcon())
+        self._allow(True)
+        if progress is None or progress.state is not state or progress.total <= 0:
+            self.main.show_progress(0.0, _WORDS[state])
+        else:
+            words = progress_text(progress)
+            shown = words.partition(" · ")[0] if self._brief else words
+            self.main.show_progress(progress.done / progress.total, shown)
+
+    def _show_merged(self) -> None:
+        session, a = self._session, self._actions
+        finished = session.results.merge.finished if session.results.merge else None
+        if session.merge_is_current and finished is not None:
+            self._say(f"Merged in {duration(finished.seconds)}", done=True)
+            self._offer(a.export, "primary", "export")
+            self.again.setText("Merge again")
+        else:
+            self._say("")
+            self.outdated.setVisible(not self._brief)
+            self._offer(a.merge, "again")
+            self.again.setText("Export…")
+        again = a.merge if session.merge_is_current else a.export
+        self.again.setVisible(self._brief < 2)
+        self.again.setEnabled(again.isEnabled())
+        self.again.setToolTip(again.toolTip())
+        self.again.setAccessibleName(self.again.text().removesuffix("…"))
+
+    def _offer(self, action: QAction, kind: str, picture: str = "") -> None:
+        self._next = action
+        text = action.text().replace("&", "")
+        if kind == "again":
+            text = "Merge again"
+        token = "on_accent" if action.isEnabled() else "text3"
+        self._set_style(kind, icon(picture, token) if picture else QIcon())
+        self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
+        self._allow(action.isEnabled())
+
+    def _allow(self, allowed: bool) -> None:
+        """Restore the focus that the button lost while it was disabled between two steps."""
+        had, focused = self.main.hasFocus(), QApplication.focusWidget()
+        self.main.setEnabled(allowed)
+        if had and not allowed:
+            self._lent = QApplication.focusWidget()
+        elif allowed and self._lent is not None:
+            if self._lent is focused:
+                self.main.setFocus()
+            self._lent = None
+
+    def _set_style(self, kind: str, picture: QIcon) -> None:
+        change_kind(self.main, kind)
+        self.main.setIcon(picture)
+
+    def _say(self, text: str, *, done: bool = False) -> None:
+        self._tick.setVisible(done)
+        self._tick.setToolTip(text)
+        self._tick.setAccessibleName(text)
+        self.message.setVisible(bool(text) and not self._brief)
+        self.message.setText(text)
+
+    def _press(self) -> None:
+        if self._next is not None:
+            self._next.trigger()
+
+    def _show_stopping(self) -> None:
+        """Show this at once: the engine may need a while until it can stop."""
+        self._stopping = True
+        self.refresh()
+
+    def _plan_refresh(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _button(self, kind: str) -> QPushButton:
+        button = QPushButton(self)
+        button.setFont(face(Face.BUTTON))
+        button.setProperty("kind", kind)
+        return button
+
+
+def progress_text(progress: Progress) -> str:
+    """``12 of 24 · 0:04 left``, or ``3.1 MB of 9.6 MB`` for an export."""
+    if progress.state is State.EXPORTING:
+        return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
+    parts = [f"{progress.done} of {progress.total}"]
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return " · ".join(parts)
+
 
 HEIGHT: Final = 48
 WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Workspace``

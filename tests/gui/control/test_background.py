@@ -8,8 +8,8 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import OutputError
+from ace_gui.gui.app import Guard
 from ace_gui.gui.control.engine.background import Background
-from ace_gui.gui.shell.crash_guard import Guard
 
 ERRORS = (
     OSError(36, "File name too long"),

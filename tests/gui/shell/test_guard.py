@@ -6,7 +6,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.shell.crash_guard import Guard, Interrupts
+from ace_gui.gui.app import Guard, Interrupts
 
 
 @pytest.mark.parametrize(

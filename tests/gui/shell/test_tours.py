@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import JobDone
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.tours.tour import Step, Tour
+from ace_gui.gui.shell.tours.tutorial import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
 from ace_gui.gui.widgets.labels.gamma_picture import GammaPicture
 from tests.gui.fakes import (

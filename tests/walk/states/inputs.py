@@ -19,7 +19,7 @@ from ace_gui.gui.panels.layer_views import LearningView
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.learning_plot import FIGURES, LOSSES
 from ace_gui.gui.shell.layout.cards import VIEWS
-from ace_gui.gui.shell.tours.tour import Tour
+from ace_gui.gui.shell.tours.tutorial import Tour
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.layer_rules import overridden
 from ace_gui.paths import Sample
