@@ -64,7 +64,7 @@ def test_a_link_to_a_term_goes_to_it(qtbot) -> None:
 
 def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded: MainWindow) -> None:
     workspace = loaded.workspace
-    for _, tabs in workspace.panels_with_tabs():
+    for tabs in workspace.panels_with_tabs().values():
         for index in range(tabs.count()):
             tabs.content(index)
     pointed = {term_of(widget) for widget in workspace.findChildren(QWidget)} - {""}

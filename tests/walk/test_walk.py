@@ -172,6 +172,24 @@ def pale_label() -> QWidget:
     return window
 
 
+def placed_by_hand(*corners: tuple[int, int]) -> QWidget:
+    """Labels in a row, whose layout does not work."""
+    content = QWidget()
+    row = QHBoxLayout(content)
+    for at in corners:
+        label = QLabel("words", content)
+        row.addWidget(label)
+        label.move(*at)
+    row.setEnabled(False)
+    return content
+
+
+def passed_by_tab() -> QWidget:
+    button = QPushButton("Continue")
+    button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+    return narrow(button, 200)
+
+
 LONG = "rather many words for so little room"
 WIDE = (10, 10, 200, 40)
 FOUND = {
@@ -192,6 +210,10 @@ FOUND = {
     "has a row of 6 px": low_rows,
     "elided to '": short_name_beside_a_tick,
     "its tip needs": long_tip,
+    "overlap": lambda: placed_by_hand((10, 10), (12, 10)),
+    "reaches out of it": lambda: placed_by_hand((290, 10)),
+    "QLineEdit in QWidget('') has no name": lambda: narrow(QLineEdit(), 100),
+    "QPushButton('Continue') is not reached by Tab": passed_by_tab,
 }
 
 
@@ -221,19 +243,6 @@ def test_what_can_be_scrolled_to_is_not_cut(qtbot):
     assert "cut" not in seen(qtbot, area)
 
 
-def test_widgets_that_overlap_or_reach_out_are_found(qtbot):
-    content = QWidget()
-    row = QHBoxLayout(content)
-    one, other = QLabel("one", content), QLabel("other", content)
-    row.addWidget(one)
-    row.addWidget(other)
-    window = in_view(qtbot, content, width=200, height=60)
-    other.setGeometry(one.geometry())
-    assert "overlap" in "\n".join(faults_in(window, ROOM))
-    other.move(190, 0)
-    assert "reaches out of it" in "\n".join(faults_in(window, ROOM))
-
-
 def test_what_is_not_on_the_screen_is_found(qtbot):
     window = in_view(qtbot, QWidget(), width=900, height=60)
     assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
@@ -251,15 +260,3 @@ def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
     assert seen(qtbot, plot, 500, 300) == ""
     plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
     assert "of ' 1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
-
-
-def test_a_control_without_a_name_and_one_that_tab_passes_by_are_found(qtbot):
-    content = QWidget()
-    row = QHBoxLayout(content)
-    field, button = QLineEdit(), QPushButton("Continue")
-    button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-    for widget in (field, button):
-        row.addWidget(widget)
-    said = seen(qtbot, content)
-    assert "QLineEdit in QWidget('') has no name" in said
-    assert "QPushButton('Continue') is not reached by Tab" in said

@@ -237,9 +237,9 @@ def _sweep_one(path: Path, store: Path, days: int) -> None:
         if not there(store) and _seconds_since(record) > KEPT_SECONDS:
             record.unlink()
         return
-    given_up = _is_complete(store) and not there(record)
+    given_up = _is_complete(store) or _seconds_since(store) > KEPT_SECONDS
     expired = bool(days) and _seconds_since(record) > days * _DAY and _is_record(record)
-    if given_up or expired or (_is_old(store) and not there(record)):
+    if expired or (given_up and not there(record)):
         _give_up(store)
         _remove(store)
 
@@ -250,14 +250,6 @@ def _seconds_since(file: Path) -> float:
         return time.time() - file.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _is_old(store: Path) -> bool:
-    """Whether an unfinished merge is too old to keep."""
-    try:
-        return not _is_complete(store) and time.time() - store.stat().st_mtime > KEPT_SECONDS
-    except OSError:  # another window has just removed it
-        return False
 
 
 def _canonical(value: object) -> str:

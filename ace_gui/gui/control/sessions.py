@@ -100,12 +100,12 @@ class Sessions(QObject):
 
     def _place_of(self, recipe: Recipe) -> Path:
         """A file named after the models. Other models with the same names keep theirs."""
-        name, models = project_name(recipe), _models(recipe)
+        name, models = project_name(recipe), list(recipe.paths)
         known = ((file, _read(file)) for file in _free_names(self._folder, name))
         return next(
             file
             for file, recipe in known
-            if not there(file) or (recipe is not None and _models(recipe) == models)
+            if not there(file) or (recipe is not None and list(recipe.paths) == models)
         )
 
     def _recipe(self) -> Recipe | None:
@@ -133,10 +133,6 @@ def _recovered_name(crashed: Path) -> str:
     recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
     name = project_name(recipe) if recipe is not None else "project"  # opening it reports the error
     return f"{name}, recovered {at:%Y-%m-%d %H.%M}"
-
-
-def _models(recipe: Recipe) -> list[Path]:
-    return list(recipe.paths)
 
 
 def _read(file: Path) -> Recipe | None:

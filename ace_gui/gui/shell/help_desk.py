@@ -203,7 +203,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
 
 
 def _of_tabs(workspace: Workspace, show: Callable[..., Command]) -> Iterator[Command]:
-    for where, tabs in workspace.panels_with_tabs():
+    for where, tabs in workspace.panels_with_tabs().items():
         for index in range(tabs.count()):
             run = partial(workspace.bring, tabs, index)
             yield show(tabs.tabText(index), where, tabs.tabToolTip(index), run)

@@ -153,7 +153,7 @@ class MainWindow(ShellWindow):
         self.forecasting.changed.connect(made.method.show_forecast)
         self.queries.awaited.connect(made.set_awaited)
         self.header.workspaces.chosen.connect(made.show_space)
-        self.actions_.inputs.toggled.connect(made.show_inputs)
+        self.actions_.inputs.toggled.connect(lambda shown: made.left.fold(not shown))
         made.left.folded_changed.connect(lambda folded: self.actions_.inputs.setChecked(not folded))
         self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
         self.actions_.detach.triggered.connect(lambda _=False: made.cards.toggle_detached())
@@ -410,16 +410,13 @@ class MainWindow(ShellWindow):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape ends the tutorial, or shows all panels again after one was maximised."""
+        made = self._workspace
         if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
             self.help.end_tutorial()
-        elif event.key() == Qt.Key.Key_Escape and self._one_alone:
-            self.workspace.cards.toggle_maximised()
+        elif event.key() == Qt.Key.Key_Escape and made is not None and made.cards.is_maximised:
+            made.cards.toggle_maximised()
         else:
             super().keyPressEvent(event)
-
-    @property
-    def _one_alone(self) -> bool:
-        return self._workspace is not None and self._workspace.cards.is_maximised
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if not self._closing and self._asks_before_closing():

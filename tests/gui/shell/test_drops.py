@@ -1,9 +1,8 @@
 from pathlib import Path
 
-import pytest
 from PySide6.QtCore import QMimeData, QUrl
 
-from ace_gui.gui.shell.projects.opener import classify, is_collection, local_paths
+from ace_gui.gui.shell.projects.opener import is_collection, local_paths
 
 
 def model(folder: Path) -> Path:
@@ -26,19 +25,6 @@ def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     assert not is_collection(tmp_path / "empty")
     assert not is_collection(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["recipe.yaml", "recipe.YML"])
-def test_a_recipe_wins(tmp_path: Path, name: str) -> None:
-    dropped = classify([model(tmp_path / "m"), tmp_path / name])
-    assert dropped.recipe == tmp_path / name
-    assert dropped.models == (tmp_path / "m",)
-
-
-def test_what_is_neither_goes_to_the_engine_to_explain(tmp_path: Path) -> None:
-    strange = tmp_path / "notes.txt"
-    strange.write_text("hello")
-    assert classify([strange]).models == (strange,)
 
 
 def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path: Path) -> None:

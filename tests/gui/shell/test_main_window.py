@@ -303,9 +303,12 @@ def test_a_folder_of_models_is_looked_into(
     assert [entry.model.name for entry in planned.models] == ["cola", "sst2", "mnli"]
 
 
-def test_a_dropped_recipe_is_opened(window: MainWindow, worker: FakeWorker, tmp_path: Path) -> None:
-    drop(window, tmp_path / "r.yaml")
-    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "r.yaml",))
+@pytest.mark.parametrize("dropped", [["r.yaml"], ["model", "r.YML"], ["notes.txt"]])
+def test_a_recipe_is_opened_before_what_is_dropped_with_it(
+    window: MainWindow, worker: FakeWorker, tmp_path: Path, dropped: list[str]
+) -> None:
+    drop(window, *(tmp_path / name for name in dropped))
+    assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / dropped[-1],))
 
 
 def test_nothing_is_opened_under_a_merge(

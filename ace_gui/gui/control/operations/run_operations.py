@@ -77,7 +77,7 @@ class RunOperations(QObject):
         """Update a run: its name, score, or export."""
         run.kept = True
         self._write(run)
-        self._session.results.runs.tell()
+        self._session.results.runs.changed.emit()
 
     # User actions
 
@@ -172,7 +172,7 @@ class RunOperations(QObject):
             if run.store == event.store:
                 run.reports = {report.name: report for report in event.reports}
                 run.outdated = event.outdated
-                runs.tell()
+                runs.changed.emit()
         self._match()
 
     def _match(self) -> None:
@@ -194,7 +194,7 @@ class RunOperations(QObject):
             if run.norm is None and self._measure_one(run):
                 if run.kept:
                     self._write(run)
-                self._session.results.runs.tell()
+                self._session.results.runs.changed.emit()
 
     def _measure_one(self, run: MergeRun) -> bool:
         """Compute how far a merge moved the model, once the experts are compared."""
@@ -208,7 +208,7 @@ class RunOperations(QObject):
         for run in self._session.results.runs.all:
             if run.kept and run.accuracies != self._scored.get(run.store, run.accuracies):
                 self._write(run)
-                self._session.results.runs.tell()
+                self._session.results.runs.changed.emit()
             self._scored[run.store] = dict(run.accuracies)
 
     def _write(self, run: MergeRun) -> None:

@@ -87,7 +87,7 @@ class Workspace(QWidget):
         self.healths.setParent(self)
         self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(window.queries.want)
-        self.inspector.data_wanted.connect(self.show_tasks)
+        self.inspector.data_wanted.connect(lambda: self.show_scores().show_tab(TasksTab))
         self.inspector.inputs_edited.connect(window.conductor.change)
         self._add_lower_tabs(window.session)
         self._add_learning(window.session)
@@ -155,10 +155,6 @@ class Workspace(QWidget):
         wanted = left.minimumWidth() if left.is_folded else WIDTH * line
         self._columns.setSizes([wanted, max(self.width() - wanted, line)])
 
-    def show_inputs(self, shown: bool) -> None:
-        """Show the left column, or give its width to the results."""
-        self.left.fold(not shown)
-
     def show_space(self, index: int) -> None:
         """Show a page, which is created on first use."""
         make = self._makers.pop(index, None)
@@ -181,12 +177,9 @@ class Workspace(QWidget):
         self.comparison.looked_at.connect(self._window.queries.want)
         return self.comparison
 
-    def panels_with_tabs(self) -> list[tuple[str, LazyTabs]]:
-        """The panels of the layers page that have tabs, with their titles."""
-        return [
-            ("One layer", self.inspector.tabs),
-            ("All layers", self.heterogeneity.tabs),
-        ]
+    def panels_with_tabs(self) -> dict[str, LazyTabs]:
+        """The panels of the layers page that have tabs, by their titles."""
+        return {"One layer": self.inspector.tabs, "All layers": self.heterogeneity.tabs}
 
     def bring(self, tabs: LazyTabs, index: int) -> None:
         """Bring a tab of a panel of the layers page to the front."""
@@ -243,10 +236,6 @@ class Workspace(QWidget):
     def show_scores(self) -> ScoresPage:
         self.show_space(SCORES)
         return self.scores
-
-    def show_tasks(self) -> None:
-        """Show the tasks, where data are chosen."""
-        self.show_scores().show_tab(TasksTab)
 
     def show_methods(self) -> None:
         self.show_space(COMPARE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -151,11 +151,13 @@ class Opener(QObject):
         """Open dropped paths: a recipe, a base model, experts, or several models to choose from."""
         if self._must_wait():
             return
-        dropped = classify(paths)
-        if dropped.recipe is not None:
-            self.open_paths([dropped.recipe])
-        elif dropped.models:
-            self._sort_out(dropped.models)
+        recipe = next((path for path in paths if path.suffix.lower() in RECIPES), None)
+        if recipe is not None:
+            self.open_paths([recipe])
+        elif paths and self._session.draft.inputs.base is not None:
+            self.add(paths)
+        elif paths:
+            self._open(paths)
 
     def _must_wait(self) -> bool:
         """Whether a write is in progress. If so, show a message."""
@@ -164,13 +166,6 @@ class Opener(QObject):
             text = "Wait for the merge to end, or cancel it, before opening models."
             self._session.advice.emit(text)
         return busy
-
-    def _sort_out(self, models: Sequence[Path]) -> None:
-        """Add experts if a base is open. Otherwise open a base, or let the user choose it."""
-        if self._session.draft.inputs.base is not None:
-            self.add(models)
-        else:
-            self._open(models)
 
     def scan_folders(self, paths: Sequence[Path], base: Path | None) -> None:
         """Offer the models found in these paths."""
@@ -224,24 +219,9 @@ class Opener(QObject):
         return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)
 
 
-@dataclass(frozen=True)
-class Dropped:
-    """A recipe to open, or models. The recipe wins if there are both."""
-
-    recipe: Path | None
-    models: tuple[Path, ...]
-
-
 def local_paths(data: QMimeData) -> tuple[Path, ...]:
     """The local files and folders in the dragged data."""
     return tuple(Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile())
-
-
-def classify(paths: Sequence[Path]) -> Dropped:
-    """Classify the dropped paths."""
-    recipe = next((path for path in paths if path.suffix.lower() in RECIPES), None)
-    others = tuple(path for path in paths if path.suffix.lower() not in RECIPES)
-    return Dropped(recipe, others)
 
 
 def is_collection(path: Path) -> bool:

@@ -76,10 +76,6 @@ class Runs(QObject):
         self._set(())
         return runs
 
-    def tell(self) -> None:
-        """Replace what is known of a merge."""
-        self.changed.emit()
-
     def _set(self, runs: tuple[MergeRun, ...]) -> None:
         if [id(run) for run in runs] != [id(run) for run in self._runs]:
             self._runs = runs
