@@ -25,7 +25,6 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compare_all,
     compared_record,
 )
-from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import MethodError, RecipeError, WorkbenchError
 from ace_gui.formatting import human_bytes, printable
@@ -54,7 +53,7 @@ def compare_methods(given: Compare) -> None:
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
     methods = ",".join(NAMES) if given.shelf else given.methods
     recipes = variants(recipe, methods, given.parameter)
-    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), "methods")
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "methods")
     if given.convert:
         with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
             prepared_with_consent(recipe, convert=True)
@@ -143,7 +142,7 @@ def _cells(row: MethodCompared) -> list[str]:
 def write_mergekit(given: Mergekit) -> None:
     """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
     recipe = load_recipe(given.recipe)
-    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), out=MERGEKIT_MARK)
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), out=MERGEKIT_MARK)
     parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
     text = dump_mergekit(recipe, asdict(parameters), given.out.resolve().parent)
     outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}")

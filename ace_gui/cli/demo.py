@@ -18,7 +18,6 @@ from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
 from ace_gui.output_files import check_output_folder
 from ace_gui.processes import is_bundled, part_command
@@ -36,7 +35,7 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
     Raises WorkbenchError. If ``out`` cannot be written, it is raised before anything else is done.
     """
     recipe = load_recipe(recipe_file)
-    target = None if out is None else check_output_folder(out, models_of(recipe))
+    target = None if out is None else check_output_folder(out, recipe.paths)
     found = inspect(recipe)
     console = Terminal().results
     print_layers(found.prepared.plan, found.layers, console)

@@ -41,7 +41,7 @@ from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.merge_checks import output_checks
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.recipe import Recipe

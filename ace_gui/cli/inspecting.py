@@ -34,7 +34,7 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import Layer
-from ace_gui.engine.merging.merge import input_paths, models_of
+from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import expected_of, inspect
 from ace_gui.formatting import csv_text, printable
@@ -55,7 +55,7 @@ def inspect_recipe(given: Inspect) -> None:
     """Print, and write if asked to, the plan with γ, energies and regimes."""
     use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    outputs = Outputs.of(given, (given.recipe, *models_of(recipe)), "layers", csv=CSV_MARK)
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "layers", csv=CSV_MARK)
     with said_to_convert(given.convert):
         found = inspect(recipe, convert=given.convert, threads=given.threads)
     plan = found.prepared.plan

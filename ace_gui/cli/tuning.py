@@ -22,7 +22,6 @@ from ace_gui.engine.contract.scored.tuned import (
 )
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.tune_parameters import tune
-from ace_gui.engine.merging.merge import models_of
 from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import printable, value_text
@@ -42,7 +41,7 @@ def tune_recipe(given: Tune) -> None:
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     ranges = [parameter_range(text) for text in given.parameter]
     data = [task.data for task in recipe.tasks]
-    inputs = (given.recipe, *models_of(recipe), *data)
+    inputs = (given.recipe, *recipe.paths, *data)
     outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
     with said_to_convert(given.convert):
         prepared_with_consent(recipe, convert=given.convert)

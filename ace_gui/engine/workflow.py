@@ -35,7 +35,8 @@ from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.adapter_plan import require_adapter
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
 from ace_gui.errors import PickleConsentError, RecipeError, TaskError

@@ -45,7 +45,9 @@ STAGES = {
     "ACE: refinement": ["ace_gui.methods.ace.algorithm:top_polars"],
     "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged"],
     "average": ["ace_gui.methods.shared.weighted_experts:WeightedExperts.weighted_sum"],
-    "add the base, turn back": ["ace_gui.engine.merging.one_tensor.tensor_merge:_piece"],
+    "add the base, turn back": [
+        "ace_gui.engine.merging.one_tensor.tensor_merge:TensorMerge._finished"
+    ],
     "write": ["ace_gui.checkpoints.writer:ShardedWriter.write_part"],
     "checksum": [
         "ace_gui.engine.merging.store:checksum",

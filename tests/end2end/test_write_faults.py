@@ -15,7 +15,8 @@ import torch
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import OutputError, ResourceError, WorkbenchError
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe

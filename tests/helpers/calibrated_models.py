@@ -15,7 +15,8 @@ from transformers.pytorch_utils import Conv1D
 
 from ace_gui.engine.calibrating.calibrate import measure
 from ace_gui.engine.calibrating.statistics_folder import Statistics
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.scored_models import (

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 
 
 def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str, Tensor]:

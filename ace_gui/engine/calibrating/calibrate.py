@@ -36,8 +36,9 @@ from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.executor import Executor
-from ace_gui.engine.planning.calibration_needs import lacking_sentence
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.needs import lacking_sentence
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, TaskError, WorkbenchError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.measured import Need

@@ -14,7 +14,7 @@ from ace_gui.engine.evaluating.examples import read_calibration
 from ace_gui.engine.evaluating.kinds.every_kind import require_kind
 from ace_gui.engine.evaluating.subjects import Loading, experts_of
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 
 EXAMPLES: Final = 256
 """Most inputs of each task, as in the papers."""

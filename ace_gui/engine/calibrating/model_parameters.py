@@ -12,7 +12,7 @@ from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.calibrating.linear_inputs import ModuleInput
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 
 _NOT_LINEAR: Final = frozenset(
     {Role.EMBEDDING, Role.POSITION, Role.VOCABULARY_HEAD, Role.CONVOLUTION, Role.HEAD}

@@ -10,9 +10,9 @@ from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.pool import Call, Cluster, Pool
 from ace_gui.engine.cluster.worker import Order
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.layout_digest import layout_digest
+from ace_gui.engine.merging.manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 
 LOOKED: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""

@@ -31,7 +31,7 @@ from ace_gui.engine.cluster.estimates import (
 )
 from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
+from ace_gui.engine.merging.gpu_memory import budgets_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
@@ -44,7 +44,7 @@ from ace_gui.engine.merging.units import (
     units,
 )
 from ace_gui.engine.merging.whole_model.surveying import Group, groups, surveyed
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.output_files import sync
 

@@ -15,8 +15,8 @@ import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.merging.layout_digest import layout_digest
-from ace_gui.engine.merging.on_gpu.gpu_memory import budgets_of
+from ace_gui.engine.merging.gpu_memory import budgets_of
+from ace_gui.engine.merging.manifest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
     Scan,

@@ -19,8 +19,8 @@ from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials, progress_of
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
+from ace_gui.engine.modules.layers import ObservedRouter, routers_of
 from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.router_observers import ObservedRouter, routers_of
 from ace_gui.methods.shared.expert_modules import ModuleKind
 from ace_gui.recipe.tasks import Task
 

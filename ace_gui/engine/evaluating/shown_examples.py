@@ -34,7 +34,7 @@ from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, me
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.subjects import Models, Subject, models_of
 from ace_gui.engine.evaluating.task_data import TOKENS, Example, TaskData
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.tasks import Task
 from ace_gui.steps import Steps

@@ -13,7 +13,7 @@ from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.models import OpenedModel, open_files
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
 from ace_gui.paths import conversions_folder

@@ -32,7 +32,7 @@ from ace_gui.engine.inspecting.layer_context import (
     side_by_side,
 )
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.agreement import cosine, overlap
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.centring import centre_

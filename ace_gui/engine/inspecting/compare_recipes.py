@@ -39,7 +39,8 @@ from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
-from ace_gui.engine.planning.prepare import OpenedModels, Prepared, prepare, preparing
+from ace_gui.engine.planning.prepare import OpenedModels, prepare, preparing
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of

@@ -34,7 +34,7 @@ from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
 from ace_gui.engine.merging.whole_model.learn import require_learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary.rows import rows_digest
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room

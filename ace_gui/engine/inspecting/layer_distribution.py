@@ -15,7 +15,7 @@ from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of
 
 CPU: Final = torch.device("cpu")

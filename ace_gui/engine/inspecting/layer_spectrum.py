@@ -33,9 +33,10 @@ from ace_gui.engine.inspecting.layer_context import (
     require_matrix,
     side_by_side,
 )
-from ace_gui.engine.merging.store import MODEL, InputFile, read_finished, reports
+from ace_gui.engine.merging.manifest import InputFile
+from ace_gui.engine.merging.store import MODEL, read_finished, reports
 from ace_gui.engine.planning.matrix_parts import of_row, read_row
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg import side_by_side as decompositions
 from ace_gui.linalg.spectra import singular_values

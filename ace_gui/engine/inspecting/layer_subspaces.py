@@ -24,7 +24,7 @@ from ace_gui.engine.inspecting.layer_context import (
     require_matrix,
     side_by_side,
 )
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.leading import leading_triplets
 
 COMPARED: Final = 100

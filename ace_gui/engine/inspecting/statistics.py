@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ace_gui.engine.contract.events import LayerAnalysed
 from ace_gui.engine.contract.figures.expert_similarity import cosines_of
 from ace_gui.engine.contract.figures.findings import LayerStatistics, Regime
 from ace_gui.engine.contract.figures.health import gamma_unreliable
 from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
-from ace_gui.engine.merging.one_tensor.error_context import merging_of
-from ace_gui.engine.merging.one_tensor.inner_products import gram
-from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.errors import NonFiniteError
+from ace_gui.engine.merging.one_tensor.non_finite import finding
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram, merging_of
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.heterogeneity import heterogeneity
 
 
@@ -40,18 +38,12 @@ def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> Laye
 
     Experts with NaN or Inf in the tensor are left out. Raises NonFiniteError if these stop a merge.
     """
-    if not row.experts:  # a slice of one source
-        return LayerStatistics(name=row.name, energies={})
-    try:
-        return _statistics(row, prepared, readers)
-    except NonFiniteError as error:
-        settled = resolve_non_finite(error, row, prepared, readers)
-    if not settled.row.experts:
-        return LayerStatistics(name=row.name, energies={})
-    return _statistics(settled.row, prepared, readers)
+    return finding(partial(_statistics, prepared=prepared, readers=readers), row, prepared, readers)
 
 
 def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStatistics:
+    if not row.experts:  # a slice of one source, or all are left out
+        return LayerStatistics(name=row.name, energies={})
     gram_TT, base_energy = gram(row, readers)
     names = tuple(readers.experts[t].model.name for t in row.experts)
     weights = prepared.weights_of(row)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -28,43 +30,41 @@ from ace_gui.engine.contract.events import (
     LearningProgress,
     MergeFinished,
     MergeStarted,
+    PassProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
-from ace_gui.engine.merging.by_workers import merged_by, put
-from ace_gui.engine.merging.layout_digest import layout_digest
-from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import (
-    GPU_AHEAD,
-    MemoryBudgets,
-    budgets_of,
-    merged_within,
-)
+from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
+from ace_gui.engine.merging.manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.output_config import change_json, without_quantisation_settings
-from ace_gui.engine.merging.store import InputFile, Manifest, MergeStore
+from ace_gui.engine.merging.store import MergeStore, planned_shards
 from ace_gui.engine.merging.task_modules import write_modules
-from ace_gui.engine.merging.units import Workers
+from ace_gui.engine.merging.units import (
+    TOKEN,
+    RowMerged,
+    SharedOutput,
+    Unit,
+    Workers,
+    units,
+    whole_units,
+)
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.planning.expert_files import HEADS, head_tensors
-from ace_gui.engine.planning.memory import matrices_at_once, require_memory
-from ace_gui.engine.planning.prepare import Prepared, require_experts
+from ace_gui.engine.planning.memory import require_memory
+from ace_gui.engine.planning.prepare import require_experts
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import ordered, single_threads
-from ace_gui.linalg.products import library
 from ace_gui.machine import peak_memory
-from ace_gui.methods import added_sources
 from ace_gui.output_files import writing
-from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
-from ace_gui.versions import COMPUTING, code_digest
 
-SHARD_BYTES = 5_000_000_000
+_Learning = PassProgress | LearningProgress
 
 
 def merge(
@@ -93,17 +93,9 @@ def merge(
         on_gpu = memory_of(where) if where.type == "cuda" else None
         require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
     forget_peak(where)
-    prepared.measurements.clear()  # their data may have changed since
-    yield from calibrated(prepared, where, workers)
-    more_warnings: tuple[str, ...] = ()
-    for event in learned(prepared, where):
-        more_warnings = event.warnings if isinstance(event, LearningProgress) else more_warnings
-        yield event
-    far = tuple(check.line for check in unrelated_checks(prepared))
-    manifest = replace(
-        make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers),
-        warnings=prepared.plan.warnings + far + more_warnings,
-    )
+    warnings = yield from _measure(prepared, where, workers)
+    manifest = make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers)
+    manifest = replace(manifest, warnings=warnings)
     if workers is not None:
         workers.begin(prepared)
     readers = Readers(prepared)
@@ -114,18 +106,35 @@ def merge(
         claimed(store_folder),
         opened(store_folder, manifest, readers.checksums) as store,
     ):
-        trained: tuple[str, ...] = ()
-        for done in _fill(store, prepared, readers, where, memory_bytes, workers):
-            trained = done.warnings if isinstance(done, LearningProgress) else trained
-            yield done
+        warnings += yield from _fill(store, prepared, readers, where, memory_bytes, workers)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=manifest.warnings + trained,
+        warnings=warnings,
         notes=workers.notes if workers else (),
     )
+
+
+def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tuple[str, ...]]:
+    """Pass the events on; returns the warnings of the last one about learning."""
+    warnings: tuple[str, ...] = ()
+    for event in events:
+        warnings = event.warnings if isinstance(event, LearningProgress) else warnings
+        yield event
+    return warnings
+
+
+def _measure(
+    prepared: Prepared, device: torch.device, workers: Workers | None
+) -> Generator[Event | None, None, tuple[str, ...]]:
+    """Measure and learn what methods need of the experts' data; returns all warnings so far."""
+    prepared.measurements.clear()  # their data may have changed since
+    yield from calibrated(prepared, device, workers)
+    warnings = yield from _warnings_of(learned(prepared, device))
+    far = tuple(check.line for check in unrelated_checks(prepared))
+    return prepared.plan.warnings + far + warnings
 
 
 def _fill(
@@ -135,74 +144,24 @@ def _fill(
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-) -> Iterator[Event | None]:
-    """Merge the tensors missing from the store, then write the other files of the model."""
-    rows = [row for row in prepared.plan.rows if row.in_base]
+) -> Generator[Event | None, None, tuple[str, ...]]:
+    """Merge the tensors missing from the store, then write the other files of the model.
+
+    Returns the warnings of training.
+    """
     yield from surveyed(prepared, readers, store=store.folder, workers=workers)
     store.log_readings()
-    yield MergeStarted(
-        total=len(rows),
-        done=store.rows_done,
-        bytes_total=sum(_bytes(row, store.manifest) for row in rows),
-        peak_bytes=prepared.plan.peak_bytes,
-        reports=tuple(report for found in store.done.values() for report in found),
-    )
     if workers is None:
-        yield from _merge_rows(rows, prepared, readers, store, device, memory_bytes)
+        yield from _merge_here(prepared, readers, store, device, memory_bytes)
     else:
-        yield from _merged_by(workers, rows, prepared, readers, store)
+        yield from _merge_by(workers, prepared, readers, store)
     _write_heads(prepared, readers, store.model / HEADS)
     _write_side_files(prepared.base.checkpoint, store.model)
     store.finish_weights()
-    yield from write_modules(prepared, readers, store.model, device)
+    warnings = yield from _warnings_of(write_modules(prepared, readers, store.model, device))
     readers.check_unchanged()
     store.complete()
-
-
-def make_manifest(
-    prepared: Prepared,
-    device: torch.device,
-    memory_bytes: int | None,
-    *,
-    as_output: bool,
-    workers: Workers | None = None,
-) -> Manifest:
-    """Everything the store depends on: recipe, current state of the inputs, layout, versions.
-
-    The number of workers is left out, because each worker merges one unit at a time.
-    """
-    plan, at_once = prepared.plan, GPU_AHEAD
-    if workers is not None:
-        at_once = 1
-    elif device.type == "cpu":
-        at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
-    dtypes = {
-        row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
-        for row in plan.rows
-        if row.in_base
-    }
-    return Manifest(
-        code=code_digest(*COMPUTING),
-        added_methods=added_sources(plan.recipe.methods),
-        recipe=plan.recipe,
-        parameters=plan.parameters,
-        inputs=tuple(map(InputFile.of, prepared.files)),
-        input_folders=plan.input_folders,
-        expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
-        rows=plan.rows,
-        headers=layout_digest(prepared),
-        dtypes=dtypes,
-        stems=prepared.base.checkpoint.stems,
-        metadata=prepared.base.checkpoint.metadata,
-        shard_bytes=SHARD_BYTES,
-        device=str(device) if workers is None else workers.device,
-        threads=torch.get_num_threads() if workers is None else workers.threads,
-        side_by_side=at_once,
-        products=library(),
-        measurements=tuple(
-            statistics.key for own in prepared.measurements.values() for statistics in own
-        ),
-    )
+    return warnings
 
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
@@ -210,142 +169,112 @@ def input_paths(prepared: Prepared) -> tuple[Path, ...]:
     return (*prepared.plan.recipe.paths, *prepared.plan.input_folders)
 
 
-def models_of(recipe: Recipe) -> tuple[Path, ...]:
-    """The models and adapters as named in the recipe."""
-    return recipe.paths
+class _Progress:
+    """Writes merged rows, with an event for each of them and the progress so far."""
+
+    def __init__(self, prepared: Prepared, store: MergeStore) -> None:
+        self.rows = [row for row in prepared.plan.rows if row.in_base]
+        self._store, self._peak_bytes = store, prepared.plan.peak_bytes
+        done = (row for row in self.rows if row.tensor in store.done)
+        self._bytes_done = sum(_bytes(row, store.manifest) for row in done)
+        self._since = time.monotonic()
+
+    def started(self) -> MergeStarted:
+        """The first event."""
+        return MergeStarted(
+            total=len(self.rows),
+            done=self._store.rows_done,
+            bytes_total=sum(_bytes(row, self._store.manifest) for row in self.rows),
+            peak_bytes=self._peak_bytes,
+            reports=tuple(report for found in self._store.done.values() for report in found),
+        )
+
+    def write(
+        self, row: PlanRow, work: TensorMerge | RowMerged, pieces: Iterable[OutputChunk]
+    ) -> TensorFinished:
+        """Write a row; its seconds are counted from the previous row."""
+        for piece in pieces:
+            self._store.write(row, piece.start, piece.values)
+        report = work.report  # complete now
+        self._store.log(row, report)
+        self._bytes_done += _bytes(row, self._store.manifest)
+        before, self._since = self._since, time.monotonic()
+        return TensorFinished(
+            report=report,
+            done=self._store.rows_done,
+            total=len(self.rows),
+            bytes_done=self._bytes_done,
+            seconds=self._since - before,
+        )
 
 
-Begun = Sequence[tuple[PlanRow, TensorMerge]]
-"""Rows that are merged together, with the merge of each."""
+def _bytes(row: PlanRow, manifest: Manifest) -> int:
+    return prod(row.shape) * FORMATS[manifest.dtypes[row.tensor]].bits // 8
 
 
-class Reporting(Protocol):
-    """Gives the report of a merged row, once all its pieces were taken."""
-
-    @property
-    def report(self) -> LayerReport:
-        """The report of the merge of this row."""
-        ...
-
-
-Merging = tuple[PlanRow, Reporting, Iterable[OutputChunk]]
-"""A row, its merge, and its output pieces."""
-
-
-def _merge_rows(
-    rows: list[PlanRow],
+def _merge_here(
     prepared: Prepared,
     readers: Readers,
     store: MergeStore,
     device: torch.device,
     memory_bytes: int | None,
-) -> Iterator[TensorFinished]:
+) -> Iterator[MergeStarted | TensorFinished]:
+    """Merge the missing rows in this process, in plan order."""
+    progress = _Progress(prepared, store)
+    yield progress.started()
     # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
     # not depend on what is done already.
-    together = (alone if device.type == "cpu" else batches)(rows, prepared)
-    left = [batch for batch in together if any(row.tensor not in store.done for row in batch)]
-    waiting = [row for row in rows if row.tensor not in store.done]
+    together = whole_units(progress.rows, prepared, device)
+    left = [unit for unit in together if any(row.tensor not in store.done for row in unit)]
+    waiting = [row for row in progress.rows if row.tensor not in store.done]
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
     dtypes = store.manifest.dtypes
     begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
     with single_threads() as pool:
         budgets = budgets_of(device, memory_bytes)
         whole = under_way(begun(left), pool, budgets, store.manifest.side_by_side)
-        others = map(partial(_taken, pool), begun(in_parts))
-        merged = _in_plan_order(waiting, prepared, whole, others)
-        yield from _written(rows, merged, store)
-
-
-def _in_plan_order(
-    rows: list[PlanRow],
-    prepared: Prepared,
-    whole: Iterator[list[Merging]],
-    others: Iterator[list[Merging]],
-) -> Iterator[Merging]:
-    """Yield whole matrices and tensors in parts in plan order. A batch counts as its first row."""
-    early = {merging[0].name: merging for merging in next(whole, [])}  # starts the first batch
-    for row in rows:
-        source = whole if prepared.is_whole(row) else others
-        while row.name not in early:
-            early |= {merging[0].name: merging for merging in next(source)}
-        yield early.pop(row.name)
-
-
-def _written(
-    rows: list[PlanRow], merged: Iterator[Merging], store: MergeStore
-) -> Iterator[TensorFinished]:
-    progress = _Progress(rows, store)
-    for row, work, pieces in merged:
-        for piece in pieces:
-            store.write(row, piece.start, piece.values)
-        store.log(row, work.report)
-        yield progress.finished(row, work)
-
-
-class _Progress:
-    """Yields an event for every written row, with the progress so far."""
-
-    def __init__(self, rows: list[PlanRow], store: MergeStore) -> None:
-        self._total, self._store = len(rows), store
-        done = (row for row in rows if row.tensor in store.done)
-        self._bytes_done = sum(_bytes(row, store.manifest) for row in done)
-        self._started = time.monotonic()
-
-    def finished(self, row: PlanRow, work: Reporting) -> TensorFinished:
-        """Report a written row; its seconds are counted from the previous row."""
-        self._bytes_done += _bytes(row, self._store.manifest)
-        before, self._started = self._started, time.monotonic()
-        return TensorFinished(
-            report=work.report,
-            done=self._store.rows_done,
-            total=self._total,
-            bytes_done=self._bytes_done,
-            seconds=self._started - before,
-        )
-
-
-def _merged_by(
-    workers: Workers,
-    rows: list[PlanRow],
-    prepared: Prepared,
-    readers: Readers,
-    store: MergeStore,
-) -> Iterator[TensorFinished | None]:
-    """Let workers merge the missing rows; units come in the order in which they finish."""
-    progress = _Progress(rows, store)
-    for found in merged_by(workers, rows, prepared, readers, store):
-        if found is None:
-            yield None
-            continue
-        put(*found, store)
-        yield progress.finished(*found)
+        others = map(partial(_with_pieces, pool), begun(in_parts))
+        # A batch counts as its first row; asking for it starts the first one.
+        early = {work.row.name: (work, pieces) for work, pieces in next(whole, [])}
+        for row in waiting:
+            source = whole if prepared.is_whole(row) else others
+            while row.name not in early:
+                early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
+            yield progress.write(row, *early.pop(row.name))
 
 
 def _begun(
-    together: Sequence[Batch],
+    together: Sequence[Unit],
     prepared: Prepared,
     readers: Readers,
     device: torch.device,
     dtypes: Mapping[str, str],
-) -> Iterator[Begun]:
-    """Pair each row with its merge, while the tensors of the next rows are read from disk."""
-    for batch, following in zip_longest(together, together[1:], fillvalue=()):
-        here = {row.tensor for row in batch}
+) -> Iterator[list[TensorMerge]]:
+    """The merges of each unit, while the tensors of the next rows are read from disk."""
+    for unit, following in zip_longest(together, together[1:], fillvalue=()):
+        here = {row.tensor for row in unit}
         for row in {row.tensor: row for row in following if row.tensor not in here}.values():
             readers.will_read(row)
         yield [
-            (row, TensorMerge(row, prepared, readers, device, torch_dtype(dtypes[row.tensor])))
-            for row in batch
+            TensorMerge(row, prepared, readers, device, torch_dtype(dtypes[row.tensor]))
+            for row in unit
         ]
 
 
-def _taken(pool: ThreadPoolExecutor, begun: Begun) -> list[Merging]:
+Merging = tuple[TensorMerge, Iterable[OutputChunk]]
+"""The merge of a row, and its output pieces."""
+
+
+def _with_pieces(pool: ThreadPoolExecutor, works: list[TensorMerge]) -> list[Merging]:
     """Pair each merge with its pieces, which are computed when they are requested."""
-    return [(row, work, work.pieces(pool)) for row, work in begun]
+    return [(work, work.pieces(pool)) for work in works]
 
 
 def under_way(
-    begun: Iterable[Begun], pool: ThreadPoolExecutor, budgets: MemoryBudgets, ahead: int
+    begun: Iterable[list[TensorMerge]],
+    pool: ThreadPoolExecutor,
+    budgets: MemoryBudgets,
+    ahead: int,
 ) -> Iterator[list[Merging]]:
     """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 
@@ -354,12 +283,11 @@ def under_way(
     time, each in a thread with its own stream, as long as memory suffices.
     """
     if ahead == 1:
-        yield from map(partial(_taken, pool), begun)
+        yield from map(partial(_with_pieces, pool), begun)
         return
 
-    def begin(batch: Begun) -> list[Merging]:
-        found = merged_within([work for _, work in batch], pool, budgets)
-        return [(row, work, pieces) for (row, work), pieces in zip(batch, found, strict=True)]
+    def begin(works: list[TensorMerge]) -> list[Merging]:
+        return list(zip(works, merged_within(works, pool, budgets), strict=True))
 
     share = max(1, torch.get_num_threads() // ahead)
 
@@ -369,6 +297,57 @@ def under_way(
 
     with ThreadPoolExecutor(ahead, initializer=start) as side_by_side:
         yield from ordered(side_by_side, begin, begun, ahead=ahead)
+
+
+def _merge_by(
+    workers: Workers, prepared: Prepared, readers: Readers, store: MergeStore
+) -> Iterator[MergeStarted | TensorFinished | None]:
+    """Let workers merge the missing rows; units come in the order in which they finish.
+
+    Workers write into the output files if they can reach them, and send the results otherwise. Only
+    this process writes the journal. The rows of one tensor are written in order.
+    """
+    progress = _Progress(prepared, store)
+    yield progress.started()
+    unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
+    for row in progress.rows:
+        if row.tensor not in store.done:
+            unwritten[row.tensor].append(row)
+    together = units(progress.rows, prepared, torch.device(workers.device))
+    left = [unit for unit in together if any(row.tensor in unwritten for row in unit)]
+    arrived: dict[str, RowMerged] = {}
+    with _shared_output(store) as shared:
+        for unit in workers.merged(left, prepared, store.manifest.dtypes, shared):
+            if unit is None:
+                yield None
+                continue
+            readers.checksums.merge(unit.readings)
+            arrived.update((merged.name, merged) for merged in unit.rows)
+            for tensor in dict.fromkeys(merged.tensor for merged in unit.rows):
+                dtype, waiting = torch_dtype(store.manifest.dtypes[tensor]), unwritten.get(tensor)
+                while waiting and waiting[0].name in arrived:
+                    row = waiting.popleft()
+                    merged = arrived.pop(row.name)
+                    if merged.written is not None:
+                        store.was_written(row, merged.written)
+                    yield progress.write(row, merged, merged.pieces(dtype))
+
+
+@contextmanager
+def _shared_output(store: MergeStore) -> Iterator[SharedOutput]:
+    """The output files of an unfinished merge, for workers that can reach them."""
+    folder = store.folder.absolute()
+    shared = SharedOutput(
+        store=folder,
+        model=store.model.absolute(),
+        shards=planned_shards(store.manifest),
+        token=secrets.token_hex(16),
+    )
+    (folder / TOKEN).write_text(shared.token, encoding="ascii")
+    try:
+        yield shared
+    finally:
+        (folder / TOKEN).unlink(missing_ok=True)
 
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
@@ -393,7 +372,3 @@ def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
             for output in outputs:
                 writer.write(output.name, readers.experts[t].reader.read(output.name))
             writer.finish()
-
-
-def _bytes(row: PlanRow, manifest: Manifest) -> int:
-    return prod(row.shape) * FORMATS[manifest.dtypes[row.tensor]].bits // 8

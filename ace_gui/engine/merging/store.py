@@ -22,7 +22,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import IO, Any, Self
@@ -30,9 +30,7 @@ from typing import IO, Any, Self
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-import ace_gui
 from ace_gui.checkpoints import (
-    FileStamp,
     OutputTensor,
     ReadChecksums,
     Readings,
@@ -46,106 +44,18 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.manifest import Manifest
 from ace_gui.engine.planning.matrix_parts import Assembly
-from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import path_text
 from ace_gui.output_files import STORE_COMPLETE, output_error, replacing, sync
-from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import ParameterValue
-from ace_gui.versions import library_versions
 
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 SURVEY = "survey.json"
 _READ = "read"
 MODEL = "model"
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputFile:
-    """A file that the merge reads. Another size or modification time means another merge."""
-
-    path: str
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, stamp: FileStamp) -> Self:
-        """The file with its current stamp."""
-        return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """Everything the result of a merge depends on, and what its export needs.
-
-    ``input_folders``: model folders, where no output may go. ``expert_classes``: transformers class
-    of each expert, if known. ``headers``: digest of the tensors' positions in the inputs and of how
-    they are computed (``layout_digest``). ``dtypes``: dtype tag of every tensor in the store, in
-    file order. ``stems``: name stem of the weight files of each part of the model.
-    ``side_by_side``: number of matrices merged at the same time; it fixes the threads of each, on
-    which rounding may depend. On a GPU it is the number of batches, whose composition follows from
-    ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
-    the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
-    ``added_methods``: digest of the source of each method from outside.
-    ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
-    the base's single file.
-    """
-
-    recipe: Recipe
-    parameters: Mapping[str, ParameterValue]
-    inputs: tuple[InputFile, ...]
-    input_folders: tuple[Path, ...]
-    expert_classes: tuple[str | None, ...]
-    rows: tuple[PlanRow, ...]
-    headers: str
-    dtypes: Mapping[str, str]
-    stems: Mapping[str, str]
-    shard_bytes: int
-    device: str
-    threads: int
-    side_by_side: int
-    products: str = "torch"
-    measurements: tuple[str, ...] = ()
-    program: str = ace_gui.__version__
-    code: str = ""
-    added_methods: Mapping[str, str] = field(default_factory=dict)
-    libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
-    warnings: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def resolved_recipe(self) -> Recipe:
-        """The recipe with the values derived from the base model filled in."""
-        return spelled_out(self.recipe, self.parameters, self.rows)
-
-    def differences(self, other: Manifest) -> list[str]:
-        """The differences in words, for users who want to resume."""
-        changed = [
-            f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
-            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
-            if mine != theirs
-        ]
-        ignored = {"inputs", "libraries", "warnings", "code", "added_methods"}
-        names = [item.name for item in fields(self) if item.name not in ignored]
-        changed += [name for name in names if getattr(self, name) != getattr(other, name)]
-        changed += [
-            f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
-            for name, now in other.libraries.items()
-            if self.libraries.get(name) != now
-        ]
-        changed += [
-            f"the method {name} (changed since)"
-            for name, now in other.added_methods.items()
-            if self.added_methods.get(name) != now
-        ]
-        if self.code != other.code:
-            changed.append("this program's own code")
-        if len(self.inputs) != len(other.inputs):
-            changed.append("the number of input files")
-        return changed
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -18,7 +18,7 @@ from torch import Tensor
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
-from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
+from ace_gui.engine.merging.one_tensor.non_finite import finding
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.whole_model.chosen_entries import (
@@ -36,10 +36,9 @@ from ace_gui.engine.modules.manifest import (
 )
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, NAMES
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.routing.train import trained_tensors
-from ace_gui.engine.streaming import Part, checksum, ordered, sha256, tensors_digest
-from ace_gui.errors import NonFiniteError
+from ace_gui.engine.streaming import Part, checksum, ordered, sha256, single_threads, tensors_digest
 from ace_gui.linalg.leading import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
     Cut,
@@ -80,13 +79,10 @@ def write_modules(
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}
         writing = _Writing(prepared, readers, writer, checksums, chosen)
-        one = partial(torch.set_num_threads, 1)
-        with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+        with single_threads() as pool:
             for index, row in enumerate(rows):
-                try:
-                    writing.add(row, chosen.settled.get(row.name, row), pool)
-                except NonFiniteError as error:
-                    writing.add(row, resolve_non_finite(error, row, prepared, readers).row, pool)
+                add, known = partial(writing.add, row, pool), chosen.settled.get(row.name, row)
+                finding(add, known, prepared, readers)
                 yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
         writing.add_scales(rows)
         for name, tensor in trained.items():
@@ -180,7 +176,7 @@ class _Writing:
         self._checksums = checksums
         self._sums: dict[tuple[Any, int], tuple[float, float]] = {}
 
-    def add(self, row: PlanRow, settled: PlanRow, pool: ThreadPoolExecutor) -> None:
+    def add(self, row: PlanRow, pool: ThreadPoolExecutor, settled: PlanRow) -> None:
         """Write a row for its experts; experts missing from ``settled`` contribute nothing."""
         modules = self._prepared.method_of(row).modules
         if isinstance(modules, Masks):

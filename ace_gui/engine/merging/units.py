@@ -1,8 +1,9 @@
 """Units of work into which a merge is cut, and the code that merges one.
 
 Layers are independent, so that several processes, on one or many machines, can merge one model. A
-unit holds what a single machine would merge together. Its result does not depend on where it runs
-or on what ran before.
+unit holds what a single machine would merge together, such as the matrices of a batch on a GPU. Its
+result does not depend on where it runs or on what ran before. Units depend on the plan alone:
+rounding depends on the batch, and a resumed merge must give the bits of one never interrupted.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.executor import Executor
-from ace_gui.engine.merging.on_gpu.batches import alone, batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import MemoryBudgets, merged_within
+from ace_gui.engine.merging.gpu_memory import MemoryBudgets, merged_within
+from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import checksum, single_threads
 
 PACKED: Final = 1 << 22
@@ -46,6 +47,15 @@ A process that reads the expected content there can write there, too.
 
 Unit = tuple[PlanRow, ...]
 """Rows that are merged by one process, one after another or together."""
+
+FULL: Final = 1 << 23
+"""Elements of the matrices of a batch: enough work for a large GPU, in about half a gigabyte."""
+
+AHEAD: Final = 1 << 25
+"""Elements within which matrices of the same shape are searched.
+
+Results may have to wait for the result of the first one: 128 MiB of host memory.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,14 +199,20 @@ class Workers(Executor, Protocol):
         ...
 
 
+def whole_units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
+    """The rows that are merged in one piece: alone on a processor, in batches on a GPU."""
+    if device.type == "cpu":
+        return [(row,) for row in rows if prepared.is_whole(row)]
+    return batches(rows, prepared)
+
+
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
     """Split all rows into units.
 
     A unit is a single matrix, a batch that a GPU merges together, or a pack of small elementwise
     tensors.
     """
-    together = alone if device.type == "cpu" else batches
-    found: list[Unit] = [tuple(batch) for batch in together(rows, prepared)]
+    found = whole_units(rows, prepared, device)
     pack: list[PlanRow] = []
     for row in rows:
         if prepared.is_whole(row):
@@ -206,6 +222,50 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
             pack = []
         pack.append(row)
     return found + ([tuple(pack)] if pack else [])
+
+
+def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Unit]:
+    """Unites of rows that can be merged together, in the order of their first rows."""
+    found: list[Unit] = []
+    for window in _windows([row for row in rows if prepared.is_whole(row)]):
+        alike: dict[Any, list[PlanRow]] = {}
+        for row in window:
+            alike.setdefault(_what_must_agree(row, prepared), []).append(row)
+        indices = {row.name: index for index, row in enumerate(window)}
+        together = [batch for group in alike.values() for batch in _even(group)]
+        found += sorted(together, key=lambda batch: indices[batch[0].name])
+    return found
+
+
+def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
+    """Windows of at most ``AHEAD`` elements, or of a single larger row."""
+    window: list[PlanRow] = []
+    entries = 0
+    for row in rows:
+        entries += prod(row.shape)
+        if window and entries > AHEAD:
+            yield window
+            window, entries = [], prod(row.shape)
+        window.append(row)
+    yield window
+
+
+def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
+    """A key equal for rows that can be merged together; the row's name if it is merged alone."""
+    method = prepared.method_of(row)
+    if method.merge_batch is None or not row.experts or need_of(row, prepared) is not None:
+        return row.name
+    kind = (row.shape, row.transposed, row.dtype, row.experts)
+    return (*kind, method.name, prepared.parameters_of(row))
+
+
+def _even(alike: list[PlanRow]) -> Iterator[Unit]:
+    """Split rows into as few batches as ``FULL`` admits, of about the same size."""
+    most = max(1, FULL // max(1, prod(alike[0].shape)))
+    count = -(-len(alike) // most)
+    for number in range(count):
+        start, stop = (len(alike) * each // count for each in (number, number + 1))
+        yield tuple(alike[start:stop])
 
 
 def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Scanned:

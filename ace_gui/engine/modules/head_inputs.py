@@ -5,20 +5,18 @@ H features, R the rank.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.modules.layers import NAME
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
-
-NAME: Final = "ace_modules"
-"""Attribute name of the correction in its head."""
 
 
 class Correction(nn.Module):
@@ -59,7 +57,7 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
     """
     reader = TensorReader(modules.tensors)
     down, up = (modules.read(f"{TRAINED}{expert}/{what}", reader) for what in ("down", "up"))
-    width = _width(model)
+    width = getattr(model.config.get_text_config(), "hidden_size", None)
     if down.ndim != 2 or up.shape != down.T.shape or down.shape[1] != width:
         raise refusal(modules.folder, f"{MODULES} has a correction of another model; merge again.")
     head, first = head_of(model), next(model.parameters())
@@ -67,9 +65,3 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
     head.add_module(NAME, correction)
     head.register_forward_pre_hook(lambda _head, args: (correction(args[0]), *args[1:]))
     return correction
-
-
-def _width(model: Any) -> int | None:
-    config = model.config.get_text_config()
-    found: int | None = getattr(config, "hidden_size", None)
-    return found

@@ -17,15 +17,11 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.modules.layers import NAME, Seen, linear_layer, mean_over_tokens
 from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
-from ace_gui.formatting import plain
-
-NAME: Final = "ace_modules"
-"""Attribute name of the modules in their layers."""
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
 MIXED: Final = 1 << 22
@@ -64,7 +60,7 @@ class BlockRouter(nn.Module):
         """The weights for each example."""
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
         each = hidden @ self.out.T + self.out_bias
-        return _mean_over_tokens(each, self.mask)
+        return each if each.ndim == 2 else mean_over_tokens(each.flatten(1, -2), self.mask)
 
     def asked(self, layer: Any, given: Tensor) -> Tensor:
         """The weights, which the first layer of the block has computed."""
@@ -74,17 +70,6 @@ class BlockRouter(nn.Module):
             if self.seen is not None:
                 self.seen(self.share_NT)
         return self.share_NT
-
-
-def _mean_over_tokens(each: Tensor, mask: Tensor | None) -> Tensor:
-    if each.ndim == 2:
-        return each
-    flat = each.flatten(1, -2)
-    if mask is None or mask.shape != flat.shape[:2]:
-        return flat.mean(dim=1)
-    share = mask.to(each.dtype)[..., None]
-    found: Tensor = (flat * share).sum(dim=1) / share.sum(dim=1).clamp(min=1)
-    return found
 
 
 class _Mixed(torch.autograd.Function):
@@ -177,23 +162,16 @@ def put_layers(
     Layers that the model's class lacks are skipped. Raises ArchitectureError for a layer that is
     not linear.
     """
-    from transformers.pytorch_utils import Conv1D
-
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
     found = {}
     for each in layers:
-        destination, block = finder.find(each.tensor), block_of(each.tensor)
-        if destination is None or block is None:
+        block = block_of(each.tensor)
+        shape = each.changes.shape[1:]
+        target = None if block is None else linear_layer(model, finder, each.tensor, shape)
+        if target is None or block is None:
             continue
-        owner, _, last = destination.name.rpartition(".")
-        layer: Any = model.get_submodule(owner)
-        changes = each.changes.mT if isinstance(layer, Conv1D) else each.changes
-        linear = isinstance(layer, nn.Linear | Conv1D) and last == "weight"
-        if destination.converted or not linear or layer.weight.shape != each.changes.shape[1:]:
-            raise ArchitectureError(
-                f"`{plain(each.tensor)}` is not the matrix of a linear layer in "
-                f"{type(model).__name__}, so it cannot be mixed for each example."
-            )
+        layer, transposed = target
+        changes = each.changes.mT if transposed else each.changes
         changed = ExpertChanges(routers[block], changes, each.biases, shared)
         layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
         layer.register_forward_hook(_hook)

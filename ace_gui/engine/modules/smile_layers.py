@@ -6,8 +6,7 @@ N inputs of a layer, I wide; O outputs; T experts; K the rank.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +14,11 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.modules.router_observers import Seen
+from ace_gui.engine.modules.layers import NAME, Seen, linear_layer
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
 from ace_gui.formatting import plain
 from ace_gui.methods import checked_parameters, get_method
-
-NAME: Final = "ace_modules"
-"""Attribute name of the modules in their layer."""
 
 
 class SmileExperts(nn.Module):
@@ -105,15 +101,6 @@ def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LinearTarget:
-    """The layer of a row in the model, and whether it stores its matrix as inputs × outputs."""
-
-    layer: Any
-    transposed: bool
-    part: MatrixPart
-
-
 def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     """Attach the experts to the linear layers of a loaded model; returns them by matrix name.
 
@@ -127,15 +114,16 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     for row, part in modules.layout.parts.items():
         if len(part.tensor_shape) == 1:
             continue
-        index = _linear_target(model, finder, part)
-        if index is not None:
-            found[row] = _experts(modules, row, index, settings, reader)
-            if not hasattr(index.layer, NAME):
-                index.layer.add_module(NAME, nn.Module())
-                index.layer.register_forward_hook(_added)
-            at = len(list(index.layer.get_submodule(NAME).children()))
-            dtype, device = index.layer.weight.dtype, index.layer.weight.device
-            index.layer.get_submodule(NAME).add_module(str(at), found[row].to(device, dtype))
+        target = linear_layer(model, finder, part.tensor, part.tensor_shape)
+        if target is not None:
+            layer, transposed = target
+            found[row] = _experts(modules, row, settings, reader, transposed=transposed)
+            if not hasattr(layer, NAME):
+                layer.add_module(NAME, nn.Module())
+                layer.register_forward_hook(_added)
+            at = len(list(layer.get_submodule(NAME).children()))
+            experts = found[row].to(layer.weight.device, layer.weight.dtype)
+            layer.get_submodule(NAME).add_module(str(at), experts)
     if not found:
         raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
     return found
@@ -154,39 +142,18 @@ def _settings(modules: StoredModules) -> Any:
     return found
 
 
-def _linear_target(model: Any, finder: DiskNames, part: MatrixPart) -> _LinearTarget | None:
-    from transformers.pytorch_utils import Conv1D
-
-    destination = finder.find(part.tensor)
-    if destination is None:
-        return None
-    owner, _, last = destination.name.rpartition(".")
-    layer: Any = model.get_submodule(owner)
-    linear = isinstance(layer, nn.Linear | Conv1D) and last == "weight"
-    if destination.converted or not linear or layer.weight.shape != part.tensor_shape:
-        raise ArchitectureError(
-            f"`{plain(part.tensor)}` is not the matrix of a linear layer in "
-            f"{type(model).__name__}, so experts cannot be added to it."
-        )
-    return _LinearTarget(layer=layer, transposed=isinstance(layer, Conv1D), part=part)
-
-
 def _experts(
-    modules: StoredModules,
-    row: str,
-    index: _LinearTarget,
-    settings: Any,
-    reader: TensorReader,
+    modules: StoredModules, row: str, settings: Any, reader: TensorReader, *, transposed: bool
 ) -> SmileExperts:
-    part, owners = index.part, modules.layout.experts[row]
+    part, owners = modules.layout.parts[row], modules.layout.experts[row]
     pairs = [
         [modules.read(f"{name}/{row}/{what}", reader) for what in ("left", "right")]
         for name in owners
     ]
     outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    if index.transposed:
+    if transposed:
         outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
-    outputs = _outputs(part, transposed=index.transposed)
+    outputs = _outputs(part, transposed=transposed)
     biases = _biases(modules, part.tensor, owners, outputs, reader)
     return SmileExperts(
         outs,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,13 @@ from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored.routes import WHOLE
+from ace_gui.engine.modules.layers import NAME, Seen, mean_over_tokens
 from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.router_observers import Seen
 from ace_gui.engine.modules.stored import TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
-
-NAME: Final = "ace_modules"
-"""Attribute name of the modules in the model."""
 
 
 def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
@@ -55,11 +52,9 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     if hidden.ndim > 3:  # channels first, of convolutions
         hidden = hidden.flatten(2).mT
     mask = inputs.get("attention_mask")
-    if hidden.ndim == 3 and isinstance(mask, Tensor) and mask.shape == hidden.shape[:2]:
-        share = mask.to(hidden.dtype)[..., None]
-        found: Tensor = (hidden * share).sum(dim=1) / share.sum(dim=1).clamp(min=1)
-        return found
-    return hidden.mean(dim=1) if hidden.ndim == 3 else hidden
+    if hidden.ndim < 3:
+        return hidden
+    return mean_over_tokens(hidden, mask if isinstance(mask, Tensor) else None)
 
 
 class Router(nn.Module):

@@ -37,12 +37,11 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
-from ace_gui.engine.merging.merge import make_manifest
-from ace_gui.engine.merging.on_gpu.gpu_memory import MemoryBudgets, budgets_of, merged_within
+from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
+from ace_gui.engine.merging.manifest import Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.read_back import verify_shards
-from ace_gui.engine.merging.store import Manifest
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.output.adapter_store import AdapterStore
@@ -60,7 +59,8 @@ from ace_gui.engine.planning.adapter_plan import (
     shares_of,
 )
 from ace_gui.engine.planning.matrix_parts import Assembly
-from ace_gui.engine.planning.prepare import Prepared, require_experts
+from ace_gui.engine.planning.prepare import require_experts
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import single_threads
 from ace_gui.linalg.low_rank import (
     Factors,

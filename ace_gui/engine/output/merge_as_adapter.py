@@ -12,11 +12,13 @@ import torch
 
 from ace_gui.checkpoints import discard, reader_of
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
-from ace_gui.engine.merging.store import MODEL, Manifest, read_finished
+from ace_gui.engine.merging.manifest import Manifest
+from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.modules.manifest import has_modules
 from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError
 from ace_gui.linalg.low_rank import squared_values
 from ace_gui.output_files import check_output_folder, staging_folder

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 
@@ -22,14 +22,12 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.contract.checks import ADAPTER, EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
 from ace_gui.formatting import listing, plain
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Output
-
-if TYPE_CHECKING:
-    from ace_gui.engine.planning.prepare import Prepared
 
 PREFIX: Final = "base_model.model."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 _MEANINGFUL: Final = {
     "position encoding": (
@@ -63,6 +63,25 @@ def config_differences(
         first, second = base.get(part), expert.get(part)
         if isinstance(first, Mapping) and isinstance(second, Mapping):
             yield from config_differences(first, second, f"{prefix}{part}.")
+
+
+def same_part(
+    one: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The configs, or that which is nested in one of them and has the type of the other.
+
+    For example, that of a tower in the config of the whole model.
+    """
+    return _part_of(one, other), _part_of(other, one)
+
+
+def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
+    """The nested config of ``whole`` that has the type of the other, or else ``whole``."""
+    parts = (value for value in whole.values() if isinstance(value, Mapping))
+    wanted = part.get("model_type")
+    if wanted is None or whole.get("model_type") == wanted:
+        return whole
+    return next((each for each in parts if each.get("model_type") == wanted), whole)
 
 
 def _with_plain_rope(config: Mapping[str, object]) -> dict[str, object]:

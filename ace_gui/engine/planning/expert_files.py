@@ -9,8 +9,7 @@ from typing import Any, Final
 from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import method_of
-from ace_gui.methods import checked_parameters
+from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Masks
 from ace_gui.methods.shared.trimming import kept_count
@@ -130,14 +129,8 @@ def bytes_beside(
     tensors = [
         tensor
         for row in module_rows(rows, default)
-        for tensor in module_tensors(row, default, _of_row(row, default, parameters), names)
+        for tensor in module_tensors(row, default, parameters_of(row, default, parameters), names)
     ]
     for t, expert in enumerate(experts):
         tensors += head_tensors(rows, expert, t)
     return sum(prod(tensor.shape) * FORMATS[tensor.dtype].bits // 8 for tensor in tensors)
-
-
-def _of_row(row: PlanRow, default: MergeMethod[Any], parameters: Any) -> Any:
-    if row.override is None:
-        return parameters
-    return checked_parameters(method_of(row, default), row.override.parameters)

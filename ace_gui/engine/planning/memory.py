@@ -1,6 +1,6 @@
-"""Estimates the memory of a merge from the plan alone.
+"""Estimates the memory of a merge, and of learning for it, from the plan alone.
 
-A matrix is O outputs × I inputs.
+Activations of a batch depend on the inputs and are not counted.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import shutil
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.overridden_rows import method_of
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
@@ -23,7 +24,14 @@ from ace_gui.linalg.shaping import shaping_numbers
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.expert_modules import Differences, Masks
+from ace_gui.methods.shared.expert_modules import (
+    Differences,
+    Masks,
+    ModuleKind,
+    by_entries,
+    kind_of,
+    learns,
+)
 from ace_gui.paths import merges_folder
 from ace_gui.stored_formats import FORMATS
 
@@ -38,6 +46,19 @@ ENOUGH_NUMBERS = 8  # default per element and pair of inputs
 KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
 
 FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``engine.devices``)
+
+LEAST_KEPT: Final = 128_000_000
+SHARE_KEPT: Final = 0.5
+"""Multiple of the model's bytes that cached task vectors and inputs may use, if that is more."""
+
+COPIES: Final = 5
+"""Copies of a learned number: itself, its gradient, two moments, and the best value so far."""
+
+AT_ONCE: Final = 4
+"""Tensors of the largest shape held during a step."""
+
+DECOMPOSED: Final = 6
+"""Float64 tensors of a matrix's shape held during its decomposition."""
 
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
@@ -254,3 +275,52 @@ def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
     if row.after.cap is not None:
         numbers = max(numbers, CAPPED_NUMBERS * prod(shape))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * prod(shape)
+
+
+def cached_bytes(model: int) -> int:
+    """Bytes that cached task vectors and inputs may use for a model of this size."""
+    return max(LEAST_KEPT, int(SHARE_KEPT * model))
+
+
+def learning_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
+    """Estimated peak while the recipe's method learns; 0 if it does not learn."""
+    return max(_learned(rows, method), _modules(rows, method, parameters))
+
+
+def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+    """One model with its gradients, the cached tensors, and the learned numbers."""
+    learning = method.learning
+    if learning is None:
+        return 0
+    model, merged = _model(rows), [row for row in rows if _is_merged(row)]
+    numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
+    at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
+    steps = 2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once
+    return max(steps, 0 if learning.factors is None else _decomposed(merged))
+
+
+def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
+    """The decomposition of the largest matrix, or the models with which modules are trained."""
+    modules = method.modules
+    if modules is None:
+        return 0
+    own = module_rows(rows, method)
+    trained = 2 * _model(rows) if learns(modules) else 0  # and one while it is loaded
+    if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
+        trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
+    return max(trained, 0 if by_entries(modules, parameters) else _decomposed(own))
+
+
+def _decomposed(rows: list[PlanRow]) -> int:
+    matrices = [prod(row.shape) for row in rows if len(row.shape) == 2]
+    return DECOMPOSED * FLOAT64 * max(matrices, default=0)
+
+
+def _model(rows: tuple[PlanRow, ...]) -> int:
+    """Bytes of the base's tensors, each counted once."""
+    shapes = {row.tensor: row.tensor_shape for row in rows if row.in_base and row.tied_to is None}
+    return FLOAT32 * sum(map(prod, shapes.values()))
+
+
+def _is_merged(row: PlanRow) -> bool:
+    return row.disposition is Disposition.MERGED and row.tied_to is None

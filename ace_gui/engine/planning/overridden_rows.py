@@ -139,6 +139,13 @@ def method_of(row: PlanRow, default: MergeMethod[Any]) -> MergeMethod[Any]:
     return default if row.override is None else get_method(row.override.method)
 
 
+def parameters_of(row: PlanRow, default: MergeMethod[Any], parameters: Any) -> Any:
+    """The parameters of ``method_of(row, default)``; ``parameters``: those of the default."""
+    if row.override is None:
+        return parameters
+    return checked_parameters(method_of(row, default), row.override.parameters)
+
+
 def _with_effect(
     row: PlanRow,
     recipe: Recipe,

@@ -6,14 +6,17 @@ judge.
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Final
 
 from ace_gui.architecture.submodels import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, part_of
+from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, FileStamp, TensorInfo, part_of
+from ace_gui.checkpoints.composed import ComposedCheckpoint
+from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
     Check,
@@ -22,8 +25,7 @@ from ace_gui.engine.contract.checks import (
     worst_first,
 )
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.planning import duplicate_models
-from ace_gui.engine.planning.config_differences import config_differences
+from ace_gui.engine.planning.config_differences import config_differences, same_part
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary import tokenizers as vocabularies
 from ace_gui.engine.planning.vocabulary.rows import TokenMatch, match
@@ -39,6 +41,10 @@ _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
 _ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
 _NOISY: Final = 2.0**-9
 """Rounding that is as large as the change made by a fine-tune."""
+
+TENSORS_SAMPLED: Final = 48
+BLOCK: Final = 4096
+"""Bytes of a tensor that are compared with those of other models."""
 
 
 def preflight(
@@ -368,23 +374,13 @@ def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
     return " and ".join(lines) or "no token is new"
 
 
-def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
-    """The nested config of ``whole`` that has the type of the other, or else ``whole``."""
-    parts = (value for value in whole.values() if isinstance(value, Mapping))
-    wanted = part.get("model_type")
-    if wanted is None or whole.get("model_type") == wanted:
-        return whole
-    return next((each for each in parts if each.get("model_type") == wanted), whole)
-
-
 def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     theirs, ours = base.checkpoint.config, expert.checkpoint.config
     if theirs is None or ours is None:
         if theirs is None:
             return None
         return Verdict.NOTE, "Has no config.json: taken to be built as the base is.", ()
-    # For example, a tower whose config is nested in that of the whole model.
-    theirs, ours = _part_of(theirs, ours), _part_of(ours, theirs)
+    theirs, ours = same_part(theirs, ours)
     if theirs.get("model_type") != ours.get("model_type") and (
         base.architecture.family != expert.architecture.family
     ):
@@ -416,7 +412,7 @@ def _duplicates(
     seen: dict[str, str] = {}
     checks = []
     for model in (base, *experts):
-        digest = duplicate_models.sample(model, names)
+        digest = _sample(model, names)
         if digest is None:
             continue
         if digest not in seen:
@@ -435,6 +431,36 @@ def _duplicates(
             )
         )
     return checks or [_fine("Duplicates", "No two models hold the same weights.")]
+
+
+def _sample(model: OpenedModel, names: Sequence[str]) -> str | None:
+    """A digest of one block from each of several tensors, spread over ``names`` (the base's names).
+
+    Copies have equal digests; fine-tunes differ in nearly every block. None for an adapter, or for
+    a model that lacks one of the tensors. Raises CheckpointError.
+    """
+    if isinstance(model.checkpoint, ExpandedCheckpoint | ComposedCheckpoint) or not names:
+        return None
+    step = max(1, len(names) // TENSORS_SAMPLED)
+    chosen = names[::step]
+    if not all(model.has(name) for name in chosen):
+        return None
+    infos = tuple(model.checkpoint.tensors[model.own_names[name]] for name in chosen)
+    return _digest(model.checkpoint.files, infos)
+
+
+@lru_cache(maxsize=256)
+def _digest(_files: tuple[FileStamp, ...], infos: tuple[TensorInfo, ...]) -> str:
+    """``_files`` is part of the cache key: a changed file is read again."""
+    digest = hashlib.sha256()
+    for info in infos:
+        block = bytearray(min(BLOCK, info.stored_bytes))
+        middle = (info.stored_bytes - len(block)) // 2
+        with open_regular(info.file) as (descriptor, _):
+            read_at(descriptor, memoryview(block), info.start + middle)
+        digest.update(f"{info.dtype} {info.shape}".encode())
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _files(_base: OpenedModel, expert: OpenedModel) -> _Finding:

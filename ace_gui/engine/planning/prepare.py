@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints import FileStamp, reader_of
-from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
     RECIPE,
@@ -26,119 +23,39 @@ from ace_gui.engine.contract.plan import (
     bytes_in_store,
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
-from ace_gui.engine.planning.calibration_needs import data_checks, needs_of
-from ace_gui.engine.planning.dispositions import plan_rows
+from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats
 from ace_gui.engine.planning.expert_files import bytes_beside
-from ace_gui.engine.planning.learning_memory import learning_bytes
 from ace_gui.engine.planning.memory import (
     free_disk_bytes,
-    is_whole,
     largest_tensor,
+    learning_bytes,
     memory_on_gpu,
     peak_bytes,
-    row_width,
 )
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.module_checks import module_checks
-from ace_gui.engine.planning.number_formats import kept_integers, refuse_other_than_floats
-from ace_gui.engine.planning.overridden_rows import check_overrides, method_of, overridden
+from ace_gui.engine.planning.needs import data_checks, module_checks, needs_of
+from ace_gui.engine.planning.overridden_rows import (
+    check_overrides,
+    overridden,
+)
 from ace_gui.engine.planning.preflight import preflight
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
 from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
-from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.measured import Need
-from ace_gui.methods.shared.survey import Findings, findings_of
 from ace_gui.recipe import Recipe
 from ace_gui.steps import Steps, result_of
 
 if TYPE_CHECKING:
-    from ace_gui.engine.calibrating.statistics_folder import Statistics
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A plan, and the opened models and method that carry it out.
-
-    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
-    that determine matching rows, if rows are matched by token. ``findings``: what is known so far
-    of the whole model, by method and parameters; ``surveying`` adds to it. ``needs``: measurements
-    on the experts' data, each with a method that needs it. ``measurements``: the finished ones, one
-    per expert; ``calibrating`` adds to it. ``distances``: of the experts from the base, by name,
-    set by ``unrelated``.
-    """
-
-    plan: Plan
-    base: OpenedModel
-    experts: tuple[OpenedModel, ...]
-    method: MergeMethod[Any]
-    parameters: Any
-    tokenizers: tuple[FileStamp, ...] = ()
-    findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
-    needs: Mapping[Need, str] = field(default_factory=dict)
-    measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
-    distances: dict[str, float] = field(default_factory=dict, compare=False)
-
-    def method_of(self, row: PlanRow) -> MergeMethod[Any]:
-        """The method that merges a row: the recipe's, or that of its override."""
-        return method_of(row, self.method)
-
-    def is_whole(self, row: PlanRow) -> bool:
-        """Whether a row is merged in one piece instead of part by part."""
-        return is_whole(row, self.method)
-
-    def row_width(self, row: PlanRow) -> int | None:
-        """How many elements of a row merged in parts stay together; None: each is independent."""
-        return row_width(row, self.method)
-
-    def parameters_of(self, row: PlanRow) -> Any:
-        """The parameters of ``method_of(row)`` for this row."""
-        if row.override is None:
-            return self.parameters
-        return checked_parameters(self.method_of(row), row.override.parameters)
-
-    def own_of(self, row: PlanRow) -> list[Any] | None:
-        """The parameters of each expert that has the row; None if all use those of the row."""
-        if row.override is None or not row.override.own:
-            return None
-        given, own = row.override.parameters, row.override.own
-        method = self.method_of(row)
-        return [checked_parameters(method, {**given, **own[t]}) for t in row.experts]
-
-    def weights_of(self, row: PlanRow) -> tuple[float, ...]:
-        """One weight for each expert that has the row, in the order of ``row.experts``."""
-        weights = row.override.weights if row.override else self.plan.recipe.weights
-        return tuple(weights[t] for t in row.experts)
-
-    def findings_of(self, row: PlanRow) -> Findings | None:
-        """The findings that the method of a row needs, for the row's experts; None if unknown."""
-        found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
-        return None if found is None else findings_of(found, row.experts)
-
-    @property
-    def files(self) -> tuple[FileStamp, ...]:
-        """The files that the result depends on, with their stamps when opened."""
-        models = (self.base, *self.experts)
-        return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
-
-    def is_current(self) -> bool:
-        """Whether every file is unchanged since it was opened."""
-        models = (self.base, *self.experts)
-        try:
-            for model in models:
-                reader_of(model.checkpoint).check_unchanged()
-            if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
-                return False
-            return deciding_tokenizers(models, self.plan.recipe.matching) == self.tokenizers
-        except CheckpointError:
-            return False
+    pass
 
 
 LARGEST_WEIGHT: Final = 1e9
@@ -164,29 +81,61 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     they changed meanwhile.
     """
     method = _checked_method(recipe)
-    known = [] if opened is None else opened
+    base, experts = yield from _opened(recipe, [] if opened is None else opened)
+    ruled = with_slice_rules(recipe, base)
+    # Taken before reading, so that a later change is noticed.
+    tokenizers = deciding_tokenizers((base, *experts), ruled.matching)
+    experts = matched_by_token(base, experts, ruled.matching)
+    base, experts = with_new_tokens(base, experts, ruled)
+    base = with_chat_template(base, experts, ruled)
+    base, experts, heads = with_heads(base, experts, ruled)
+    values, notes = completed(recipe.parameters, method, base)
+    parameters = checked_parameters(method, values)
+    planned = plan_rows(base, experts, method, ruled, heads)
+    rows, unused = overridden(planned, ruled, base, heads.asked, len(recipe.overrides))
+    rows = without_idle_rows(rows, ruled, dataclasses.asdict(parameters))
+    refuse_other_than_floats(rows, base, experts)
+    prepared = Prepared(
+        plan=_planned(recipe, base, experts, rows, method, parameters, notes),
+        base=base,
+        experts=experts,
+        method=method,
+        parameters=parameters,
+        tokenizers=tokenizers,
+        needs=needs_of(rows, method, parameters),
+    )
+    warnings = _warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes
+    plan = dataclasses.replace(
+        prepared.plan,
+        warnings=warnings,
+        checks=worst_first(_checks(prepared)),
+    )
+    return dataclasses.replace(prepared, plan=plan)
+
+
+def _opened(
+    recipe: Recipe, known: OpenedModels
+) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     inputs = dataclasses.replace(recipe, merge_method="", parameters={})
     found = next((models for own, models in known if own == inputs), None)
     if found is None:
         found = yield from open_recipe(recipe)
         known.append((inputs, found))
-    base, experts = found
-    given, recipe = recipe, with_slice_rules(recipe, base)
-    # Taken before reading, so that a later change is noticed.
-    tokenizers = deciding_tokenizers((base, *experts), recipe.matching)
-    experts = matched_by_token(base, experts, recipe.matching)
-    base, experts = with_new_tokens(base, experts, recipe)
-    base = with_chat_template(base, experts, recipe)
-    base, experts, heads = with_heads(base, experts, recipe)
-    values, notes = completed(recipe.parameters, method, base)
-    parameters = checked_parameters(method, values)
-    planned = plan_rows(base, experts, method, recipe, heads)
-    rows, unused = overridden(planned, recipe, base, heads.asked, len(given.overrides))
-    rows = without_idle_rows(rows, recipe, dataclasses.asdict(parameters))
-    recipe = given
-    refuse_other_than_floats(rows, base, experts)
+    return found
+
+
+def _planned(
+    recipe: Recipe,
+    base: OpenedModel,
+    experts: tuple[OpenedModel, ...],
+    rows: tuple[PlanRow, ...],
+    method: MergeMethod[Any],
+    parameters: Any,
+    notes: Mapping[str, str],
+) -> Plan:
+    """The plan of these rows, with its sizes; the checks follow."""
     gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, method)
-    plan = Plan(
+    return Plan(
         recipe=recipe,
         base=base.summary,
         experts=tuple(expert.summary for expert in experts),
@@ -194,7 +143,6 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         parameters=dataclasses.asdict(parameters),
         parameter_notes=notes,
         heterogeneity=method.heterogeneity,
-        warnings=(_warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes),
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(rows, method, parameters, experts),
         peak_bytes=max(peak_bytes(rows, method), learning_bytes(rows, method, parameters)),
@@ -203,45 +151,26 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         beside_gpu_bytes=beside_gpu_bytes,
         free_memory=free_memory(),
     )
-    needs = needs_of(rows, method, parameters)
-    checks = (
-        *_recipe_checks(recipe),
-        *_checks(plan, base, experts),
-        *chat_checks(base, experts, recipe),
-        *data_checks(recipe, needs),
-        *module_checks(recipe, rows, method, base),
-    )
-    prepared = Prepared(
-        plan=plan,
-        base=base,
-        experts=experts,
-        method=method,
-        parameters=parameters,
-        tokenizers=tokenizers,
-        needs=needs,
-    )
-    checks = worst_first((*checks, *adapter_checks(prepared)))
-    return dataclasses.replace(prepared, plan=dataclasses.replace(plan, checks=checks))
 
 
-def _checks(plan: Plan, base: OpenedModel, experts: tuple[OpenedModel, ...]) -> tuple[Check, ...]:
-    return preflight(
+def _checks(prepared: Prepared) -> Iterator[Check]:
+    plan, base, experts = prepared.plan, prepared.base, prepared.experts
+    recipe = plan.recipe
+    if note := recipe.defaults_note:  # it was read with mergekit's defaults
+        yield Check(subject=EVERYTHING, title=RECIPE, verdict=Verdict.NOTE, sentence=note)
+    yield from preflight(
         base,
         experts,
         plan.rows,
-        vocabulary=plan.recipe.matching,
+        vocabulary=recipe.matching,
         store_bytes=bytes_in_store(plan.rows) + plan.bytes_beside,
         memory=plan.memory_check(None),
         free_disk=free_disk_bytes(),
     )
-
-
-def _recipe_checks(recipe: Recipe) -> tuple[Check, ...]:
-    """The note about a recipe that was read with mergekit's defaults."""
-    if not recipe.defaults_note:
-        return ()
-    note, sentence = Verdict.NOTE, recipe.defaults_note
-    return (Check(subject=EVERYTHING, title=RECIPE, verdict=note, sentence=sentence),)
+    yield from chat_checks(base, experts, recipe)
+    yield from data_checks(recipe, prepared.needs)
+    yield from module_checks(recipe, plan.rows, prepared.method, base)
+    yield from adapter_checks(prepared)
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:

@@ -28,7 +28,7 @@ from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.head_inputs import head_of
 from ace_gui.engine.modules.stored import TRAINED
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.expert_modules import Corrections
 
 TITLE: Final = "correcting features of {}"

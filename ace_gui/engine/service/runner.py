@@ -18,7 +18,8 @@ from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.planning.prepare import Prepared, preparing
+from ace_gui.engine.planning.prepare import preparing
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from ace_gui.methods.method import (
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import required_values
+from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -60,7 +62,9 @@ def factors_of(
     """What the parts are made of, expert by expert. Raises MethodError if not finite."""
     experts = WeightedExperts(deltas, weights)
     if learning.factors is not None and learning.prepares(parameters):
-        yield from learning.factors(_Checked(experts), weights, parameters, findings)
+        yield from learning.factors(
+            Computed(len(experts), partial(task_vector, experts)), weights, parameters, findings
+        )
         return
     for t in range(len(experts)):
         yield {"delta": task_vector(experts, t)}
@@ -89,16 +93,3 @@ def merged_as_learned(
         total.add_(found, alpha=weights[t])
         del factors, found
     return finished(total)
-
-
-class _Checked(Sequence[Tensor]):
-    """Task vectors that are finite."""
-
-    def __init__(self, experts: WeightedExperts) -> None:
-        self._experts = experts
-
-    def __len__(self) -> int:
-        return len(self._experts)
-
-    def __getitem__(self, index: Any) -> Any:
-        return task_vector(self._experts, index)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final
 
 from torch import Tensor
 
 from ace_gui.methods.method import Context, Merged, parameter
+from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.weighted_experts import require_base
 
 CHANGES: Final = "changes"
@@ -40,25 +41,6 @@ class PointsParameters:
     )
 
 
-class _WholeWeights(Sequence[Tensor]):
-    """The weights of the base and of the experts, or of the experts alone; each read anew."""
-
-    def __init__(self, deltas: Sequence[Tensor], base: Tensor, *, with_base: bool) -> None:
-        self._deltas, self._base, self._first = deltas, base, int(with_base)
-
-    def __len__(self) -> int:
-        return self._first + len(self._deltas)
-
-    @overload
-    def __getitem__(self, index: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
-    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(index, slice):
-            return [self[t] for t in range(*index.indices(len(self)))]
-        return self._base if index < self._first else self._deltas[index - self._first] + self._base
-
-
 def merged_points(
     merge: Callable[[Sequence[Tensor], Sequence[float]], Merged],
     deltas: Sequence[Tensor],
@@ -73,6 +55,9 @@ def merged_points(
     if parameters.points == CHANGES:
         return merge(deltas, weights)
     base, with_base = require_base(context.get("base")), parameters.base_weight != 0
-    points = _WholeWeights(deltas, base, with_base=with_base)
+    first = int(with_base)
+    points = Computed(
+        first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
+    )
     found = merge(points, [*([parameters.base_weight] if with_base else []), *weights])
     return Merged(delta=found.delta.sub_(base))

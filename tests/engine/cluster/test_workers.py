@@ -33,7 +33,8 @@ from ace_gui.engine.merging.units import (
     units,
 )
 from ace_gui.engine.merging.whole_model.surveying import groups, look_for, survey_of, surveyed
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import (
     ClusterError,

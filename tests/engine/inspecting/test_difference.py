@@ -12,7 +12,8 @@ from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.inspecting.merge_difference import difference
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, OutputError
 from tests.helpers.inspected import row_named, singular_values, tensor
 from tests.helpers.models import Family, gpt2_family, roberta_family

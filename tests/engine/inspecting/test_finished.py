@@ -13,7 +13,8 @@ from ace_gui.engine.contract.figures.findings import LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, condition_number
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.inspected import Array, deltas_of, row_named, singular_values

@@ -25,7 +25,8 @@ from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import alignment, overlap, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.service.runner import Runner, safe_steps
 from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import MethodError, NonFiniteError

@@ -17,7 +17,8 @@ from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import in_order, sampled, work
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import After, Cap
 from tests.helpers.models import roberta_family

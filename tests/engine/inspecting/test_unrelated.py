@@ -12,7 +12,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
-from ace_gui.engine.merging import store
+from ace_gui.engine.merging import manifest
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.planning.prepare import prepare
@@ -102,8 +102,8 @@ def test_another_library_means_another_merge(
     next(events := merge(prepared, folder, device="cpu"))
     events.close()
     for name in ("torch", "numpy", "safetensors", "transformers"):
-        other = {**store.library_versions(), name: "0.0.1"}
-        monkeypatch.setattr(store, "library_versions", lambda other=other: other)
+        other = {**manifest.library_versions(), name: "0.0.1"}
+        monkeypatch.setattr(manifest, "library_versions", lambda other=other: other)
         with pytest.raises(ResumeError, match=rf"{name} 0\.0\.1 \(was "):
             list(merge(prepared, folder, device="cpu", resume=True))
         monkeypatch.undo()

@@ -20,7 +20,8 @@ from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.dispositions import last_blocks, with_after
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import RecipeError, ResumeError
 from ace_gui.methods import METHODS as REGISTERED

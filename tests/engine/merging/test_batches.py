@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.merging.on_gpu import batches as module
-from ace_gui.engine.merging.on_gpu.batches import Batch, alone, batches
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.merging import units as module
+from ace_gui.engine.merging.units import Unit, batches, whole_units
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Override
 from tests.helpers.models import gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
@@ -29,18 +31,18 @@ def matrices(rows: list[PlanRow]) -> list[PlanRow]:
     return [row for row in rows if row.disposition == Disposition.MERGED]
 
 
-def of_square_ones(found: list[Batch]) -> list[int]:
+def of_square_ones(found: list[Unit]) -> list[int]:
     return [len(batch) for batch in found if batch[0].shape == (32, 32)]
 
 
 def test_every_matrix_is_in_one_batch_and_nothing_else_is(
     rows: list[PlanRow], prepared: Prepared
 ) -> None:
-    for found in (batches(rows, prepared), alone(rows, prepared)):
+    for found in (batches(rows, prepared), whole_units(rows, prepared, torch.device("cpu"))):
         assert sorted(row.name for batch in found for row in batch) == sorted(
             row.name for row in matrices(rows)
         )
-    assert {len(batch) for batch in alone(rows, prepared)} == {1}
+    assert {len(batch) for batch in whole_units(rows, prepared, torch.device("cpu"))} == {1}
 
 
 def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared) -> None:
@@ -78,7 +80,7 @@ def test_what_waits_for_the_first_of_its_shape_is_bounded(
     assert of_square_ones(found) == [4, 4]
     assert all(len({row.block for row in batch}) == 1 for batch in found)
     monkeypatch.setattr(module, "AHEAD", 0)
-    assert batches(rows, prepared) == alone(rows, prepared)
+    assert batches(rows, prepared) == whole_units(rows, prepared, torch.device("cpu"))
 
 
 def test_what_is_done_to_them_must_be_the_same(rows: list[PlanRow], prepared: Prepared) -> None:
@@ -109,4 +111,4 @@ def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp
 def test_methods_without_a_batch_are_merged_one_by_one(tmp_path) -> None:
     prepared = prepare(recipe_of(gpt2_family(tmp_path), merge_method="tsv_m"))
     rows = [row for row in prepared.plan.rows if row.in_base]
-    assert batches(rows, prepared) == alone(rows, prepared)
+    assert batches(rows, prepared) == whole_units(rows, prepared, torch.device("cpu"))

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.merging import gpu_memory, units
 from ace_gui.engine.merging import merge as merging
+from ace_gui.engine.merging.gpu_memory import GPU_AHEAD, MemoryBudget, budgets_of
 from ace_gui.engine.merging.merge import merge, under_way
-from ace_gui.engine.merging.on_gpu import batches
-from ace_gui.engine.merging.on_gpu.gpu_memory import GPU_AHEAD, MemoryBudget, budgets_of
 from ace_gui.engine.merging.one_tensor import tensor_merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import (
@@ -29,7 +29,8 @@ from ace_gui.engine.merging.one_tensor.tensor_merge import (
     merge_whole,
 )
 from ace_gui.engine.merging.store import MODEL, reports
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import NonFinite
@@ -56,11 +57,11 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
     readers = Readers(prepared)
 
     def merged(ahead: int) -> list[tuple[str, torch.Tensor]]:
-        works = ([(row, TensorMerge(row, prepared, readers, CPU))] for row in rows)
+        works = ([TensorMerge(row, prepared, readers, CPU)] for row in rows)
         with ThreadPoolExecutor(2) as pool:
             return [
-                (row.name, torch.cat([piece.values for piece in pieces]))
-                for ((row, _, pieces),) in under_way(works, pool, budgets_of(CPU), ahead)
+                (work.row.name, torch.cat([piece.values for piece in pieces]))
+                for ((work, pieces),) in under_way(works, pool, budgets_of(CPU), ahead)
             ]
 
     one, four = merged(1), merged(4)
@@ -82,9 +83,10 @@ class Gpu:
         self._room = room
         self._held: list[int] = []
         self._changed = threading.Condition()
-        monkeypatch.setattr(tensor_merge, "merge_whole", partial(self._merge, merge_whole))
+        for module in (tensor_merge, gpu_memory):
+            monkeypatch.setattr(module, "merge_whole", partial(self._merge, merge_whole))
         monkeypatch.setattr(merging, "resolve_device", lambda name: torch.device(name))
-        monkeypatch.setattr(batches, "FULL", together * 32 * 32)
+        monkeypatch.setattr(units, "FULL", together * 32 * 32)
 
     def _merge(
         self,
@@ -103,7 +105,7 @@ class Gpu:
             crowded = sum(self._held) > self._room
         try:
             if not crowded:
-                self.batches.append(tuple(work._row.name for work in works))
+                self.batches.append(tuple(work.row.name for work in works))
                 for work in works:
                     work.device = CPU
                 return honest(works)

@@ -16,7 +16,8 @@ from ace_gui.engine import streaming
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, in_the_end, merge_deltas
 from ace_gui.engine.merging.whole_model import surveying
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind
 from tests.helpers.checkpoints import same_bits

@@ -17,8 +17,8 @@ from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.layer_subspaces import subspaces
-from ace_gui.engine.merging.on_gpu import batches, gpu_memory
-from ace_gui.engine.merging.on_gpu.gpu_memory import (
+from ace_gui.engine.merging import gpu_memory, units
+from ace_gui.engine.merging.gpu_memory import (
     GPU_AHEAD,
     MemoryBudget,
     budgets_of,
@@ -28,7 +28,8 @@ from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.memory import whole_bytes
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.gather import merge_reports
 from ace_gui.errors import NonFiniteError, lacks_room
 from ace_gui.methods.ace.float32_check import PROBES
@@ -169,7 +170,7 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
     honest = gpu_memory.TensorMerge.pieces
 
     def counted(work, pool):
-        if not prepared.is_whole(work._row):
+        if not prepared.is_whole(work.row):
             yield from honest(work, pool)
             return
         if work.device.type == "cuda":
@@ -182,7 +183,7 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
             there[0] -= work.gpu_bytes
 
     monkeypatch.setattr(gpu_memory.TensorMerge, "pieces", counted)
-    monkeypatch.setattr(batches, "FULL", 1)
+    monkeypatch.setattr(units, "FULL", 1)
     rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
     room = 2 * max(whole_bytes(row, prepared.method) for row in rows)
     monkeypatch.setattr(gpu_memory, "SIDE_BY_SIDE_BYTES", room)
@@ -267,7 +268,7 @@ def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_pat
 def test_a_merge_waits_six_times_a_matrix_at_most(
     tau: float, dtype: str, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "FULL", 1)  # one matrix at a time
+    monkeypatch.setattr(units, "FULL", 1)  # one matrix at a time
     parameters = {"epsilon": 0.1, "tau": tau}
     recipe = replace(prepared.plan.recipe, parameters=parameters, out_dtype=dtype)
     with DeviceStandIn().installed() as stand_in:

@@ -7,7 +7,8 @@ import torch
 
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.store import reports
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.tolerance import STRICT
 from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.merges import merged_tensors

@@ -20,7 +20,8 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import FileChangedError, NonFiniteError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.models import Family, roberta_family
@@ -155,7 +156,7 @@ def test_what_was_merged_by_other_numbers_of_threads_is_not_continued(
 ) -> None:
     store = tmp_path / "store"
     stop_after(merge(prepared, store), 3)
-    monkeypatch.setattr("ace_gui.engine.merging.merge.matrices_at_once", lambda *_: 7)
+    monkeypatch.setattr("ace_gui.engine.merging.manifest.matrices_at_once", lambda *_: 7)
     with pytest.raises(ResumeError, match="side_by_side differs"):
         drain(merge(prepared, store, resume=True))
 
@@ -278,6 +279,6 @@ def test_a_store_of_other_code_is_not_resumed(
 ) -> None:
     """Changed arithmetic must not mix with old bits, whatever the version says."""
     stop_after(merge(prepared, tmp_path / "store"), 3)
-    monkeypatch.setattr("ace_gui.engine.merging.merge.code_digest", lambda *_: "changed")
+    monkeypatch.setattr("ace_gui.engine.merging.manifest.code_digest", lambda *_: "changed")
     with pytest.raises(ResumeError, match="this program's own code"):
         drain(merge(prepared, tmp_path / "store", resume=True))

@@ -21,7 +21,7 @@ from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.output.task_model import reconstruct
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.routing.feature_router import fitted
+from ace_gui.engine.routing.train import fitted
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
 from ace_gui.recipe.recipe_file import load_recipe

@@ -11,7 +11,8 @@ from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.merge_checks import output_checks
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of
 

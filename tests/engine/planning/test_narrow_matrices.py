@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind
 from ace_gui.recipe import Override

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ace_gui.checkpoints import convert_pickle, tag_of, torch_dtype
 from ace_gui.engine.contract.plan import COMBINED, Disposition
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.overrides import Override

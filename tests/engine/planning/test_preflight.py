@@ -17,7 +17,8 @@ from ace_gui.engine.contract.checks import (
 )
 from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.config_differences import config_differences
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary.tokenizers import compare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.models import gpt2_family, roberta_family

@@ -24,7 +24,8 @@ from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.content import number
 from ace_gui.engine.report.gather import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of

@@ -16,7 +16,8 @@ from ace_gui.engine.contract.figures.findings import (
 )
 from ace_gui.engine.contract.jobs import AnalyseJob, DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.service.runner import Runner
 from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
-from typing import Final, overload
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -15,33 +14,15 @@ from ace_gui.engine.calibrating.grams import CENTRE
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.measured import Measured, Need
+from ace_gui.methods.shared.on_demand import Computed
 
 UNSEEN: Final = (
     "Averaged: with the calibration data nothing went through this tensor in at least one expert."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read(Sequence[Tensor]):
-    """Reads one tensor per expert, each time it is requested."""
-
-    reads: tuple[Callable[[], Tensor], ...]
-
-    def __len__(self) -> int:
-        return len(self.reads)
-
-    @overload
-    def __getitem__(self, index: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
-    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(index, slice):
-            return [read() for read in self.reads[index]]
-        return self.reads[index]()
 
 
 def need_of(row: PlanRow, prepared: Prepared) -> Need | None:
@@ -68,11 +49,25 @@ def measured_of(
     found = [(statistics, stored) for statistics, stored in pairs if stored is not None]
     if len(found) < len(pairs):
         return None
-    each, centres = _reads(found, deltas, need)
+    device = deltas.base.device
+
+    def gradients(t: int) -> Tensor:
+        statistics, stored = found[t]
+        return deltas.like(
+            lambda part: (
+                statistics.read(stored) if part is None else statistics.read_part(stored, *part)
+            )
+        )
+
+    def inputs(t: int, suffix: str = "") -> Tensor:
+        statistics, stored = found[t]
+        return statistics.read(stored + suffix).to(device)
+
+    by_entries = need is Need.GRADIENTS
     manifests = [statistics.manifest for statistics, _ in found]
     return Measured(
-        each=_Read(reads=each),
-        centres=_Read(reads=centres),
+        each=Computed(len(found), gradients if by_entries else inputs),
+        centres=Computed(0 if by_entries else len(found), partial(inputs, suffix=CENTRE)),
         norms=tuple(manifest.norm for manifest in manifests),
         means=tuple(manifest.mean for manifest in manifests),
     )
@@ -101,33 +96,6 @@ def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
         row, name, _ = stored.rsplit("/", 2)
         found.setdefault(row, []).append((stored, name))
     return found
-
-
-Reads = tuple[Callable[[], Tensor], ...]
-
-
-def _reads(
-    found: Sequence[tuple[Statistics, str]], deltas: TaskVectors, need: Need
-) -> tuple[Reads, Reads]:
-    if need is Need.GRADIENTS:
-        return tuple(partial(_like, deltas, *own) for own in found), ()
-    device = deltas.base.device
-
-    def read(statistics: Statistics, stored: str) -> Tensor:
-        return statistics.read(stored).to(device)
-
-    return (
-        tuple(partial(read, *own) for own in found),
-        tuple(partial(read, statistics, stored + CENTRE) for statistics, stored in found),
-    )
-
-
-def _like(deltas: TaskVectors, statistics: Statistics, stored: str) -> Tensor:
-    return deltas.like(
-        lambda part: (
-            statistics.read(stored) if part is None else statistics.read_part(stored, *part)
-        )
-    )
 
 
 def averaged(merged: Merged) -> Merged:

@@ -6,17 +6,19 @@ NonFiniteError while reading asks here how to continue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.planning.models import answering_name
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.task_heads import is_new
 from ace_gui.errors import NonFiniteError
 from ace_gui.recipe.values import NonFinite
+
+Found = TypeVar("Found")
 
 CHOICE: Final = (
     " Or choose to keep the base's tensor, or to leave the expert out of it: `non_finite` in a "
@@ -71,6 +73,16 @@ def resolve_non_finite(
         row=replace(row, experts=() if choice is NonFinite.KEEP_BASE else kept),
         found={readers.experts[t].model.name: what for t, what in found.items()},
     )
+
+
+def finding(
+    find: Callable[[PlanRow], Found], row: PlanRow, prepared: Prepared, readers: Readers
+) -> Found:
+    """The result of ``find`` for a row, without experts that turn out to have NaN or Inf in it."""
+    try:
+        return find(row)
+    except NonFiniteError as error:
+        return find(resolve_non_finite(error, row, prepared, readers).row)
 
 
 def require_finite_heads(prepared: Prepared, readers: Readers) -> None:

@@ -1,16 +1,19 @@
 """The task vectors of one tensor, read from disk each time they are requested.
 
-T experts; a matrix is O outputs × I inputs.
+T experts, N elements of a part of a tensor; a matrix is O outputs × I inputs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Final, overload
+from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import (
@@ -25,11 +28,26 @@ from ace_gui.checkpoints import (
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.models import OpenedModel, answering_name
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, parts_of
-from ace_gui.errors import NonFiniteError
+from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.formatting import listing, plain
 from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.heterogeneity import energy
+from ace_gui.methods.shared.on_demand import OnDemand
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
+
+
+@contextmanager
+def merging_of(tensor: str, experts: Sequence[str]) -> Iterator[None]:
+    """Add the names of the tensor and of the experts, in order, to a MethodError of the block."""
+    try:
+        yield
+    except MethodError as error:
+        if error.tensor is None:
+            error.tensor = tensor
+            error.sentence = f"`{plain(tensor)}` of {listing(experts)}: {error.sentence}"
+        raise
 
 
 class ModelReader:
@@ -170,8 +188,13 @@ Kept = dict[int, Stored]
 
 BASE: Final = -1
 
+CPU: Final = torch.device("cpu")
 
-class TaskVectors(Sequence[Tensor]):
+BLOCK: Final = 1 << 15
+"""Elements per expert that are widened to float64 at a time; they fit into a CPU cache."""
+
+
+class TaskVectors(OnDemand):
     """ΔW_t = W_t − W₀ of one tensor, for the experts that have it.
 
     They are float32, oriented outputs × inputs.
@@ -209,20 +232,15 @@ class TaskVectors(Sequence[Tensor]):
     def __len__(self) -> int:
         return len(self._experts)
 
-    @overload
-    def __getitem__(self, index: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
-    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(index, slice):
-            return [self[t] for t in range(*index.indices(len(self)))]
-        stored, is_change = self._remembered(index, partial(self._fetched, index))
-        own = self._oriented(stored)
-        return own if is_change else own.sub_(self.base)
-
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight in its stored orientation in host memory, and a number."""
         return self._turn(merged).cpu(), float(norm)
+
+    def read(self, index: int) -> Tensor:
+        """ΔW_t of an expert."""
+        stored, is_change = self._remembered(index, partial(self._fetched, index))
+        own = self._oriented(stored)
+        return own if is_change else own.sub_(self.base)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.
@@ -286,3 +304,81 @@ class TaskVectors(Sequence[Tensor]):
         """Convert between stored and working orientation, contiguous."""
         turned = self._row.transposed and self.part is None
         return (matrix.T if turned else matrix).contiguous()
+
+
+class GpuVectors(TaskVectors):
+    """Like ``TaskVectors``, but nothing waits for the GPU until there is a result.
+
+    ``keep``: every tensor stays on the GPU in its stored dtype, so that it is read and uploaded
+    once. NaN and Inf are detected on the GPU; ``restored`` and ``require_finite`` raise the error.
+    """
+
+    _checked = False
+
+    def __init__(self, row: PlanRow, readers: Readers, device: torch.device, *, keep: bool) -> None:
+        self._finite: list[Tensor] = []
+        self._norm: float | None = None
+        self._uploads: list[tuple[ModelReader, str]] = []
+        super().__init__(row, readers, device, kept={} if keep else None)
+
+    def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
+        """A merged weight in its stored orientation in host memory, and a number.
+
+        Raises NonFiniteError if an input has NaN or Inf.
+        """
+        stored = self._turn(merged)
+        values = torch.empty(stored.shape, dtype=stored.dtype, pin_memory=True)
+        values.copy_(stored, non_blocking=True)
+        # Waiting for the last operation of a stream waits for all of them.
+        finite, found = torch.stack([self._all_finite().double(), norm.double()]).tolist()
+        if not finite:
+            self._raise_non_finite()
+        return values, found
+
+    def require_finite(self) -> None:
+        """Raise NonFiniteError if an input has NaN or Inf."""
+        if not bool(self._all_finite()):
+            self._raise_non_finite()
+
+    def _all_finite(self) -> Tensor:
+        return torch.stack([self.base.new_ones((), dtype=torch.bool), *self._finite]).all()
+
+    def _raise_non_finite(self) -> None:
+        for model, name in self._uploads:
+            model.require_finite(name)
+
+    def _norm_of_base(self) -> float:
+        assert self._norm is not None
+        return self._norm
+
+    def _uploaded(self, model: ModelReader, name: str, stored: Tensor) -> Tensor:
+        """Upload in the stored dtype, from pinned memory, so that copying overlaps computing."""
+        if self._norm is None:  # the base comes first, before any work on the GPU
+            self._norm = float(torch.linalg.vector_norm(stored, dtype=torch.float32))
+        moved = stored.pin_memory().to(self._device, non_blocking=True)
+        if moved.is_floating_point() and moved.numel():
+            low, high = torch.aminmax(moved)
+            self._finite.append(torch.isfinite(low) & torch.isfinite(high))
+            self._uploads.append((model, name))
+        return moved
+
+
+def gram(
+    row: PlanRow, readers: Readers, parts: Iterable[Part] | None = None
+) -> tuple[NDArray[np.float64], float]:
+    """⟨ΔW_a, ΔW_b⟩ for all pairs of the row's experts (T × T), and ‖W₀‖²_F, in float64.
+
+    Computed in parts, so that at most one part of every expert is in memory. ``parts``: restrict to
+    these.
+    """
+    count, base_energy = len(row.experts), 0.0
+    gram_TT = torch.zeros(count, count, dtype=torch.float64)
+    block_TN = torch.empty(count, BLOCK, dtype=torch.float64)
+    for part in parts or parts_of(math.prod(row.shape)):
+        deltas = TaskVectors(row, readers, CPU, part)
+        base_energy += energy(deltas.base)
+        part_TN = torch.stack(list(deltas))
+        for some_TN in torch.split(part_TN, BLOCK, dim=1):
+            wide_TN = block_TN[:, : some_TN.shape[1]].copy_(some_TN)
+            gram_TT.addmm_(wide_TN, wide_TN.T)
+    return gram_TT.numpy(), base_energy

@@ -16,29 +16,40 @@ from torch import Tensor
 from ace_gui.checkpoints import new_parts
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.figures.spectral_figures import effective_rank
-from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
-from ace_gui.engine.merging.on_gpu.gpu_vectors import GpuVectors
-from ace_gui.engine.merging.one_tensor.error_context import merging_of
+from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.one_tensor.non_finite import ResolvedRow, resolve_non_finite
-from ace_gui.engine.merging.one_tensor.random_keys import random_key_of
-from ace_gui.engine.merging.one_tensor.task_vectors import Kept, Readers, TaskVectors
-from ace_gui.engine.merging.one_tensor.tensor_findings import tensor_findings
+from ace_gui.engine.merging.one_tensor.task_vectors import (
+    CPU,
+    GpuVectors,
+    Kept,
+    Readers,
+    TaskVectors,
+    merging_of,
+)
 from ace_gui.engine.planning.matrix_parts import of_row
 from ace_gui.engine.planning.memory import FLOAT32, kept_bytes, whole_bytes
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.finite import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Merged, MethodInput, Vote
+from ace_gui.methods.method import (
+    SURPLUS,
+    Context,
+    Diagnostics,
+    Kind,
+    Merged,
+    MethodInput,
+    RandomKey,
+    Vote,
+    found_by,
+)
 from ace_gui.methods.shared.after import changed_after
-from ace_gui.methods.shared.survey import Findings
+from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
-
-CPU: Final = torch.device("cpu")
 
 FELL_BACK: Final = "GPU memory was too small for this matrix: it was merged on the processor."
 CROWDED: Final = (
@@ -73,8 +84,8 @@ class TensorMerge:
 
     ``device``: where matrices are merged. Elementwise methods stay on the CPU, because the transfer
     takes longer than the computation. If GPU memory is too small, ``pieces`` raises a RuntimeError
-    (``errors.lacks_room``). It can be requested again when memory is free, or after ``fall_back``;
-    the report mentions it. ``dtype``: what floats are rounded to; None: no rounding.
+    (``errors.lacks_room``). It can be requested again after ``hindered``. ``dtype``: what floats
+    are rounded to; None: no rounding.
     ``keeps_experts``: whether the GPU holds the stored tensors of all experts.
     """
 
@@ -86,7 +97,7 @@ class TensorMerge:
         device: torch.device,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self._row = row
+        self.row = row
         self._dtype = dtype
         self._prepared = prepared
         self._readers = readers
@@ -101,13 +112,13 @@ class TensorMerge:
     @property
     def gpu_bytes(self) -> int:
         """Estimated GPU memory of the merge in bytes."""
-        return whole_bytes(self._row, self._prepared.method)
+        return whole_bytes(self.row, self._prepared.method)
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of all experts' stored tensors on the GPU, if none is wider than expected."""
-        entries = len(self._row.experts) * math.prod(self._row.shape)
-        return entries * max(FORMATS[self._row.dtype].bits // 8, FLOAT32)
+        entries = len(self.row.experts) * math.prod(self.row.shape)
+        return entries * max(FORMATS[self.row.dtype].bits // 8, FLOAT32)
 
     def pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         """The output tensor, piece by piece in order; a matrix method gives it in one piece.
@@ -120,133 +131,159 @@ class TensorMerge:
             yield from self._pieces(pool)
             return
         except NonFiniteError as error:
-            self._settled = resolve_non_finite(error, self._row, self._prepared, self._readers)
-        self._row, self._squared_norm = self._settled.row, 0.0
+            self._settled = resolve_non_finite(error, self.row, self._prepared, self._readers)
+        self.row, self._squared_norm = self._settled.row, 0.0
         yield from self._pieces(pool)
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
-        elements, width = math.prod(self._row.shape), self._prepared.row_width(self._row)
+        elements, width = math.prod(self.row.shape), self._prepared.row_width(self.row)
         # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
-        parts = list(parts_of(elements, width)) if self._row.part is None else [(0, elements)]
+        parts = list(parts_of(elements, width)) if self.row.part is None else [(0, elements)]
         if not self._is_combined:
             yield from ordered(pool, self._copied, parts)
             return
-        if self._prepared.is_whole(self._row):
-            (piece,) = merge_whole([self])
-            yield self.took(piece)
+        if self._prepared.is_whole(self.row):
+            yield from merge_whole([self])
             return
-        if kept_bytes(self._row, self._prepared.method):
+        if kept_bytes(self.row, self._prepared.method):
             self._kept = {part: {} for part in parts}
-        findings = tensor_findings(
-            self._row, self._prepared, self._vectors, self._names, pool, parts
-        )
-        yield from self._in_parts(parts, findings, pool)
+        yield from self._in_parts(parts, self._findings(parts, pool), pool)
         self._kept = {}
+
+    def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
+        """What the surveys found in the model, and what the method must know of this tensor."""
+        row, prepared = self.row, self._prepared
+        known, surveys = prepared.findings_of(row) or {}, prepared.method_of(row).tensor_surveys
+        if row.disposition is not Disposition.MERGED or not surveys:
+            return known
+        experts = range(len(row.experts))
+
+        def measure(survey: Survey, part: Part) -> Tensor:
+            return survey.measure(experts, self._vectors(part), part[0])
+
+        def carry_out(survey: Survey) -> Findings:
+            if len(parts) == 1:
+                return pool.submit(lambda: found_at_once(survey, self._vectors(parts[0]))).result()
+            unfinished = True
+            while unfinished:
+                for measured in ordered(pool, partial(measure, survey), parts):
+                    survey.add(measured)
+                unfinished = survey.finish_pass()
+            return survey.findings
+
+        each = prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts)
+        key = _random_key(row, prepared, self._names, parts[0])
+        with merging_of(row.name, self._names):
+            return found_by(surveys, each, prepared.weights_of(row), known, key, carry_out)
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
     ) -> Iterator[OutputChunk]:
         """Merge in parts; all of them again if their votes differ from the assumed ones."""
-        given, experts = findings, len(self._row.experts)
-        if self._prepared.method_of(self._row).votes and len(parts) > 1:
-            given = {**findings, SURPLUS: (0.0,) * experts}
-        vote = Vote()
-        for piece in ordered(pool, partial(self._merged, findings=given), parts):
-            self._note(piece)
+        experts, vote = len(self.row.experts), Vote()
+        votes = self._prepared.method_of(self.row).votes and len(parts) > 1
+        given = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
+        for piece in self._merged(parts, given, pool):
             vote += piece.vote
             yield piece
-        if SURPLUS in given and vote.matters and vote.surplus < 0:
+        if votes and vote.matters and vote.surplus < 0:
             self._squared_norm = 0.0
-            known = {**findings, SURPLUS: (vote.surplus,) * experts}
-            for piece in ordered(pool, partial(self._merged, findings=known), parts):
-                self._note(piece)
-                yield piece
+            yield from self._merged(parts, {**findings, SURPLUS: (vote.surplus,) * experts}, pool)
+
+    def _merged(
+        self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
+    ) -> Iterator[OutputChunk]:
+        def merged(part: Part) -> OutputChunk:
+            deltas = self._vectors(part)
+            with merging_of(self.row.name, deltas.names):
+                found = merge_deltas(self.row, self._prepared, deltas, findings=findings)
+                return self._finished(deltas, found, part[0])
+
+        for piece in ordered(pool, merged, parts):
+            self._note(piece)
+            yield piece
 
     @property
     def report(self) -> LayerReport:
         """The report, once every piece was taken."""
-        report = self._report()
+        report = LayerReport(name=self.row.name)
+        if self._is_combined:
+            norm = math.sqrt(self._squared_norm)
+            report = report_of(self.row, self._names, self._diagnostics, norm)
         if self._settled is not None:
             notes = (*self._settled.notes, *report.notes)
             report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
         return replace(report, notes=(*report.notes, *self._hindrances))
-
-    def took(self, piece: OutputChunk) -> OutputChunk:
-        """Note, complete and round the result of ``merge_whole`` for this tensor."""
-        self._note(piece)
-        return self._rounded(self._with_new_rows(piece))
 
     def _note(self, piece: OutputChunk) -> None:
         """Record the diagnostics of a piece for the report."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
 
-    def _rounded(self, piece: OutputChunk) -> OutputChunk:
-        if self._dtype is None:
-            return piece
-        return replace(piece, values=rounded(piece.values, self._dtype, self._row.name))
+    def _finished(self, deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
+        """The base with a merged change of it, complete and rounded, and its diagnostics."""
+        exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
+        weight, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
+        if not math.isfinite(norm) or (norm > HARMLESS_NORM and not is_finite(weight)):
+            raise MethodError(
+                "The merged task vector leaves the range of its numbers; lower the experts' "
+                "weights or the method's scale, or average this tensor."
+            )
+        values = weight.reshape(-1)
+        self._set_new_rows(values, start)
+        return OutputChunk(
+            start=start,
+            values=self._rounded(values),
+            squared_norm=norm * norm,
+            diagnostics=merged.diagnostics,
+            vote=merged.vote,
+        )
 
-    def _with_new_rows(self, piece: OutputChunk) -> OutputChunk:
+    def _rounded(self, values: Tensor) -> Tensor:
+        return values if self._dtype is None else rounded(values, self._dtype, self.row.name)
+
+    def _set_new_rows(self, values: Tensor, start: int) -> None:
         """Set rows of new tokens to the mean of the experts, whatever the method does elsewhere."""
-        row, stop = self._row, piece.start + piece.values.numel()
+        row, stop = self.row, start + values.numel()
         if row.part is None and row.disposition is Disposition.MERGED:
             for new in new_parts(self._prepared.base.checkpoint, row.tensor):
-                first, last = max(new[0], piece.start), min(new[1], stop)
+                first, last = max(new[0], start), min(new[1], stop)
                 if first < last:
                     mean = self._readers.base.read(row.tensor, (first, last))
-                    piece.values[first - piece.start : last - piece.start] = mean
-        return piece
+                    values[first - start : last - start] = mean
 
     def _task_vectors(self) -> TaskVectors:
         if self.device.type == "cuda":
-            return GpuVectors(self._row, self._readers, self.device, keep=self.keeps_experts)
-        return TaskVectors(self._row, self._readers, self.device)
+            return GpuVectors(self.row, self._readers, self.device, keep=self.keeps_experts)
+        return TaskVectors(self.row, self._readers, self.device)
 
-    def begin_again(self) -> None:
-        """Prepare for a retry: GPU memory was too small with other batches running."""
-        self._hindered(CROWDED)
-
-    def divide(self) -> None:
-        """Prepare for a retry in a smaller batch: GPU memory was too small for the whole batch."""
-        self._hindered(DIVIDED)
-
-    def fall_back(self) -> None:
-        """Merge on the CPU, because GPU memory is too small."""
-        self.device = CPU
-        self._hindered(FELL_BACK)
-
-    def _hindered(self, how: str) -> None:
+    def hindered(self, how: str) -> None:
+        """Prepare for a retry after GPU memory was too small; ``how`` goes into the report."""
+        if how == FELL_BACK:
+            self.device = CPU
         if how not in self._hindrances:
             self._hindrances = (*self._hindrances, how)
 
     @property
     def _is_combined(self) -> bool:
         """Whether there is something to merge; otherwise the tensor is just the base's."""
-        combined = self._row.disposition in {Disposition.MERGED, Disposition.AVERAGED}
         # Without experts from the start, a row of a slice is the base's tensor times a factor.
-        return combined and (bool(self._row.experts) or self._settled is None)
-
-    def _report(self) -> LayerReport:
-        if not self._is_combined:
-            return LayerReport(name=self._row.name)
-        return report_of(self._row, self._names, self._diagnostics, math.sqrt(self._squared_norm))
+        return self.row.disposition in COMBINED and (
+            bool(self.row.experts) or self._settled is None
+        )
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(self._readers.experts[t].model.name for t in self._row.experts)
+        return tuple(self._readers.experts[t].model.name for t in self.row.experts)
 
     def _copied(self, part: Part) -> OutputChunk:
-        read = partial(self._readers.base.read, self._row.tensor)
-        return self._rounded(OutputChunk(start=part[0], values=of_row(self._row, part, read)))
+        read = partial(self._readers.base.read, self.row.tensor)
+        return OutputChunk(start=part[0], values=self._rounded(of_row(self.row, part, read)))
 
     def _vectors(self, part: Part) -> TaskVectors:
-        width = self._prepared.row_width(self._row)
+        width = self._prepared.row_width(self.row)
         kept = self._kept.get(part)
-        return TaskVectors(self._row, self._readers, CPU, part, width, kept)
-
-    def _merged(self, part: Part, findings: Findings | None) -> OutputChunk:
-        piece = _merged_piece(self, self._vectors(part), part[0], findings)
-        return self._rounded(self._with_new_rows(piece))
+        return TaskVectors(self.row, self._readers, CPU, part, width, kept)
 
 
 def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
@@ -263,72 +300,44 @@ def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
     return found
 
 
-def pieces_together(works: Sequence[TensorMerge]) -> list[list[OutputChunk]]:
-    """The pieces of several matrices that are merged together (``batches``), one of each.
+def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
+    """Merge a tensor in one piece, or several matrices of one batch (``batches``), a piece of each.
 
     Raises what ``TensorMerge.pieces`` raises for any of them, also in cases in which a single merge
     could start again.
     """
-    found = merge_whole(works)
-    return [[work.took(piece)] for work, piece in zip(works, found, strict=True)]
-
-
-def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
-    """Merge a tensor that comes in one piece, or several tensors of one batch."""
     deltas = [work._task_vectors() for work in works]
     try:
-        return _merged_pieces(works, deltas)
+        with merging_of(works[0].row.name, deltas[0].names):
+            merged = _merged_batch(works, deltas)
+            pieces = [
+                work._finished(own, each, 0)
+                for work, own, each in zip(works, deltas, merged, strict=True)
+            ]
     except (MethodError, RuntimeError):
         for own in deltas:
             own.require_finite()
         raise
+    for work, piece in zip(works, pieces, strict=True):
+        work._note(piece)
+    return pieces
 
 
-def _merged_pieces(
-    works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]
-) -> list[OutputChunk]:
-    (row, *others), prepared = [work._row for work in works], works[0]._prepared
-    if not others:
-        return [_merged_piece(works[0], deltas[0], 0)]
-    method, bases = prepared.method_of(row), [own.base for own in deltas]
-    weights = [prepared.weights_of(each) for each in (row, *others)]
-    with merging_of(row.name, deltas[0].names):
-        layers = [
-            MethodInput(own, weight, own.base, own.tolerance(weight, work._dtype))
-            for work, own, weight in zip(works, deltas, weights, strict=True)
-        ]
-        found = merged_together(method, layers, bases, prepared.parameters_of(row))
-        rows = (row, *others)
-        return [
-            _piece(own, _after(each, merged, own, weight), 0)
-            for each, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
-        ]
-
-
-def _merged_piece(
-    work: TensorMerge, deltas: TaskVectors, start: int, findings: Findings | None = None
-) -> OutputChunk:
-    row, prepared = work._row, work._prepared
-    with merging_of(row.name, deltas.names):
-        merged = merge_deltas(row, prepared, deltas, output=work._dtype, findings=findings)
-        return _piece(deltas, merged, start)
-
-
-def _piece(deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
-    exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
-    values, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
-    if not math.isfinite(norm) or (norm > HARMLESS_NORM and not is_finite(values)):
-        raise MethodError(
-            "The merged task vector leaves the range of its numbers; lower the experts' weights or "
-            "the method's scale, or average this tensor."
-        )
-    return OutputChunk(
-        start=start,
-        values=values.reshape(-1),
-        squared_norm=norm * norm,
-        diagnostics=merged.diagnostics,
-        vote=merged.vote,
-    )
+def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
+    rows, prepared = [work.row for work in works], works[0]._prepared
+    if len(works) == 1:
+        return [merge_deltas(rows[0], prepared, deltas[0], output=works[0]._dtype)]
+    weights = [prepared.weights_of(row) for row in rows]
+    layers = [
+        MethodInput(own, weight, own.base, own.tolerance(weight, work._dtype))
+        for work, own, weight in zip(works, deltas, weights, strict=True)
+    ]
+    parameters, bases = prepared.parameters_of(rows[0]), [own.base for own in deltas]
+    found = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
+    return [
+        _after(row, merged, own, weight)
+        for row, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
+    ]
 
 
 def merge_deltas(
@@ -348,7 +357,7 @@ def merge_deltas(
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         return linear(deltas, weights, LinearParameters())
-    random_key = random_key_of(row, prepared, deltas.names, deltas.part)
+    random_key = _random_key(row, prepared, deltas.names, deltas.part)
     parameters = prepared.parameters_of(row)
     context = Context(
         keep_preliminary=keep_preliminary,
@@ -377,11 +386,33 @@ def _after(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[
     return changed_after(merged, deltas, weights, deltas.base, **asdict(row.after))
 
 
+def _random_key(
+    row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None
+) -> RandomKey:
+    """The key of the random numbers for the task vectors of a row, or of a part of it.
+
+    A tied tensor uses the key of the tensor it is tied to, so that both stay equal.
+    """
+    by_entries = prepared.method_of(row).kind is Kind.ENTRY
+    return RandomKey(
+        tensor=row.tied_to or row.name,
+        experts=tuple(experts),
+        seed=prepared.plan.recipe.seed,
+        role=row.role,
+        start=part[0] if part else 0,
+        turned=by_entries and row.transposed and part is None,
+    )
+
+
 def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
     """The diagnostics of a method as a plain value, with the names of the experts."""
     regime = None
     if found.heterogeneous is not None:
         regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS
+    ranks = None
+    if found.reshaped is not None:
+        before, after = (effective_rank(np.array(sigma)) for sigma in found.reshaped)
+        ranks = before, after
     return LayerReport(
         name=row.name,
         gamma=found.gamma,
@@ -394,18 +425,11 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
         cap_factor=found.cap_factor,
-        effective_ranks=_effective_ranks(found),
+        effective_ranks=ranks,
         precision=found.precision,
         notes=found.notes,
         warnings=found.warnings,
     )
-
-
-def _effective_ranks(found: Diagnostics) -> tuple[float, float] | None:
-    if found.reshaped is None:
-        return None
-    before, after = (effective_rank(np.array(sigma)) for sigma in found.reshaped)
-    return before, after
 
 
 def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:

@@ -16,13 +16,11 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.one_tensor.error_context import merging_of
-from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.non_finite import finding
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors, merging_of
 from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
-from ace_gui.engine.planning.prepare import Prepared
-from ace_gui.engine.streaming import Part, ordered
-from ace_gui.errors import NonFiniteError
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.streaming import Part, ordered, single_threads
 from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.shared.trimming import THRESHOLD, trim_survey
 
@@ -36,7 +34,8 @@ _Found = TypeVar("_Found", Tensor, Counter[int])
 class Chosen:
     """By row: ``least``, the smallest magnitude that is kept, and ``counts``, the number kept.
 
-    Both are given per expert. ``settled``: the rows without experts that have NaN or Inf.
+    Both are given per expert. ``settled``: the rows read so far, without experts that have NaN or
+    Inf.
     """
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)
@@ -56,8 +55,7 @@ def chosen_entries(
     for row in rows:
         if _density(row, prepared) is not None:
             groups[prepared.parameters_of(row)].append(row)
-    one = partial(torch.set_num_threads, 1)
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=one) as pool:
+    with single_threads() as pool:
         for group in groups.values():
             least = yield from _least(prepared, readers, group, chosen, pool)
             for index, row in enumerate(group):
@@ -147,15 +145,10 @@ def _summed(
     """
 
     def found(settled: PlanRow) -> _Found | None:
+        chosen.settled[row.name] = settled
         total: _Found | None = None
         for each in ordered(pool, partial(scan, settled), parts_of_pass(prod(row.shape))):
             total = each if total is None else total + each
         return total
 
-    settled = chosen.settled.get(row.name, row)
-    try:
-        return found(settled)
-    except NonFiniteError as error:
-        settled = resolve_non_finite(error, settled, prepared, readers).row
-    chosen.settled[row.name] = settled
-    return found(settled)
+    return finding(found, chosen.settled.get(row.name, row), prepared, readers)

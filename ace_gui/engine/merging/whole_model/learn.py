@@ -49,7 +49,7 @@ from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
 from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.merging.layout_digest import layout_digest
+from ace_gui.engine.merging.manifest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.whole_model.learned_rows import (
     LearnedRow,
@@ -58,9 +58,10 @@ from ace_gui.engine.merging.whole_model.learned_rows import (
     shared_rows,
 )
 from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.planning.calibration_needs import lacking_sentence
-from ace_gui.engine.planning.learning_memory import kept_bytes
-from ace_gui.engine.planning.prepare import Prepared, require_experts
+from ace_gui.engine.planning.memory import cached_bytes
+from ace_gui.engine.planning.needs import lacking_sentence
+from ace_gui.engine.planning.prepare import require_experts
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.linalg.precision import full_float32
@@ -219,7 +220,7 @@ class _Work:
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
-        self._kept = Kept(kept_bytes(self._parameters.bytes))
+        self._kept = Kept(cached_bytes(self._parameters.bytes))
         names = self._prepared.plan.recipe.expert_names
         stages = (
             [[t] for t in range(len(names))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.planning.matrix_parts import of_row
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError
 from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.shared.learning import Values
+from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.survey import Findings, findings_of
 
 _OWN = frozenset({Disposition.PER_EXPERT, Disposition.DROPPED})
@@ -106,7 +106,7 @@ class LearnedRow:
     @property
     def own_vectors(self) -> Sequence[Tensor]:
         """The task vectors of the experts in ``only``."""
-        return _Chosen(self, self._indices)
+        return Computed(len(self._indices), lambda t: self.vectors[self._indices[t]])
 
     @property
     def findings(self) -> Findings | None:
@@ -144,18 +144,6 @@ class LearnedRow:
         found = of_row(self._row, None, partial(_part, whole))
         turned = found.T if self._row.transposed else found
         return turned.contiguous().float()
-
-
-@dataclass(frozen=True)
-class _Chosen(Sequence[Tensor]):
-    row: LearnedRow
-    indices: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.row.vectors[self.indices[index]]
 
 
 def _part(whole: Tensor, part: tuple[int, int] | None) -> Tensor:

@@ -24,16 +24,15 @@ from torch import Tensor
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
-from ace_gui.engine.merging.one_tensor.error_context import merging_of
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
-from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.non_finite import finding
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors, merging_of
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.units import Scan, Workers
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
-from ace_gui.errors import CheckpointError, NonFiniteError
+from ace_gui.errors import CheckpointError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
@@ -186,10 +185,7 @@ def _settled(
 ) -> _Found:
     """The findings of a row. Experts with NaN or Inf in it are excluded if the recipe says so."""
     with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
-        try:
-            return find(row)
-        except NonFiniteError as error:
-            return find(resolve_non_finite(error, row, prepared, readers).row)
+        return finding(find, row, prepared, readers)
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:

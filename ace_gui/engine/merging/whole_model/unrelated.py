@@ -15,9 +15,8 @@ from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.figures.expert_distance import far_experts, relative_changes
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
-from ace_gui.engine.merging.one_tensor.inner_products import gram
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.planning.prepare import Prepared
+from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, ordered, single_threads
 from ace_gui.errors import NonFiniteError
 

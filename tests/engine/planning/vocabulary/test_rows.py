@@ -16,7 +16,8 @@ from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.planning.prepare import Prepared, prepare
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, RecipeError, ResumeError, WorkbenchError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary

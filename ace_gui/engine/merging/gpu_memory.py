@@ -13,10 +13,13 @@ from typing import Final
 import torch
 
 from ace_gui.engine.merging.one_tensor.tensor_merge import (
+    CROWDED,
+    DIVIDED,
+    FELL_BACK,
     OutputChunk,
     TensorMerge,
     in_the_end,
-    pieces_together,
+    merge_whole,
 )
 from ace_gui.engine.planning.memory import SIDE_BY_SIDE_BYTES
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
@@ -163,13 +166,13 @@ def merged_within(
         need, keep = least, False
         if reservation.contended:
             for work in works:
-                work.begin_again()
+                work.hindered(CROWDED)
     if alone:
-        works[0].fall_back()
+        works[0].hindered(FELL_BACK)
         with budgets.host.reserve(need):
             return [in_the_end(works[0].pieces(pool))]
     for work in works:
-        work.divide()
+        work.hindered(DIVIDED)
     return _halves(works, pool, budgets)
 
 
@@ -191,7 +194,7 @@ def _tried(
     try:
         if len(works) == 1:
             return [in_the_end(works[0].pieces(pool))]
-        return pieces_together(works)
+        return [[piece] for piece in merge_whole(works)]
     except RuntimeError as error:
         if not lacks_room(error):
             raise

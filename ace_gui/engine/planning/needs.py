@@ -1,18 +1,17 @@
-"""Whether a merge that stores modules can do so with these models."""
+"""What a merge needs beside the weights: data of the experts, and models that can hold modules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
-from ace_gui.engine.planning.calibration_needs import lacking_sentence
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
 from ace_gui.formatting import plain
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import (
@@ -22,10 +21,46 @@ from ace_gui.methods.shared.expert_modules import (
     kind_of,
     learns,
 )
+from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe import Recipe
 
-TITLE: Final = "Modules"
 _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
+
+
+def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any) -> dict[Need, str]:
+    """The measurements that the rows' methods need, each with the title of one such method."""
+    found = {}
+    for row in rows:
+        if row.disposition is Disposition.MERGED and row.in_base:
+            own = method_of(row, method)
+            need = own.need(parameters_of(row, method, parameters))
+            if need is not None:
+                found[need] = own.title
+    return found
+
+
+def lacking_sentence(title: str, experts: Sequence[str]) -> str:
+    """The message for a method for which experts lack data."""
+    names = ", ".join(map(plain, experts))
+    return (
+        f"{title} needs inputs of each expert's task, but none are given for {names}; "
+        "add tasks with `calibration` data to the recipe, or choose a method without data."
+    )
+
+
+def data_checks(recipe: Recipe, needs: Mapping[Need, str]) -> tuple[Check, ...]:
+    """The check of a merge that needs data; none for other merges."""
+    if not needs:
+        return ()
+    lacking, title = recipe.without_calibration, next(iter(needs.values()))
+    return (
+        Check(
+            subject=EVERYTHING,
+            title="Calibration data",
+            verdict=Verdict.ERROR if lacking else Verdict.OK,
+            sentence=lacking_sentence(title, lacking) if lacking else "Every expert has inputs.",
+        ),
+    )
 
 
 def module_checks(
@@ -38,7 +73,7 @@ def module_checks(
     sentence = _obstacle(recipe, left, rows, method, base)
     verdict = Verdict.ERROR if sentence else Verdict.OK
     fine = "The modules can be added to this model."
-    return (Check(subject=EVERYTHING, title=TITLE, verdict=verdict, sentence=sentence or fine),)
+    return (Check(subject=EVERYTHING, title="Modules", verdict=verdict, sentence=sentence or fine),)
 
 
 def _obstacle(

@@ -1,0 +1,206 @@
+"""What a merge depends on. It can only be resumed with an equal manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+import torch
+
+import ace_gui
+from ace_gui.checkpoints import Checkpoint, ExpandedCheckpoint, FileStamp
+from ace_gui.checkpoints.composed import ComposedCheckpoint
+from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.gpu_memory import GPU_AHEAD
+from ace_gui.engine.merging.units import Workers
+from ace_gui.engine.planning.memory import matrices_at_once
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.resolved_parameters import spelled_out
+from ace_gui.linalg.products import library
+from ace_gui.methods import added_sources
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import ParameterValue
+from ace_gui.versions import COMPUTING, code_digest, library_versions
+
+SHARD_BYTES: Final = 5_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file that the merge reads. Another size or modification time means another merge."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, stamp: FileStamp) -> Self:
+        """The file with its current stamp."""
+        return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything the result of a merge depends on, and what its export needs.
+
+    ``input_folders``: model folders, where no output may go. ``expert_classes``: transformers class
+    of each expert, if known. ``headers``: digest of the tensors' positions in the inputs and of how
+    they are computed (``layout_digest``). ``dtypes``: dtype tag of every tensor in the store, in
+    file order. ``stems``: name stem of the weight files of each part of the model.
+    ``side_by_side``: number of matrices merged at the same time; it fixes the threads of each, on
+    which rounding may depend. On a GPU it is the number of batches, whose composition follows from
+    ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
+    the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
+    ``added_methods``: digest of the source of each method from outside.
+    ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
+    the base's single file.
+    """
+
+    recipe: Recipe
+    parameters: Mapping[str, ParameterValue]
+    inputs: tuple[InputFile, ...]
+    input_folders: tuple[Path, ...]
+    expert_classes: tuple[str | None, ...]
+    rows: tuple[PlanRow, ...]
+    headers: str
+    dtypes: Mapping[str, str]
+    stems: Mapping[str, str]
+    shard_bytes: int
+    device: str
+    threads: int
+    side_by_side: int
+    products: str = "torch"
+    measurements: tuple[str, ...] = ()
+    program: str = ace_gui.__version__
+    code: str = ""
+    added_methods: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
+    warnings: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def resolved_recipe(self) -> Recipe:
+        """The recipe with the values derived from the base model filled in."""
+        return spelled_out(self.recipe, self.parameters, self.rows)
+
+    def differences(self, other: Manifest) -> list[str]:
+        """The differences in words, for users who want to resume."""
+        changed = [
+            f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
+            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
+            if mine != theirs
+        ]
+        ignored = {"inputs", "libraries", "warnings", "code", "added_methods"}
+        names = [item.name for item in fields(self) if item.name not in ignored]
+        changed += [name for name in names if getattr(self, name) != getattr(other, name)]
+        changed += [
+            f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
+            for name, now in other.libraries.items()
+            if self.libraries.get(name) != now
+        ]
+        changed += [
+            f"the method {name} (changed since)"
+            for name, now in other.added_methods.items()
+            if self.added_methods.get(name) != now
+        ]
+        if self.code != other.code:
+            changed.append("this program's own code")
+        if len(self.inputs) != len(other.inputs):
+            changed.append("the number of input files")
+        return changed
+
+
+def make_manifest(
+    prepared: Prepared,
+    device: torch.device,
+    memory_bytes: int | None,
+    *,
+    as_output: bool,
+    workers: Workers | None = None,
+) -> Manifest:
+    """Everything the store depends on: recipe, current state of the inputs, layout, versions.
+
+    The number of workers is left out, because each worker merges one unit at a time.
+    """
+    plan, at_once = prepared.plan, GPU_AHEAD
+    if workers is not None:
+        at_once = 1
+    elif device.type == "cpu":
+        at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
+    dtypes = {
+        row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
+        for row in plan.rows
+        if row.in_base
+    }
+    return Manifest(
+        code=code_digest(*COMPUTING),
+        added_methods=added_sources(plan.recipe.methods),
+        recipe=plan.recipe,
+        parameters=plan.parameters,
+        inputs=tuple(map(InputFile.of, prepared.files)),
+        input_folders=plan.input_folders,
+        expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
+        rows=plan.rows,
+        headers=layout_digest(prepared),
+        dtypes=dtypes,
+        stems=prepared.base.checkpoint.stems,
+        metadata=prepared.base.checkpoint.metadata,
+        shard_bytes=SHARD_BYTES,
+        device=str(device) if workers is None else workers.device,
+        threads=torch.get_num_threads() if workers is None else workers.threads,
+        side_by_side=at_once,
+        products=library(),
+        measurements=tuple(
+            statistics.key for own in prepared.measurements.values() for statistics in own
+        ),
+    )
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+def layout_digest(prepared: Prepared) -> str:
+    """Digest of names, formats, shapes and file offsets of tensors, adapter scales and row orders.
+
+    Together with the bytes in the files it determines what is merged. File size and modification
+    time alone do not show every change of a header or a tokenizer.
+    """
+    digest = hashlib.sha256()
+    for model in (prepared.base, *prepared.experts):
+        _add(digest, sorted(model.own_names.items()))
+        _add_offsets(digest, model.checkpoint)
+        for name, rows in sorted(model.token_rows.items()):
+            _add(digest, name)
+            digest.update(rows.tobytes())
+    return digest.hexdigest()
+
+
+def _add_offsets(digest: _Digest, checkpoint: Checkpoint) -> None:
+    _add(digest, sorted(checkpoint.tensors.items()))
+    if isinstance(checkpoint, ExpandedCheckpoint):
+        _add(digest, sorted(checkpoint.deltas.items()))
+        _add(digest, sorted(checkpoint.beneath.items()))
+        _add_offsets(digest, checkpoint.base)
+    if isinstance(checkpoint, ComposedCheckpoint):
+        models = {id(each.checkpoint): each.checkpoint for each in checkpoint.sources.values()}
+        numbers = {key: number for number, key in enumerate(models)}
+        sources = sorted(checkpoint.sources.items())
+        _add(digest, [(name, numbers[id(s.checkpoint)], s.name) for name, s in sources])
+        for model in models.values():
+            _add_offsets(digest, model)
+    if isinstance(checkpoint, ExtendedCheckpoint):
+        _add_offsets(digest, checkpoint.base)
+        for name, extension in sorted(checkpoint.extensions.items()):
+            _add(digest, name)
+            for source in filter(None, (extension.own, *extension.sources)):
+                _add(digest, (source.owner, source.name))
+                digest.update(source.rows.tobytes())
+
+
+def _add(digest: _Digest, value: object) -> None:
+    digest.update(repr(value).encode("utf-8", "surrogatepass"))

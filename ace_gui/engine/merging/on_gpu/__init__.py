@@ -1,1 +1,0 @@
-"""Merging on a GPU: batches, memory, and copies of the experts."""
