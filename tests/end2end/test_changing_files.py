@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, FileChangedError
-from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import complaint
+from tests.helpers.merges import merged_folder
 
 MODELS = ("base", "one", "two")
 
@@ -63,11 +60,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def merged(models: Path, out: Path) -> Path:
     entries = tuple(ModelEntry(model=models / name) for name in MODELS[1:])
-    store = staging_folder(out)
-    prepared = prepare(Recipe(base_model=models / "base", models=entries))
-    list(merge(prepared, store, device="cpu", as_output=True))
-    publish(store, out)
-    return out
+    return merged_folder(Recipe(base_model=models / "base", models=entries), out)
 
 
 def weights(out: Path) -> bytes:

@@ -13,12 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.prepare import prepare
 from tests.helpers import client_models as clients
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.client_models import Client, family, linear_weights, states
+from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
@@ -49,11 +47,7 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
 
 
 def merged(tmp_path: Path, base: Path, experts: list[Path], method: str) -> Path:
-    recipe = recipe_over(base, experts, merge_method=method)
-    for _ in merge(prepare(recipe), tmp_path / f"{method}.store", as_output=True):
-        pass
-    publish(tmp_path / f"{method}.store", tmp_path / method)
-    return tmp_path / method
+    return merged_folder(recipe_over(base, experts, merge_method=method), tmp_path / method)
 
 
 def mean(tensors: list[Tensor]) -> Tensor:

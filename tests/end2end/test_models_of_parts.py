@@ -18,6 +18,7 @@ from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning import models as opening
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MismatchError, PickleConsentError
+from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
 UNET, TEXT, DENSE = "diffusion_pytorch_model", "model", "model"
@@ -69,10 +70,7 @@ def part_folder(folder: Path, part: str, tensors: Mapping[str, Tensor]) -> Path:
 def merged(tmp_path: Path, base: Path, experts: Iterable[Path], **changes: object) -> Path:
     """The output folder of a merge by ``linear``, or as ``changes`` say."""
     recipe = recipe_over(base, experts, **{"merge_method": "linear", **changes})
-    for _ in merge(prepare(recipe), tmp_path / "store", as_output=True):
-        pass
-    publish(tmp_path / "store", tmp_path / "out")
-    return tmp_path / "out"
+    return merged_folder(recipe, tmp_path / "out")
 
 
 def loaded(folder: Path) -> dict[str, dict[str, Tensor]]:

@@ -28,8 +28,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.vocabulary.chat_templates import BUILT_IN
 from ace_gui.engine.workflow import Options, merge_to_folder
@@ -37,6 +35,7 @@ from ace_gui.errors import CheckpointError, MismatchError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.adapters import PREFIX, factors, save_adapter
+from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
@@ -145,10 +144,7 @@ def merged(
     base: Path, experts: Sequence[Path], folder: Path, *, vocabulary: str = "tokens", **changes: Any
 ) -> Path:
     recipe = recipe_over(base, experts, vocabulary=Vocabulary(vocabulary), **changes)
-    for _ in merge(prepare(recipe), folder.with_suffix(".store"), as_output=True):
-        pass
-    publish(folder.with_suffix(".store"), folder)
-    return folder
+    return merged_folder(recipe, folder)
 
 
 def rows(folder: Path) -> dict[str, dict[str, Tensor]]:

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.output_files import staging_folder
+from ace_gui.recipe import Recipe
 
 
 def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str, Tensor]:
@@ -18,3 +22,11 @@ def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str,
     for _ in merge(prepared, store, **options):
         pass
     return load_file(store / MODEL / "model.safetensors")
+
+
+def merged_folder(recipe: Recipe, out: Path) -> Path:
+    """The folder ``out`` with the merge of a recipe, published."""
+    for _ in merge(prepare(recipe), staging_folder(out), device="cpu", as_output=True):
+        pass
+    publish(staging_folder(out), out)
+    return out

@@ -97,6 +97,11 @@ class MatrixPart:
     last: int
 
     @property
+    def elements(self) -> int:
+        """The number of elements of the matrix."""
+        return (self.stop - self.start) // self.period * (self.last - self.first)
+
+    @property
     def in_one_piece(self) -> bool:
         """Whether its elements are contiguous in the tensor."""
         return self.last - self.first == self.period

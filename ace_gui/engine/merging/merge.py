@@ -39,7 +39,7 @@ from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_
 from ace_gui.engine.merging.manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
+from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.merging.output_config import change_json, without_quantisation_settings
 from ace_gui.engine.merging.store import MergeStore, planned_shards
 from ace_gui.engine.merging.task_modules import write_modules
@@ -287,6 +287,8 @@ def under_way(
         return
 
     def begin(works: list[TensorMerge]) -> list[Merging]:
+        if budgets.device.type == "cpu":
+            return [(work, in_the_end(work.pieces(pool))) for work in works]
         return list(zip(works, merged_within(works, pool, budgets), strict=True))
 
     share = max(1, torch.get_num_threads() // ahead)

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol, cast
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import plain
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import plain
 
 NAME: Final = "ace_modules"
 """Attribute name of modules in the model, or in their layer."""

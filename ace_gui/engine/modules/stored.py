@@ -193,7 +193,7 @@ _Found = Mapping[str, tuple[str, tuple[int, ...]]]
 
 def _fits(form: tuple[str, ...], found: _Found, part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
-    elements = (part.stop - part.start) // part.period * (part.last - part.first)
+    elements = part.elements
     match form[0]:
         case "mask":
             return found == {"mask": ("U8", (-(-elements // 8),)), "scale": ("F64", (1,))}

@@ -23,7 +23,6 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.side_files import own_file
-from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.manifest import (
     MODULES,
     ModulesManifest,
@@ -41,6 +40,7 @@ from ace_gui.engine.modules.stored import (
     read_layout,
 )
 from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.engine.planning.matrix_parts import elements_of
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import MismatchError, OutputError
@@ -239,11 +239,6 @@ class TaskTensors:
         factors = (stored.read(prefix + what, modules) for what in ("u", "s", "vh"))
         u, s, vh = (factor.to(shared.dtype) for factor in factors)
         return ((u * s) @ vh).reshape(shared.shape)
-
-
-def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
-    """A view of a row's elements in its stored tensor: repetitions × elements of each."""
-    return flat[part.start : part.stop].view(-1, part.period)[:, part.first : part.last]
 
 
 def _of_base(modules: StoredModules, expert: str, row: str) -> bool:

@@ -25,7 +25,8 @@ from ace_gui.engine.contract.scored.routes import WHOLE
 from ace_gui.engine.modules.layers import NAME, Seen, mean_over_tokens
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.stored import TRAINED, form_of
-from ace_gui.engine.modules.task_tensors import StoredModules, elements_of
+from ace_gui.engine.modules.task_tensors import StoredModules
+from ace_gui.engine.planning.matrix_parts import elements_of
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
@@ -211,7 +212,7 @@ def _add_row(
         tensors = [torch.stack([whole.reshape(-1) for (whole,) in read])]
     else:
         for owner in owners:
-            modules.require_entries(f"{owner}/{row}/", elements_of_part(part), reader)
+            modules.require_entries(f"{owner}/{row}/", part.elements, reader)
         tensors = [each for index, values in read for each in (index.long(), values)]
     number = sum(map(len, found.targets.values()))
     target = _Target(
@@ -223,11 +224,6 @@ def _add_row(
         names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
     )
     found.add(target, tensors)
-
-
-def elements_of_part(part: MatrixPart) -> int:
-    """The number of elements of a row."""
-    return (part.stop - part.start) // part.period * (part.last - part.first)
 
 
 def _make_by_example(model: Any, router: Router, differences: Differences) -> None:

@@ -136,6 +136,11 @@ def read_row(reader: TensorReader, row: PlanRow, wanted: Part | None = None) -> 
     return of_row(row, wanted, read)
 
 
+def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
+    """A view of a matrix's elements in its flattened tensor: repetitions × elements of each."""
+    return flat[part.start : part.stop].view(-1, part.period)[:, part.first : part.last]
+
+
 class Assembly:
     """Puts the parts of a tensor, which come in order, together as they are stored."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import overload
 
 from torch import Tensor
@@ -27,16 +26,15 @@ class OnDemand(Sequence[Tensor]):
         return self.read(range(len(self))[index])
 
 
-@dataclass(frozen=True)
 class Computed(OnDemand):
-    """``count`` tensors, each by ``function`` of its index."""
+    """``length`` tensors, each by ``function`` of its index."""
 
-    count: int
-    function: Callable[[int], Tensor]
+    def __init__(self, length: int, function: Callable[[int], Tensor]) -> None:
+        self._length, self._function = length, function
 
     def __len__(self) -> int:
-        return self.count
+        return self._length
 
     def read(self, index: int) -> Tensor:
         """``function(index)``."""
-        return self.function(index)
+        return self._function(index)

@@ -25,19 +25,12 @@ from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
+from tests.helpers.adapter_models import SIZES
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import file_over, recipe_over
 
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 24,
-    "vocab_size": 40,
-}
 Q, V = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj"
 WEIGHTS = "adapter_model.safetensors"
 

@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.output.exporting import export
 from ace_gui.engine.output.lineage import lineage_of
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapters import factors, save_adapter
+from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
 Front = Mapping[str, object]
@@ -39,10 +40,7 @@ def model(folder: Path, front: object = None, **config: object) -> Path:
 
 def card_of(tmp_path: Path, base: Path, *experts: Path) -> str:
     recipe = recipe_over(base, experts, merge_method="linear")
-    for _ in merge(prepare(recipe), tmp_path / "store", as_output=True):
-        pass
-    publish(tmp_path / "store", tmp_path / "out")
-    return (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    return (merged_folder(recipe, tmp_path / "out") / "README.md").read_text(encoding="utf-8")
 
 
 def cached(tmp_path: Path, name: str) -> Path:

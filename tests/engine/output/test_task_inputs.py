@@ -14,15 +14,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
-from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
-from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
-from ace_gui.output_files import staging_folder
+from tests.helpers.merges import merged_folder
 from tests.helpers.models import Family, gpt2_family
 from tests.helpers.recipes import recipe_of
 
@@ -36,12 +33,8 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 def whole(
     request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    out = tmp_path_factory.mktemp("merged") / request.param
-    prepared = prepare(recipe_of(family, merge_method=request.param))
-    for _ in merge(prepared, staging_folder(out), device="cpu", as_output=True):
-        pass
-    publish(staging_folder(out), out)
-    return out
+    recipe = recipe_of(family, merge_method=request.param)
+    return merged_folder(recipe, tmp_path_factory.mktemp("merged") / request.param)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
-from ace_gui.output_files import staging_folder
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
+from tests.helpers.merges import merged_folder
 from tests.helpers.models import Family, gpt2_family, neox_family
 from tests.helpers.recipes import recipe_of
 
@@ -33,12 +33,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 def merged(family: Family, method: str, out: Path, **options: object) -> Path:
-    store = staging_folder(out)
-    prepared = prepare(recipe_of(family, merge_method=method, **options))
-    for _ in merge(prepared, store, device="cpu", as_output=True):
-        pass
-    publish(store, out)
-    return out
+    return merged_folder(recipe_of(family, merge_method=method, **options), out)
 
 
 @pytest.fixture(scope="module", params=METHODS)

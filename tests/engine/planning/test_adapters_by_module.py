@@ -15,17 +15,10 @@ from torch import Tensor
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError
 from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.adapter_models import SIZES
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.merges import merged_tensors
 
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 24,
-    "vocab_size": 40,
-}
 VISION = {**SIZES, "image_size": 16, "patch_size": 8}
 
 

@@ -18,7 +18,7 @@ meet at their peaks. What is added has more than twice that."""
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def indices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     return save_families(tmp_path_factory.mktemp("depth"), request.param)
 
 

@@ -24,6 +24,7 @@ from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Heads, NonFinite, Poolers
+from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
 TINY = {
@@ -69,10 +70,7 @@ def heads_of(recipe: Recipe) -> dict[str, PlanRow]:
 
 
 def output(recipe: Recipe, folder: Path) -> Path:
-    for _ in merge(prepare(recipe), folder / "store", device="cpu", as_output=True):
-        pass
-    publish(folder / "store", folder / "out")
-    return folder / "out"
+    return merged_folder(recipe, folder / "out")
 
 
 def mean(recipe: Recipe, name: str) -> Tensor:

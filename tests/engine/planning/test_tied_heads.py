@@ -14,10 +14,8 @@ from torch import Tensor
 
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.engine.contract.checks import Check, Verdict
-from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
-from tests.helpers.merges import merged_tensors
+from tests.helpers.merges import merged_folder, merged_tensors
 from tests.helpers.recipes import recipe_over
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -95,10 +93,7 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
 @pytest.mark.parametrize("ties", [(False, True, False), (False, True, True), (True, False, True)])
 def test_models_of_every_mixture_load(tmp_path: Path, ties: tuple[bool, ...]) -> None:
     base, *experts = models(tmp_path, ties)
-    for _ in merge(prepare(recipe_over(base, experts)), tmp_path / "store", as_output=True):
-        pass
-    publish(tmp_path / "store", tmp_path / "out")
-    model, report = load_pretrained(tmp_path / "out")
+    model, report = load_pretrained(merged_folder(recipe_over(base, experts), tmp_path / "out"))
     assert report.clean
     head, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
     assert torch.equal(head, table) is ties[0]

@@ -309,7 +309,11 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     deltas = [work._task_vectors() for work in works]
     try:
         with merging_of(works[0].row.name, deltas[0].names):
-            merged = _merged_batch(works, deltas)
+            if len(works) == 1:
+                work = works[0]
+                merged = [merge_deltas(work.row, work._prepared, deltas[0], output=work._dtype)]
+            else:
+                merged = _merged_batch(works, deltas)
             pieces = [
                 work._finished(own, each, 0)
                 for work, own, each in zip(works, deltas, merged, strict=True)
@@ -325,8 +329,6 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
 
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
     rows, prepared = [work.row for work in works], works[0]._prepared
-    if len(works) == 1:
-        return [merge_deltas(rows[0], prepared, deltas[0], output=works[0]._dtype)]
     weights = [prepared.weights_of(row) for row in rows]
     layers = [
         MethodInput(own, weight, own.base, own.tolerance(weight, work._dtype))

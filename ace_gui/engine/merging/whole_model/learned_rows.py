@@ -13,10 +13,10 @@ from torch import Tensor
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import factors_on_disk
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
-from ace_gui.engine.planning.matrix_parts import of_row
+from ace_gui.engine.planning.matrix_parts import elements_of, of_row
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError
 from ace_gui.methods.adaptive.learned import factors_of
@@ -157,10 +157,8 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
         parameters.write(row.tensor, stored)
         return
     whole = parameters.read(row.tensor, row.tensor_shape)
-    part = row.part
-    stretch = whole.view(-1)[part.start : part.stop].view(-1, part.period)
-    index = stretch[:, part.first : part.last]
-    index.copy_(stored.reshape(index.shape))
+    mine = elements_of(whole.view(-1), row.part)
+    mine.copy_(stored.reshape(mine.shape))
     parameters.write(row.tensor, whole)
 
 
@@ -172,8 +170,7 @@ def put_fixed(
     device: torch.device,
 ) -> None:
     """Set a row without learned values to its final merged value."""
-    combined = row.disposition in {Disposition.MERGED, Disposition.AVERAGED} and row.experts
-    if not combined:
+    if row.disposition not in COMBINED or not row.experts:
         stored = of_row(row, None, partial(readers.base.read, row.tensor))
         put_row(row, stored.T if row.transposed else stored, parameters)
         return

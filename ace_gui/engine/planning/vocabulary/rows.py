@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import NOWHERE, FileStamp
 from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.vocabulary.new_tokens import Known, token_indices
 from ace_gui.engine.planning.vocabulary.tokenizers import tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
@@ -133,16 +134,12 @@ def _sizes(base: OpenedModel, expert: OpenedModel) -> tuple[int, int] | None:
 def _match(
     before: tuple[FileStamp, ...], after: tuple[FileStamp, ...], rows: int, expert_rows: int
 ) -> TokenMatch:
-    theirs, ours = tokens_of(before), tokens_of(after)
-    ids = {token: index for index, token in ours.items() if index < expert_rows}
-    position = np.full(rows, NOWHERE, dtype=np.int64)
-    for index, token in theirs.items():
-        if index < rows:
-            same = index < expert_rows and ours.get(index) == token
-            position[index] = index if same else ids.get(token, NOWHERE)
+    theirs, expert = tokens_of(before), Known(name="", tokens=tokens_of(after), rows=expert_rows)
     wanted = {token for index, token in theirs.items() if index < rows}
     return TokenMatch(
-        rows=position, lacking=len(wanted - ids.keys()), extra=frozenset(ids.keys() - wanted)
+        rows=token_indices(theirs, rows, expert, padding=False),
+        lacking=len(wanted - expert.held),
+        extra=frozenset(expert.held - wanted),
     )
 
 
