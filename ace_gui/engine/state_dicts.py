@@ -31,7 +31,9 @@ def merged_state_dicts(
     parameters: Mapping[str, ParameterValue],
 ) -> dict[str, Tensor]:
     """See ``ace_gui.merge_state_dicts``."""
-    named = experts if isinstance(experts, Mapping) else dict(_numbered(experts))
+    named = experts
+    if not isinstance(named, Mapping):
+        named = {f"expert-{index}": state for index, state in enumerate(named, 1)}
     with TemporaryDirectory(prefix="ace-in-memory-") as name:
         folder = Path(name)
         for index, state in enumerate((base, *named.values())):
@@ -49,10 +51,6 @@ def merged_state_dicts(
         for file in sorted((folder / "out").glob("model*.safetensors")):
             merged |= safetensors.torch.load(file.read_bytes())
     return {name: merged[name] for name in base if name in merged}
-
-
-def _numbered(experts: Sequence[StateDict]) -> list[tuple[str, StateDict]]:
-    return [(f"expert-{index}", state) for index, state in enumerate(experts, 1)]
 
 
 def _write(file: Path, state: StateDict) -> None:

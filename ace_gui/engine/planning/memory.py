@@ -292,7 +292,8 @@ def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
     learning = method.learning
     if learning is None:
         return 0
-    model, merged = _model(rows), [row for row in rows if _is_merged(row)]
+    model = _model(rows)
+    merged = [r for r in rows if r.disposition is Disposition.MERGED and r.tied_to is None]
     numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
     at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
     steps = 2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once
@@ -320,7 +321,3 @@ def _model(rows: tuple[PlanRow, ...]) -> int:
     """Bytes of the base's tensors, each counted once."""
     shapes = {row.tensor: row.tensor_shape for row in rows if row.in_base and row.tied_to is None}
     return FLOAT32 * sum(map(prod, shapes.values()))
-
-
-def _is_merged(row: PlanRow) -> bool:
-    return row.disposition is Disposition.MERGED and row.tied_to is None

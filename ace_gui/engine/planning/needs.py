@@ -95,7 +95,8 @@ def _obstacle(
     roles = method.modules.roles if isinstance(method.modules, Differences) else None
     if roles is not None and not left:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
-    own = next((each for each in found if each.modules is not None and _whole(each)), None)
+    # Differences are valid only with the merge that they are differences to.
+    own = next((each for each in found if isinstance(each.modules, Differences)), None)
     if own is None:
         return ""
     if own is not method or any(each is not own for each in found if each.modules is not None):
@@ -132,11 +133,6 @@ def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
                 f"`{plain(row.tensor)}` in another layout than its files; choose another method."
             )
     return ""
-
-
-def _whole(method: MergeMethod[Any]) -> bool:
-    """Whether the modules of a method are differences, which are valid only with its own merge."""
-    return isinstance(method.modules, Differences)
 
 
 def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:

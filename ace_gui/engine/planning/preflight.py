@@ -62,11 +62,11 @@ def preflight(
     Sizes in bytes. ``store_bytes``: size of the unexported merged model and its additional files.
     ``memory``: the memory check of the plan.
     """
-    checks = _of_base(base)
+    checks, agreed = _of_base(base), base.checkpoint.dtype or "no floating-point format"
     if experts and not base.slices:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
         checks.append(_fine("Shapes", "Every shared tensor has the base's shape."))
-        checks += _together("Number format", _format, base, experts, _formats_agree(base))
+        checks += _together("Number format", _format, base, experts, f"All in {agreed}.")
         checks.append(_fine("Quantisation", "No model is quantised."))
         checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
         checks.append(_heads(rows, experts))
@@ -198,10 +198,6 @@ def _extra(expert: OpenedModel, extra: Sequence[str]) -> _Finding:
         )
         return Verdict.NOTE, sentence, [f"{own} is {name}" for own, name in renamed]
     return None
-
-
-def _formats_agree(base: OpenedModel) -> str:
-    return f"All in {base.checkpoint.dtype or 'no floating-point format'}."
 
 
 def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -134,7 +135,11 @@ def _base_among(
     called = _only(p for p in whole if found[p].path.name.lower() in ("base", "base-model"))
     named = {name for each in found for name in _named_bases(each.path)}
     by_name = _only(p for p in whole if found[p].path.name.lower() in named)
-    parts = (p for p in whole if {"base", "pretrained"} & set(_words(found[p].path.name)))
+    parts = (
+        p
+        for p in whole
+        if {"base", "pretrained"} & set(re.split(r"[-_]", found[p].path.name.lower()))
+    )
     candidates = (called, by_name, _only(parts))
     return next((index for index in candidates if index is not None), None)
 
@@ -150,10 +155,6 @@ def _named_bases(path: Path) -> Iterator[str]:
             continue
         if isinstance(name, str) and name.strip("/"):
             yield name.strip("/").rpartition("/")[2].lower()
-
-
-def _words(name: str) -> list[str]:
-    return name.lower().replace("_", "-").split("-")
 
 
 def _only(indices: Iterable[int]) -> int | None:

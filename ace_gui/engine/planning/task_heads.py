@@ -87,18 +87,18 @@ def with_heads(
     asked = {n: _asked(each, base, recipe) for n, each in heads.items() if not wanted}
     merged = set(heads) if wanted else {name for name, rules in asked.items() if rules}
     extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
-    added = merged | (extras if merged or not _any_heads(experts) else set())
+    added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
     changes = _config_changes(base, experts) if added else {}
-    new = [shared[n] for n in added if shared[n].info.shape != _shape(base, n) or not base.has(n)]
+    new = [shared[n] for n in added if not base.has(n) or shared[n].info.shape != base.shape(n)]
     choice = HeadChoice(
         merged=frozenset(merged),
         why=_with_choice(why, wanted, recipe),
         poolers=frozenset(_kept_poolers(base, experts, merged, recipe)),
         asked=asked,
     )
-    if not new:
-        return _with_changes(base, changes), tuple(experts), choice
-    return _grown(base, experts, new, changes), _answering(experts, new), choice
+    if new or changes:
+        base = _grown(base, experts, new, changes)
+    return base, _answering(experts, new), choice
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
@@ -213,10 +213,6 @@ def _heads_of(model: OpenedModel) -> list[str]:
     return [n for n, traits in model.architecture.traits.items() if traits.role is Role.HEAD]
 
 
-def _any_heads(experts: Sequence[OpenedModel]) -> bool:
-    return any(map(_heads_of, experts))
-
-
 def _kept_poolers(
     base: OpenedModel, experts: Sequence[OpenedModel], merged: Collection[str], recipe: Recipe
 ) -> Iterator[str]:
@@ -290,14 +286,6 @@ def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[s
         and ours.get(key) != value
         and all(config is not None and config.get(key) == value for config in configs)
     }
-
-
-def _shape(base: OpenedModel, name: str) -> tuple[int, ...] | None:
-    return base.shape(name) if base.has(name) else None
-
-
-def _with_changes(base: OpenedModel, changes: Mapping[str, object]) -> OpenedModel:
-    return base if not changes else _grown(base, (), (), changes)
 
 
 def _grown(

@@ -141,13 +141,11 @@ class LearnedRow:
         """∂L/∂Δ of the row, in the orientation of the task vectors."""
         self.close()
         whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
-        found = of_row(self._row, None, partial(_part, whole))
+        found = of_row(
+            self._row, None, lambda part: whole if part is None else whole.reshape(-1)[slice(*part)]
+        )
         turned = found.T if self._row.transposed else found
         return turned.contiguous().float()
-
-
-def _part(whole: Tensor, part: tuple[int, int] | None) -> Tensor:
-    return whole if part is None else whole.reshape(-1)[part[0] : part[1]]
 
 
 def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:

@@ -86,7 +86,7 @@ def surveyed(
                 prepared.findings[key] = survey.findings
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
-        _keep(store, kept)
+        keep_json(store / SURVEY, kept)
 
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
@@ -246,11 +246,3 @@ def _kept(store: Path | None) -> dict[str, Findings]:
     except CheckpointError as error:
         warn_recomputed(store / SURVEY, error)
         return {}
-
-
-def _keep(store: Path, findings: dict[str, Findings]) -> None:
-    """Written in one step, so that a half-written file is never read.
-
-    JSON restores every float exactly.
-    """
-    keep_json(store / SURVEY, findings)
