@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ace_gui.engine.evaluating.evaluate import (
     require_tasks,
 )
 from ace_gui.engine.evaluating.routing import routed
-from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.evaluating.subjects import Models, models_of
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
@@ -97,13 +97,14 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     for folder, stage in recipe.stages.items():
         if not folder.exists():
             unfinished = staging_folder(folder).exists()
-            events = merge_to_folder(
-                stage, folder, replace(options, resume=unfinished, evaluate=False)
-            )
+            settings = replace(options, resume=unfinished, evaluate=False)
+            events = merge_to_folder(stage, folder, settings)
             yield from (event for event in events if not isinstance(event, Exported))
-    if recipe.output == Output.ADAPTER:
-        yield from _adapter_to_folder(recipe, out, options)
-        return
+    write = _adapter_to_folder if recipe.output == Output.ADAPTER else _model_to_folder
+    yield from write(recipe, out, options)
+
+
+def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
     use_threads(options.threads)
     device = resolve_device("cpu" if options.cluster else options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
@@ -117,9 +118,9 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
             complete_heads=options.complete_heads,
             resumes=options.resume and store.exists(),
         )
-        checks = worst_first((*checks, *unrelated_checks(prepared)))
-        yield PlanReady(plan=replace(prepared.plan, checks=checks))
-        refuse_errors(checks)
+        ready = _ready(prepared, checks)
+        yield ready
+        refuse_errors(ready.plan.checks)
         if options.evaluate:  # errors in the data show before the merge
             result_of(require_tasks(prepared, options.device))
         with workers_at(options.cluster, options.device, options.threads) as workers:
@@ -137,6 +138,12 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
         yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
+
+
+def _ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
+    """The plan with these checks, and those for which some weights are read."""
+    found = worst_first((*checks, *unrelated_checks(prepared)))
+    return PlanReady(plan=replace(prepared.plan, checks=found))
 
 
 def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
@@ -206,9 +213,9 @@ def report_to_file(
         gpu_memory=memory_of(device),
         store=Path(tempfile.gettempdir()) if tried else None,
     )
-    checks = worst_first((*checks, *unrelated_checks(prepared)))
-    yield PlanReady(plan=replace(prepared.plan, checks=checks))
-    refuse_errors(checks if tried else ())
+    ready = _ready(prepared, checks)
+    yield ready
+    refuse_errors(ready.plan.checks if tried else ())
     cache = InspectionCache(inspections_folder())
     with tempfile.TemporaryDirectory(prefix="ace-report-") as folder:
         store = Path(folder) / "store" if tried else None
@@ -216,9 +223,8 @@ def report_to_file(
             result_of(require_tasks(prepared, options.device))
             for _ in merge(prepared, store, device=options.device):
                 pass
-        for event in report(prepared, file, device, cache, store):
-            if event is not None:
-                yield event
+        events = report(prepared, file, device, cache, store)
+        yield from (event for event in events if event is not None)
 
 
 def score(
@@ -237,20 +243,28 @@ def score(
     ``names``: of the folders or models. ``cluster``: whose workers run the models; empty: this
     process does. Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
     """
-    _require_some(tasks)
-    use_threads(threads)
     if not cluster:
         resolve_device(device)
-    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
-    models = models_of(prepared, folders, names)
+    models = _models(recipe, folders, tasks, names, threads, convert=convert)
     with workers_at(cluster, device, threads) as workers:
         events = evaluate(models, tasks, device=device, workers=workers)
         yield from (event for event in events if event is not None)
 
 
-def _require_some(tasks: Sequence[Task]) -> None:
+def _models(
+    recipe: Recipe | None,
+    folders: Sequence[Any],
+    tasks: Sequence[Task],
+    names: Sequence[str],
+    threads: int | None,
+    *,
+    convert: bool,
+) -> Models:
     if not tasks:
         raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
+    use_threads(threads)
+    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
+    return models_of(prepared, folders, names)
 
 
 def routes(
@@ -264,10 +278,7 @@ def routes(
     convert: bool = False,
 ) -> Iterator[Event]:
     """Which experts the folders with routers take for examples of the tasks; as ``score``."""
-    _require_some(tasks)
-    use_threads(threads)
-    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
-    models = models_of(prepared, folders, names)
+    models = _models(recipe, folders, tasks, names, threads, convert=convert)
     yield from (event for event in routed(models, tasks, device) if event is not None)
 
 

@@ -225,7 +225,7 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
 
 
 def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Unit]:
-    """Unites of rows that can be merged together, in the order of their first rows."""
+    """Batches of rows that can be merged together, in the order of their first rows."""
     found: list[Unit] = []
     for window in _windows([row for row in rows if prepared.is_whole(row)]):
         alike: dict[Any, list[PlanRow]] = {}
