@@ -8,6 +8,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.output.exporting import publish
@@ -22,6 +23,16 @@ def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str,
     for _ in merge(prepared, store, **options):
         pass
     return load_file(store / MODEL / "model.safetensors")
+
+
+def stopped_merge(prepared: Prepared, store: Path, tensors: int = 1, **options: Any) -> None:
+    """Merge that many tensors, then go away as a cancelled job does."""
+    events, taken = merge(prepared, store, **options), 0
+    for event in events:
+        taken += isinstance(event, TensorFinished)
+        if taken == tensors:
+            break
+    events.close()  # type: ignore[attr-defined]
 
 
 def merged_folder(recipe: Recipe, out: Path) -> Path:

@@ -45,7 +45,7 @@ from ace_gui.errors import (
 )
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
-from tests.helpers.merges import merged_tensors
+from tests.helpers.merges import merged_tensors, stopped_merge
 from tests.helpers.models import Family, gpt2_family, gpt_oss_family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import recipe_of
@@ -143,10 +143,7 @@ def test_every_row_is_in_one_unit(family: Family) -> None:
 
 def test_an_interrupted_merge_leaves_no_workers(family: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
-    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
-    while not isinstance(next(events), TensorFinished):
-        pass
-    events.close()
+    stopped_merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
     assert ray.started == ray.killed == 2
     assert not (tmp_path / "store" / TOKEN).exists()
 
@@ -174,10 +171,7 @@ def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
 def test_a_store_of_one_process_is_not_continued_by_others(family: Family, tmp_path: Path) -> None:
     prepared, store = prepare(recipe_of(family)), tmp_path / "store"
     torch.set_num_threads(2)
-    events = merge(prepared, store, device="cpu")
-    for _ in range(4):
-        next(events)
-    events.close()
+    stopped_merge(prepared, store, 3, device="cpu")
     torch.set_num_threads(1)
     with pytest.raises(ResumeError, match="threads"):
         merged_tensors(prepared, store, workers=workers(RayStandIn()), resume=True)

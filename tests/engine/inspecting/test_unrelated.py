@@ -20,6 +20,7 @@ from ace_gui.errors import ResumeError
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
+from tests.helpers.merges import stopped_merge
 
 SHAPES = {f"layers.{n}.fc.weight": (24, 16) for n in range(40)}
 
@@ -99,8 +100,7 @@ def test_another_library_means_another_merge(
 ) -> None:
     prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2)))
     folder = staging_folder(tmp_path / "out")
-    next(events := merge(prepared, folder, device="cpu"))
-    events.close()
+    stopped_merge(prepared, folder, device="cpu")
     for name in ("torch", "numpy", "safetensors", "transformers"):
         other = {**manifest.library_versions(), name: "0.0.1"}
         monkeypatch.setattr(manifest, "library_versions", lambda other=other: other)

@@ -31,7 +31,7 @@ from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, recipe_from
 from ace_gui.recipe.rules import describe_after
 from ace_gui.recipe.values import After, Cap
-from tests.helpers.merges import merged_tensors
+from tests.helpers.merges import merged_tensors, stopped_merge
 from tests.helpers.method_cases import in_weights
 from tests.helpers.method_oracles import reshaped
 from tests.helpers.models import Family, gpt2_family
@@ -310,10 +310,7 @@ def test_one_expert_is_not_capped(gpt2: Family, tmp_path: Path) -> None:
 
 def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path: Path) -> None:
     recipe = recipe_of(gpt2, merge_method="task_arithmetic", after=After(cap=TIGHT))
-    begun = merge(prepare(recipe), tmp_path / "store", device="cpu")
-    for _ in range(4):
-        next(begun)
-    begun.close()
+    stopped_merge(prepare(recipe), tmp_path / "store", 3, device="cpu")
     for other in (After(), After(cap=Cap(delta=0.3)), After(cap=TIGHT, spectrum=0.5)):
         prepared = prepare(replace(recipe, after=other))
         with pytest.raises(ResumeError, match=r"recipe, rows(, side_by_side)? differs"):

@@ -3,14 +3,14 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.events import Event, TensorFinished
+from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import JOURNAL, MODEL, SURVEY
 from ace_gui.engine.planning.prepare import prepare
@@ -18,6 +18,7 @@ from ace_gui.errors import FileChangedError, ResumeError
 from ace_gui.recipe import Recipe
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.checkpoints import save_model
+from tests.helpers.merges import stopped_merge
 from tests.helpers.recipes import recipe_over
 
 NAMES = [f"layers.{n}.{kind}" for n in range(3) for kind in ("mlp.weight", "mlp.bias")]
@@ -73,13 +74,6 @@ def renamed(file: Path) -> None:
     file.write_bytes(content)
 
 
-def stopped(events: Iterator[Event], tensors: int) -> None:
-    for event in events:
-        if isinstance(event, TensorFinished) and event.done == tensors:
-            break
-    events.close()  # type: ignore[attr-defined]
-
-
 def content(store: Path) -> dict[str, bytes]:
     tensors = load_file(store / MODEL / "model.safetensors")
     return {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
@@ -101,7 +95,7 @@ def test_a_merge_is_not_resumed_over_another_content(
 ) -> None:
     recipe = recipe_over(recipe.base_model, [e.model for e in recipe.models], merge_method=method)
     store = tmp_path / "store"
-    stopped(merge(prepare(recipe), store), 5)
+    stopped_merge(prepare(recipe), store, 5)
     unseen(tmp_path / file, change)
     with pytest.raises(ResumeError, match="has another content than when it began") as caught:
         list(merge(prepare(recipe), store, resume=True))
@@ -109,12 +103,12 @@ def test_a_merge_is_not_resumed_over_another_content(
     whole(recipe, store)  # anew, it goes on
 
 
-@pytest.mark.parametrize("done", range(7))
+@pytest.mark.parametrize("done", range(8))
 def test_wherever_it_was_stopped_it_is_one_content_or_refused(
     done: int, recipe: Recipe, tmp_path: Path
 ) -> None:
     store, file = tmp_path / "store", tmp_path / "two" / "model.safetensors"
-    stopped(merge(prepare(recipe), store), done)
+    stopped_merge(prepare(recipe), store, done)
     unseen(file, flipped)
     expected = whole(recipe, tmp_path / "anew")
     try:
@@ -128,7 +122,7 @@ def test_a_header_that_names_tensors_otherwise_is_another_content(
     recipe: Recipe, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    stopped(merge(prepare(recipe), store), 3)
+    stopped_merge(prepare(recipe), store, 3)
     unseen(tmp_path / "two" / "model.safetensors", renamed)
     with pytest.raises(ResumeError, match="headers differs"):
         list(merge(prepare(recipe), store, resume=True))
@@ -136,7 +130,7 @@ def test_a_header_that_names_tensors_otherwise_is_another_content(
 
 def test_an_adapters_scale_is_bound(recipe: Recipe, tmp_path: Path) -> None:
     store, config = tmp_path / "store", tmp_path / "lora" / "adapter_config.json"
-    stopped(merge(prepare(recipe), store), 3)
+    stopped_merge(prepare(recipe), store, 3)
     text = config.read_text()
     unseen(config, lambda file: file.write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 9')))
     assert json.loads(config.read_text())["lora_alpha"] == 9
@@ -148,7 +142,7 @@ def test_the_same_content_in_another_file_is_resumed(recipe: Recipe, tmp_path: P
     """As after ``rsync -t`` to a new disk, or ``cp -p`` back from a backup."""
     expected = whole(recipe, tmp_path / "whole")
     store = tmp_path / "store"
-    stopped(merge(prepare(recipe), store), 3)
+    stopped_merge(prepare(recipe), store, 3)
     file = tmp_path / "two" / "model.safetensors"
     shutil.copy2(file, file.with_name("copy"))
     file.with_name("copy").replace(file)
@@ -188,7 +182,7 @@ def test_a_survey_of_unknown_inputs_is_made_again(recipe: Recipe, tmp_path: Path
     )
     store = tmp_path / "store"
     expected = whole(recipe, tmp_path / "whole")
-    stopped(merge(prepare(recipe), store), 1)
+    stopped_merge(prepare(recipe), store, 1)
     (store / JOURNAL).write_text("")
     if (store / SURVEY).exists():
         (store / SURVEY).write_text((store / SURVEY).read_text().replace("1", "7"))

@@ -7,12 +7,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.events import TensorFinished
-from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
-from tests.helpers.merges import merged_tensors
+from tests.helpers.merges import merged_tensors, stopped_merge
 from tests.helpers.recipes import recipe_over
 
 SEEDED = ["dare_linear", "dare_ties", "della", "knots_dare_ties"]
@@ -74,7 +72,5 @@ def test_sharding_changes_no_bit(method: str, tmp_path: Path) -> None:
 def test_resuming_changes_no_bit(method: str, tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path / "models", method)
     whole = merged(recipe, tmp_path / "whole")
-    events = merge(prepare(recipe), tmp_path / "stopped", device="cpu")
-    next(event for event in events if isinstance(event, TensorFinished))
-    events.close()
+    stopped_merge(prepare(recipe), tmp_path / "stopped", device="cpu")
     assert_same(merged(recipe, tmp_path / "stopped", resume=True), whole)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.events import PassProgress, TensorFinished
+from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.kept_files import open_json
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
@@ -20,6 +20,7 @@ from ace_gui.errors import NonFiniteError, ResumeError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
+from tests.helpers.merges import stopped_merge
 from tests.helpers.recipes import recipe_over
 
 SHAPES = {
@@ -109,19 +110,13 @@ def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path: Pat
     )
 
 
-def stopped_after_one(recipe: Recipe, store: Path) -> None:
-    events = merge(prepare(recipe), store, device="cpu")
-    next(event for event in events if isinstance(event, TensorFinished))
-    events.close()
-
-
 @pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign", "other"])
 def test_resuming_merges_with_the_same_survey(
     damage: str, models: list[Path], tmp_path: Path
 ) -> None:
     recipe, store = recipe_of(models), tmp_path / "store"
     whole = merged(recipe, tmp_path / "whole")
-    stopped_after_one(recipe, store)
+    stopped_merge(prepare(recipe), store, device="cpu")
     kept = store / SURVEY
     assert kept.exists()
     if damage == "gone":
@@ -141,14 +136,14 @@ def test_resuming_merges_with_the_same_survey(
 
 def test_resuming_does_not_look_again(models: list[Path], tmp_path: Path) -> None:
     recipe, store = recipe_of(models), tmp_path / "store"
-    stopped_after_one(recipe, store)
+    stopped_merge(prepare(recipe), store, device="cpu")
     events = merge(prepare(recipe), store, device="cpu", resume=True)
     assert not any(isinstance(event, PassProgress) for event in events)
 
 
 def test_a_survey_of_other_files_is_not_taken_over(models: list[Path], tmp_path: Path) -> None:
     recipe, store = recipe_of(models), tmp_path / "store"
-    stopped_after_one(recipe, store)
+    stopped_merge(prepare(recipe), store, device="cpu")
     save_file({name: torch.zeros(shape) for name, shape in SHAPES.items()}, models[1])
     with pytest.raises(ResumeError):
         merged(recipe, store, resume=True)
@@ -156,7 +151,7 @@ def test_a_survey_of_other_files_is_not_taken_over(models: list[Path], tmp_path:
 
 def test_findings_are_the_same_when_read_back(models: list[Path], tmp_path: Path) -> None:
     recipe, store = recipe_of(models), tmp_path / "store"
-    stopped_after_one(recipe, store)
+    stopped_merge(prepare(recipe), store, device="cpu")
     first, second = prepare(recipe), prepare(recipe)
     list(surveyed(first, Readers(first)))
     list(surveyed(second, Readers(second), store=store))
