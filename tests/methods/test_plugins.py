@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 import ace_gui as workbench
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
-from ace_gui.engine.merging.manifest import make_manifest
+from ace_gui.engine.merging.merge_manifest import make_manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS, Diagnostics, Merged, families, plugins

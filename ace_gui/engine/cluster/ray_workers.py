@@ -10,7 +10,7 @@ from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.pool import Call, Cluster, Pool
 from ace_gui.engine.cluster.worker import Order
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.manifest import layout_digest
+from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
 from ace_gui.engine.planning.prepared import Prepared
 

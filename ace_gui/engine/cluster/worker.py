@@ -16,7 +16,7 @@ import torch
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.merging.gpu_memory import budgets_of
-from ace_gui.engine.merging.manifest import layout_digest
+from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.units import (
     Scan,

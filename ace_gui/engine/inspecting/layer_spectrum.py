@@ -33,7 +33,7 @@ from ace_gui.engine.inspecting.layer_context import (
     require_matrix,
     side_by_side,
 )
-from ace_gui.engine.merging.manifest import InputFile
+from ace_gui.engine.merging.merge_manifest import InputFile
 from ace_gui.engine.merging.store import MODEL, read_finished, reports
 from ace_gui.engine.planning.matrix_parts import of_row, read_row
 from ace_gui.engine.planning.prepared import Prepared

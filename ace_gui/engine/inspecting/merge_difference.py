@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
-from ace_gui.engine.merging.manifest import InputFile, Manifest
+from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.streaming import Part, parts_of

@@ -36,7 +36,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
-from ace_gui.engine.merging.manifest import SHARD_BYTES, Manifest, make_manifest
+from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end

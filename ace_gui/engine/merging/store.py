@@ -44,7 +44,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.manifest import Manifest
+from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.streaming import checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError

@@ -30,7 +30,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.kept_files import keep_json, open_json
-from ace_gui.engine.merging.manifest import Manifest
+from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.merging.store import refuse_links
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import CheckpointError, ResumeError

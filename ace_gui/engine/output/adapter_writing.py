@@ -38,7 +38,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
 from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
-from ace_gui.engine.merging.manifest import Manifest, make_manifest
+from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.read_back import verify_shards

@@ -12,7 +12,7 @@ import torch
 
 from ace_gui.checkpoints import discard, reader_of
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
-from ace_gui.engine.merging.manifest import Manifest
+from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.modules.manifest import has_modules
 from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter

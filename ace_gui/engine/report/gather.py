@@ -31,8 +31,8 @@ from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.gpu_memory import budgets_of, merged_within
-from ace_gui.engine.merging.manifest import InputFile, Manifest
 from ace_gui.engine.merging.merge import input_paths
+from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
 from ace_gui.engine.merging.store import MODEL, reports

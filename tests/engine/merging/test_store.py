@@ -16,7 +16,7 @@ from ace_gui.engine.contract.events import (
     MergeStarted,
     TensorFinished,
 )
-from ace_gui.engine.merging import manifest
+from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish

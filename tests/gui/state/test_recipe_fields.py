@@ -18,7 +18,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from ace_gui.engine.inspecting.layer_context import _IN_ROWS, InspectionCache, InspectionContext
-from ace_gui.engine.merging.manifest import Manifest
+from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.gui.state.activity import MergeRun

@@ -49,7 +49,7 @@ from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
 from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.merging.manifest import layout_digest
+from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.whole_model.learned_rows import (
     LearnedRow,
