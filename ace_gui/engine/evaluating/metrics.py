@@ -94,15 +94,13 @@ def of_words(
         whole_N = np.array([len(target) for _, target in pairs])
     else:
         part_N, whole_N = np.array([_named(*pair, label_names) for pair in pairs]).T
-    sums_R2 = np.array(
-        [(part_N[at_N].sum(), whole_N[at_N].sum()) for at_N in _resamples(len(pairs))]
-    )
-    score = float(_ratio(part_N.sum(), whole_N.sum(), metric))
-    return MetricResult(
-        score=score,
-        standard_error=_spread(_ratio(sums_R2[:, 0], sums_R2[:, 1], metric)),
-        each_N=each_N,
-    )
+    undefined = math.nan if metric is Metric.ACCURACY else 0.0
+
+    def compute(at_N: NDArray[np.int64]) -> float:
+        part, whole = part_N[at_N].sum(), whole_N[at_N].sum()
+        return float(part / whole) if whole else undefined
+
+    return _resampled(compute, each_N)
 
 
 def _named(
@@ -140,12 +138,6 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
             start = index
         before, kind = prefix, own
     return found
-
-
-def _ratio(part: Any, whole: Any, metric: Metric) -> NDArray[np.float64]:
-    """The ratio; NaN without examples, as accuracy and F1 are undefined."""
-    none = math.nan if metric is Metric.ACCURACY else 0.0
-    return np.where(whole > 0, part / np.maximum(whole, 1), none)
 
 
 def of_labels(
