@@ -114,8 +114,7 @@ def _be(side: str, recipe: Path) -> None:
 
     from ace_gui.engine.calibrating.calibrate import measure
     from ace_gui.engine.calibrating.calibration_data import calibration
-    from ace_gui.engine.evaluating.answering import answered
-    from ace_gui.engine.evaluating.loaded_models import Loaded
+    from ace_gui.engine.evaluating.loaded_models import Loaded, answered
     from ace_gui.engine.planning.prepare import prepare
     from ace_gui.methods.shared.measured import Need
     from ace_gui.recipe.recipe_file import load_recipe

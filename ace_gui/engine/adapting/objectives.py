@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.training import Seen
-from ace_gui.engine.evaluating.answering import stacked
 from ace_gui.engine.evaluating.askers import Asker, Piece
+from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 

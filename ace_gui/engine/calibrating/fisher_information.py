@@ -20,9 +20,9 @@ from torch import Tensor
 
 from ace_gui.engine.calibrating.model_parameters import Pieces, pieces
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
-from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Inputs
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import TaskKind

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ace_gui.engine.calibrating.linear_inputs import LinearInputs, ModuleInput, Seen
 from ace_gui.engine.calibrating.model_parameters import locate
-from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
+from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.precision import full_float32

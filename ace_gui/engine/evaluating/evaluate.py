@@ -21,10 +21,9 @@ from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, require_kind
-from ace_gui.engine.evaluating.loaded_models import Loaded, unchanged
+from ace_gui.engine.evaluating.loaded_models import Loaded, answered, unchanged
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
     Loading,

@@ -1,26 +1,30 @@
-"""Models in memory, with the head of their task, ready to answer."""
+"""Models in memory, with the head of their task, and their answers in batches."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import reader_of
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
 from ace_gui.engine.evaluating.kinds.every_kind import asker
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.manifest import has_modules, read_manifest
 from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.errors import MismatchError, OutputError
+from ace_gui.errors import MismatchError, OutputError, ResourceError, is_out_of_memory
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.machine import free_memory
 
@@ -139,3 +143,151 @@ def _tasks(folder: Path) -> set[str]:
     """Names of the tasks that have heads or modules of their own in a folder."""
     heads = {path.stem for path in (folder / HEADS).glob("*.safetensors")}
     return heads | (set(read_manifest(folder).experts) if has_modules(folder) else set())
+
+
+# Answers
+
+MOST: Final = 64
+"""Pieces in a batch: more are no faster on a CPU, and little on a GPU."""
+
+READ_TOGETHER: Final = 16
+"""Examples that are read and prepared at a time; this many decoded pictures are in memory."""
+
+_BATCH_SHARE: Final = 0.4
+"""Fraction of the free memory for a batch."""
+
+_TIMES_LARGEST: Final = 8
+"""Bytes held at once in a forward pass, as a multiple of the largest output in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Slot:
+    """The index of an example and of a piece in it."""
+
+    example: int
+    piece: int
+    content: Piece
+
+
+def answered(asker: Asker) -> Iterator[int | list[Any]]:
+    """Yield the number of started examples, batch by batch; return the answers in order.
+
+    Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
+    """
+    outputs: list[dict[int, Any]] = [{} for _ in asker.data.examples]
+    for batch in _padded_batches(asker) if asker.pads else _batches(asker):
+        for index, answer in zip(batch, _asked(asker, batch), strict=True):
+            outputs[index.example][index.piece] = answer
+        yield sum(map(bool, outputs))
+    yield [asker.answer([each[n] for n in range(len(each))]) for each in outputs]
+
+
+def stacked_batches(asker: Asker) -> Iterator[Batch]:
+    """Every piece of the asker's examples, in batches of one shape that fit into memory."""
+    for batch in _batches(asker):
+        yield stacked(asker, [index.content for index in batch])
+
+
+def _batches(asker: Asker) -> Iterator[list[_Slot]]:
+    """Group pieces by shape until a batch is full."""
+    room, waiting = _Room(asker), defaultdict[Any, list[_Slot]](list)
+    for index in _slots(asker):
+        shape = tuple((name, tuple(t.shape)) for name, t in index.content.inputs.items())
+        held = waiting[shape]
+        held.append(index)
+        if len(held) >= room.pieces(index.content):
+            yield waiting.pop(shape)
+    yield from waiting.values()
+
+
+def _padded_batches(asker: Asker) -> Iterator[list[_Slot]]:
+    """Pieces of similar length, the longest first, as they need most memory."""
+    room, left = _Room(asker), sorted(_slots(asker), key=lambda slot: -_size(slot.content))
+    while left:
+        count = room.pieces(left[0].content)
+        batch, left = left[:count], left[count:]
+        yield batch
+
+
+def _slots(asker: Asker) -> Iterator[_Slot]:
+    examples = asker.data.examples
+    for start in range(0, len(examples), READ_TOGETHER):
+        pieces = asker.pieces_of(examples[start : start + READ_TOGETHER])
+        for number, own in enumerate(pieces, start):
+            for index, piece in enumerate(own):
+                yield _Slot(example=number, piece=index, content=piece)
+
+
+def _asked(
+    asker: Asker, batch: list[_Slot], ask: Callable[[Batch], list[Any]] | None = None
+) -> list[Any]:
+    """The model's output; if memory runs out, the batch is split into halves."""
+    try:
+        with torch.inference_mode():
+            return (ask or asker.ask)(stacked(asker, [index.content for index in batch]))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    if len(batch) == 1:
+        raise ResourceError(
+            f"There was not enough memory for one example of {asker.data.name}; close other "
+            "programs, or choose another device."
+        )
+    half = len(batch) // 2
+    return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
+
+
+def stacked(asker: Asker, pieces: Sequence[Piece]) -> Batch:
+    """Pieces as a batch, on the model's device."""
+    inputs = {n: t.to(asker.model.device) for n, t in asker.stack(pieces).items()}
+    return Batch(inputs=inputs, notes=[piece.note for piece in pieces])
+
+
+class _Room:
+    """The number of pieces per batch, from the memory of one."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._largest, self._most = 0, MOST
+        self._measured, self._taken = 0, 0
+
+    def pieces(self, piece: Piece) -> int:
+        """Measured again for a larger piece if a batch may no longer fit.
+
+        Memory grows at most with the square of the size.
+        """
+        size = _size(piece)
+        if size > self._largest:
+            self._largest = size
+            growth = (size / self._measured) ** 2 if self._measured else math.inf
+            self._most = self._fitting(max(self._taken, 1) * growth)
+            if self._most < MOST:
+                largest, kept = _largest_output(self._asker, piece), self._asker.kept_bytes(piece)
+                self._measured, self._taken = size, _TIMES_LARGEST * largest + kept
+                self._most = self._fitting(self._taken)
+        return self._most
+
+    def _fitting(self, taken: float) -> int:
+        device = self._asker.model.device
+        return max(1, min(MOST, int(_BATCH_SHARE * _free(device) / taken)))
+
+
+def _size(piece: Piece) -> int:
+    return max(tensor.numel() for tensor in piece.inputs.values())
+
+
+def _largest_output(asker: Asker, piece: Piece) -> int:
+    """Bytes of the largest output of a module for one piece."""
+    sizes = [sum(tensor.nbytes for tensor in piece.inputs.values()), 1]
+
+    def note(_module: Any, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            sizes.append(output.nbytes)
+
+    hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
+    try:
+        _asked(asker, [_Slot(example=0, piece=0, content=piece)], asker.probe)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(sizes)

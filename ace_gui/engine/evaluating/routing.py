@@ -15,9 +15,8 @@ from torch import Tensor
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.evaluating.answering import answered
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials, progress_of
-from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded, answered
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.layers import ObservedRouter, routers_of
 from ace_gui.engine.modules.manifest import MODULES

@@ -22,9 +22,8 @@ from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
-from ace_gui.engine.evaluating.answering import stacked_batches
 from ace_gui.engine.evaluating.askers import Asker, Batch
-from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.head_inputs import head_of
 from ace_gui.engine.modules.stored import TRAINED

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.evaluating.answering import stacked_batches
-from ace_gui.engine.evaluating.loaded_models import Loaded
+from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.modules.whole_model import features

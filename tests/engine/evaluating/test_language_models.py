@@ -19,7 +19,7 @@ from ace_gui.architecture.loading import load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.scores import TaskScore, notes
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedText
-from ace_gui.engine.evaluating import answering, metrics
+from ace_gui.engine.evaluating import loaded_models, metrics
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.metrics import is_right
@@ -56,7 +56,7 @@ def answers_of(folder: Path, task: Task) -> list[Any]:
     """The answers of a model in a folder, each with whether it was cut."""
     loading = loading_of(folder, None)
     data = result_of(read_task(task, loading.config, seed=0))
-    *_, found = answering.answered(Loaded(torch.device("cpu")).asker(data, loading))
+    *_, found = loaded_models.answered(Loaded(torch.device("cpu")).asker(data, loading))
     assert isinstance(found, list)
     return found
 
@@ -75,7 +75,7 @@ def written(folder: Path, messages: list[dict[str, str]], most: int) -> list[int
 def test_answers_are_those_of_transformers(
     chat: Path, together: int, system: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "MOST", together)
+    monkeypatch.setattr(loaded_models, "MOST", together)
     task = Task(
         data=chat / "questions.jsonl", metric=Metric.CONTAINS, system=system, max_new_tokens=9
     )
@@ -102,7 +102,7 @@ def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(
     save_chat_model(tmp_path / "model", config=config, ends=ENDS)
     task = Task(data=chat / "questions.jsonl", metric=Metric.CONTAINS, max_new_tokens=6)
     together = answers_of(tmp_path / "model", task)
-    monkeypatch.setattr(answering, "MOST", 1)
+    monkeypatch.setattr(loaded_models, "MOST", 1)
     assert answers_of(tmp_path / "model", task) == together
 
 

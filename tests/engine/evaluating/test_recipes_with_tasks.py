@@ -13,6 +13,7 @@ import ace_gui
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress
 from ace_gui.engine.evaluating import loaded_models
 from ace_gui.errors import MismatchError, TaskError
+from tests.helpers.command import ace_gui as run
 from tests.helpers.scored_models import save_bert, save_pictures, save_vit, sentence
 
 SIZES = {"two": ("no", "yes"), "three": ("low", "middle", "high")}
@@ -185,9 +186,6 @@ def test_a_recipe_keeps_its_tasks(family: Path) -> None:
 
 
 def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path: Path) -> None:
-    from ace_gui.engine import workflow
-    from ace_gui.recipe.recipe_file import load_recipe
-
     recipe = family / "recipe.yaml"
     (row,) = ace_gui.compare(recipe, methods=["task_arithmetic"], device="cpu").rows
     assert row.error == ""
@@ -200,15 +198,22 @@ def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path
     for each in merged:
         assert f"| {each.task} | accuracy | 60 | " in card
         assert f" | {each.score:.4g} ± {each.standard_error:.2g} |\n" in card
-    options = workflow.Options(device="cpu")
-    page = tmp_path / "page.html"
-    for _ in workflow.report_to_file(
-        load_recipe(recipe), page, options, inputs=(), overwrite=False
-    ):
-        pass
+    page = ace_gui.report(recipe, tmp_path / "page.html", device="cpu")
     html = page.read_text()
     assert '<section id="scores">' in html
     assert f"{merged[0].score:.4g} ± {merged[0].standard_error:.2g}" in html
+
+
+def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path: Path) -> None:
+    recipe, out = family / "recipe.yaml", tmp_path / "out"
+    assert run("merge", recipe, "--out", out, "--limit", "7").returncode == 2
+    done = run("merge", recipe, "--out", out, "--limit", "7", "--evaluate", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "| two | accuracy | 7 |" in (out / "README.md").read_text()
+    page = ace_gui.report(recipe, tmp_path / "page.html", device="cpu", limit=7)
+    assert "two: accuracy, 7" in page.read_text()
+    (row,) = ace_gui.compare(recipe, methods="linear", device="cpu", limit=7).rows
+    assert {each.n for each in row.scores} == {7}
 
 
 def test_a_comparison_with_bad_data_merges_nothing(
