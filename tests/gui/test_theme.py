@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,9 +104,7 @@ def test_text_is_readable(theme: Tokens, ink: str, ground: str):
         ("text", "raised"),
         ("text", "field"),
         ("text3", "field"),
-        ("ok", "ok_ground"),
         ("warn", "warn_ground"),
-        ("bad", "bad_ground"),
         ("toast_text", "toast"),
         ("toast_action", "toast"),
         ("toast_warn", "toast"),
@@ -169,19 +166,6 @@ def test_experts_are_told_apart(theme: Tokens, deficiency: str):
     seen = [oklab(DEFICIENCIES[deficiency] @ linear(colour)) for colour in theme.expert_colours]
     closest = min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2))
     assert closest >= 0.09
-
-
-@both
-def test_every_colour_is_a_full_hex_triplet(theme: Tokens):
-    colours = [value for value in vars(theme).values() if isinstance(value, str)]
-    for colour in (*colours, *theme.expert_colours, *theme.expert_inks):
-        assert re.fullmatch(r"#[0-9a-f]{6}", colour)
-
-
-def test_both_themes_colour_the_same_things():
-    assert len(LIGHT.expert_colours) == len(DARK.expert_colours)
-    for theme in (LIGHT, DARK):
-        assert len(theme.expert_inks) == len(theme.expert_colours)
 
 
 def test_expert_colours_repeat_beyond_the_palette():
@@ -246,16 +230,11 @@ def test_scheme_sets_palette_and_tells(qtbot, qapp: QApplication, scheme):
         scheme("dark")
     assert told.args == [DARK]
     assert current_theme() is DARK
+    with qtbot.assertNotEmitted(watcher.changed):
+        scheme("dark")
     assert qapp.palette().color(QPalette.ColorRole.Window).name() == DARK.canvas
     scheme("light")
     assert qapp.palette().color(QPalette.ColorRole.Window).name() == LIGHT.canvas
-
-
-def test_same_scheme_again_says_nothing(qtbot, qapp: QApplication, scheme):
-    scheme("dark")
-    watcher = apply_theme(qapp)
-    with qtbot.assertNotEmitted(watcher.changed):
-        scheme("dark")
 
 
 def test_system_scheme_needs_no_override(qapp: QApplication, scheme):
@@ -306,11 +285,6 @@ def test_icons_take_the_colour_of_a_token_and_fade_when_disabled(qapp, scheme):
 def test_an_icon_that_does_not_exist_is_an_error(qapp):
     with pytest.raises(FileNotFoundError):
         icon("no-such-drawing")
-
-
-def test_resources_are_found():
-    assert resource_path("icons/app.svg").is_file()
-    assert isinstance(resource_path("icons"), Path)
 
 
 def test_titles_of_low_rows_are_not_cut(qtbot: QtBot) -> None:

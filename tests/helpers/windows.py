@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -68,3 +68,9 @@ def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
 def timers_rest(parent: QObject) -> bool:
     """Whether no timer of this object is waiting to act."""
     return not any(timer.isActive() for timer in parent.findChildren(QTimer))
+
+
+def items_of(plot: Any, kind: type) -> list:
+    """The items of this kind among the data of a plot."""
+    items = plot.canvas.getViewBox().childGroup.childItems()
+    return [item for item in items if isinstance(item, kind)]

@@ -259,4 +259,4 @@ def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
     plot.show_merges("norm", [MergePoint("ties", 0.5, 0.0), MergePoint("ace", 1.0, 0.0)])
     assert seen(qtbot, plot, 500, 300) == ""
     plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
-    assert "of ' 1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
+    assert "1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])

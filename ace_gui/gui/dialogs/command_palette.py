@@ -28,9 +28,9 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.models.command_search import COMMAND, Command, CommandsModel
 from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.painting import write
 from ace_gui.gui.theme.widget_kinds import state_is
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import down
 
 _Index = QModelIndex | QPersistentModelIndex

@@ -39,8 +39,7 @@ from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import amount_field, named
-from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of
-from ace_gui.gui.widgets.files.written_files import show
+from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of, show
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.recipe.values import model_name

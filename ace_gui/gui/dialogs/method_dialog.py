@@ -58,7 +58,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     down,
     scroll_area,
 )
-from ace_gui.gui.widgets.tables.method_cells import (
+from ace_gui.gui.widgets.tables.cells import (
     MEANS,
     METHOD,
     MISFIT,

@@ -20,13 +20,11 @@ from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
-from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.form import CAP_TIP, CapField, Form
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import scroll_area
-from ace_gui.gui.widgets.layout.folding import Folding
+from ace_gui.gui.widgets.layout.arrangement import Folding, scroll_area
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
 from ace_gui.recipe.values import After, ParameterValue

@@ -23,7 +23,7 @@ from ace_gui.gui.state.chosen.inputs import Expert
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import current_theme
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch
 
 NAME, WEIGHT, STATUS = range(3)
 HEADERS = ("Expert", "Weight", "Size")

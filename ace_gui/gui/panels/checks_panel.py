@@ -21,17 +21,16 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.labels.icon_label import IconLabel
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.plain_label import IconLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import (
     Column,
     across,
     clear_layout,
     down,
+    on_font_change,
     scroll_area,
 )
 from ace_gui.gui.widgets.layout.following import Following
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 
 WORDS: Final = {
     Verdict.ERROR: "Error",

@@ -21,19 +21,17 @@ from ace_gui.gui.panels.checks_panel import summary_of
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.theme.swatch import SWATCH
+from ace_gui.gui.theme.painting import SWATCH
 from ace_gui.gui.widgets.fields.buttons import (
     action_button,
     push_button,
     tool_button,
     widget_action,
 )
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.labels.swatch import Swatch
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, Swatch, heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
-from ace_gui.gui.widgets.tables.expert_cells import RowGround, SizeCell, WeightCell
+from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
+from ace_gui.gui.widgets.tables.cells import RowGround, SizeCell, WeightCell
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 from ace_gui.recipe.values import model_name
 

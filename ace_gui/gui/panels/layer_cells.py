@@ -19,7 +19,7 @@ from ace_gui.gui.models.layer_columns import FINE, NONE, Layer
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.theme.painting import write
 
 Index = QModelIndex | QPersistentModelIndex
 _BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")

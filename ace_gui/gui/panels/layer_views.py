@@ -35,7 +35,7 @@ class LayersView(PlotWithTable):
     tau_committed = Signal(float)
 
     def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
-        super().__init__(plot, plot.columns)
+        super().__init__(plot)
         self.session, self.layers, self.layers_plot = session, layers, plot
         self._loaded: LayerFigures | None = None
         self._colours: dict[str, str] = {}
@@ -230,7 +230,7 @@ class LearningView(PlotWithTable):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         self._steps = LearningPlot()
-        super().__init__(self._steps, self._steps.columns, parent)
+        super().__init__(self._steps, parent)
         self._session = session
         self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
         self._drawing.timeout.connect(self.refresh)

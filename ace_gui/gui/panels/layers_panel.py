@@ -36,8 +36,7 @@ from ace_gui.gui.widgets.fields.named import search_field
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
 from ace_gui.gui.widgets.tables.table_tools import add_table_actions
 from ace_gui.recipe import Override
 

@@ -33,8 +33,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button, tool_button, widget_action
-from ace_gui.gui.widgets.fields.cap_field import CAP_TIP, CapField
-from ace_gui.gui.widgets.fields.form import Form
+from ace_gui.gui.widgets.fields.form import CAP_TIP, CapField, Form
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -44,9 +43,14 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
 )
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, tab_through
-from ace_gui.gui.widgets.layout.folding import Folding
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import (
+    Folding,
+    across,
+    clear_layout,
+    down,
+    on_font_change,
+    tab_through,
+)
 from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
 from ace_gui.recipe.values import After, ParameterValue

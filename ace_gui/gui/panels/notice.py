@@ -20,10 +20,8 @@ from PySide6.QtWidgets import (
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.labels.icon_label import IconLabel
-from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.labels.plain_label import IconLabel, plain_label
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down, on_font_change
 
 _ICON = 16  # px
 _DETAIL_LINES = 8

@@ -23,7 +23,7 @@ from ace_gui.gui.widgets.fields.buttons import push_button, tool_button, widget_
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.tables.run_cells import RunCell
+from ace_gui.gui.widgets.tables.cells import RunCell
 
 _ROWS_SHOWN: Final = 3
 

@@ -30,8 +30,7 @@ from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change, scroll_area
 from ace_gui.gui.widgets.tables.table_tools import fit_rows
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
@@ -185,7 +184,7 @@ class WhatIfPanel(QWidget):
         left = down(self.own, (self._scroll, 1), buttons)
         middle = down((self.table, 1), self.note)
         self._beside = left, middle
-        self._drawing = PlotWithTable(self.plot, self.plot.columns)
+        self._drawing = PlotWithTable(self.plot)
         parts = (left, 3), (middle, 4), (self._drawing, 6)
         self.setLayout(across(*parts, margins=(8, 6, 8, 4), gap=_SPACING))
         on_font_change(self, self._measure)

@@ -7,24 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-# isort: split
-import pyqtgraph as pg
-
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import NameAxis
-from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
-from ace_gui.gui.plots.frame.canvas import room_at_end
-from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
+from ace_gui.gui.plots.frame.bars_plot import BarsPlot
+from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Merge with several methods to compare them."
-_SHARE: Final = 0.34  # maximum part of the width for names
-_BAR: Final = 0.62
 _POINT: Final = 10  # px
 _DECADES: Final = 100.0  # minimum ratio of the values for a logarithmic scale
 
@@ -39,89 +30,37 @@ class MergePoint:
     current: bool = False
 
 
-class MergeBars(Plot):
+class MergeBars(BarsPlot):
     """One figure of every merge as a bar, in the given order."""
 
-    merge_chosen = Signal(int)
-
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._points: tuple[MergePoint, ...] = ()
-        self._left = NameAxis(_SHARE)
-        self._bottom = quantity_axis("bottom")
-        super().__init__(
-            name="Merges by one figure",
-            empty=EMPTY,
-            bottom=self._bottom,
-            left=self._left,
-            parent=parent,
-        )
-        self.canvas.getViewBox().setMouseEnabled(x=False, y=False)
-        self.canvas.getViewBox().invertY(True)
-        self.canvas.getViewBox().sigResized.connect(lambda _view: self.fit())
-        self.canvas.scene().sigMouseClicked.connect(self._click)
-        self._items: list[pg.GraphicsObject] = []
+        super().__init__(name="Merges by one figure", empty=EMPTY, parent=parent)
 
     def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
         """Show ``x`` of these merges, which is ``figure``, from the top."""
-        self._points = tuple(points)
-        if not self._points:
-            self.show_message(EMPTY)
+        if not points:
+            self.clear()
             return
-        self.title.set_whole(figure)
-        self._draw()
-        text = ", ".join(f"{point.title} {f'{point.x:.3g}'}" for point in self._points)
-        self.setAccessibleDescription(f"{figure}: {text}")
-        self.show_canvas()
-
-    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
-        self._draw()
-
-    def rescale(self) -> None:
-        self._draw()
-
-    def fit(self) -> None:
-        highest = max((point.x for point in self._points), default=1.0) or 1.0
-        lowest = min((point.x for point in self._points), default=0.0)
-        view = self.canvas.getViewBox()
-        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
-        longest = max((metrics.horizontalAdvance(_end(p)) for p in self._points), default=0.0)
-        span = max(highest, 0.0) - min(lowest, 0.0)
-        end = max(highest, 0.0) + room_at_end(view, span, longest)  # the figure at a bar's end
-        view.setXRange(min(0.0, lowest), end, padding=0)
-        view.setYRange(-0.6, max(len(self._points), 5) - 0.4, padding=0)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._left.set_names([point.title for point in self._points], self.width())
-
-    def _draw(self) -> None:
-        for item in self._items:
-            self.canvas.removeItem(item)
-        self._items = []
-        self._left.set_names([point.title for point in self._points], self.width())
-        for index, point in enumerate(self._points):
-            colour = self.theme.merged if point.current else self.theme.control
-            bar = pg.BarGraphItem(
-                x0=[0], width=[point.x], y=[index], height=_BAR, brush=QColor(colour), pen=None
+        words = [f"{point.title} {point.x:.3g}" for point in points]
+        self.present(
+            lambda theme: PlotSpec(
+                title=figure,
+                bars=[
+                    Bar(
+                        group=index,
+                        value=point.x,
+                        text=f"{point.x:.3g}",
+                        colour=theme.merged if point.current else theme.control,
+                        strong=point.current,
+                    )
+                    for index, point in enumerate(points)
+                ],
+                groups=[point.title for point in points],
+                words=words.__getitem__,
+                columns=lambda: _columns(points, figure)[:2],
+                description=f"{figure}: {', '.join(words)}",
             )
-            end = pg.TextItem(_end(point), color=self.theme.text2, anchor=(0, 0.5))
-            end.setFont(face(Face.CAPTION_STRONG if point.current else Face.CAPTION))
-            end.setPos(point.x, index)
-            for item in (bar, end):
-                self.canvas.addItem(item, ignoreBounds=True)
-                self._items.append(item)
-        self.fit()
-
-    def _click(self, event: object) -> None:
-        where = self.canvas.getViewBox().mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
-        index = round(where.y())
-        if 0 <= index < len(self._points):
-            self.merge_chosen.emit(index)
-
-
-def _end(point: MergePoint) -> str:
-    """The text at the end of the bar."""
-    return f" {point.x:.3g}"
+        )
 
 
 class MergeScatter(SpecPlot):
@@ -158,7 +97,7 @@ class MergeScatter(SpecPlot):
                 ],
                 x=x,
                 y=Axis(titles=(figure,), padding=0.12),
-                columns=lambda: _columns(points, figure, parameter or "norm"),
+                columns=lambda: _columns(points, parameter or "norm", figure),
                 description=f"{title}: {described}",
             )
         )
@@ -193,7 +132,7 @@ def _along(points: Sequence[MergePoint], theme: Tokens) -> list[Curve]:
     return [curve]
 
 
-def _columns(points: Sequence[MergePoint], figure: str, across: str) -> list[FigureColumn]:
+def _columns(points: Sequence[MergePoint], across: str, figure: str = "") -> list[FigureColumn]:
     return [
         FigureColumn(title="merge", values=[point.title for point in points]),
         FigureColumn(title=across, values=np.array([point.x for point in points])),

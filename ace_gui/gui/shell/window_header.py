@@ -26,8 +26,7 @@ from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton
 from ace_gui.gui.widgets.fields.segments import Segments
-from ace_gui.gui.widgets.labels.icon_label import IconLabel
-from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.labels.plain_label import IconLabel, plain_label, secondary_label
 
 REFRESH: Final = 60  # ms between two progress updates
 CHANGED: Final = "Settings changed since this merge"

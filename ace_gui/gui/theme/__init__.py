@@ -2,7 +2,7 @@
 
 ``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``style``: draws every
 control, with ``drawn_marks``, ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
-widget; ``icons``; ``watcher``: applies them.
+widget; ``painting``: swatches, shares, lines of text; ``icons``; ``watcher``: applies them.
 """
 
 from ace_gui.gui.theme.icons import icon

@@ -43,11 +43,9 @@ class Tokens:
     on_accent: str
     accent_on_tint: str
     ok: str
-    ok_ground: str
     warn: str
     warn_ground: str
     bad: str
-    bad_ground: str
     toast_text: str
     toast_action: str
     toast_warn: str
@@ -93,11 +91,9 @@ LIGHT: Final = Tokens(
     on_accent="#ffffff",
     accent_on_tint="#4a4fc9",
     ok="#1b7a46",
-    ok_ground="#e2f3e9",
     warn="#8f5a00",
     warn_ground="#fbf0d9",
     bad="#b3261e",
-    bad_ground="#fce8e6",
     toast_text="#f5f6f8",
     toast_action="#b4b8ff",
     toast_warn="#ffc46b",
@@ -131,11 +127,9 @@ DARK: Final = Tokens(
     on_accent="#0e1022",
     accent_on_tint="#b9bdff",
     ok="#5ccb8f",
-    ok_ground="#173325",
     warn="#e8b04a",
     warn_ground="#3a2c10",
     bad="#ff8a80",
-    bad_ground="#431f1c",
     toast_text="#f1f3f6",
     toast_action="#b4b8ff",
     toast_warn="#ffc46b",

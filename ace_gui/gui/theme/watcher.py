@@ -94,7 +94,6 @@ def palette_of(theme: Tokens) -> QPalette:
         role.Light: theme.card,
         role.Midlight: theme.hover,
         role.Mid: theme.text2,
-        role.Dark: theme.ok,
         role.Shadow: theme.warn,
     }
     palette = QPalette(QColor(theme.raised), QColor(theme.canvas))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -26,13 +26,11 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.type_scale import Face, face
-from ace_gui.gui.theme.whole_number import select_whole_number
 
 _Role = QPalette.ColorRole
 INKS: Final = {  # the kind of a label → its text colour
     "caption": _Role.PlaceholderText,
     "secondary": _Role.Mid,
-    "ok": _Role.Dark,
     "warn": _Role.Shadow,
     "bad": _Role.BrightText,
     "accent": _Role.Link,
@@ -154,3 +152,35 @@ def _is_inner(field: QLineEdit) -> bool:
 def state_is(option: object, state: str) -> bool:
     """Whether a style option has this state: "Enabled", "HasFocus", "MouseOver" …"""
     return bool(option.state & getattr(QStyle.StateFlag, f"State_{state}"))  # type: ignore[attr-defined]
+
+
+class WholeNumber(QObject):
+    """Watches a line edit with a number, so that typing replaces the number.
+
+    ``box``: the spin box that contains the line edit, or the line edit itself.
+    """
+
+    def __init__(self, line: QLineEdit, box: QAbstractSpinBox | QLineEdit) -> None:
+        super().__init__(line)
+        self._box = box
+        self._pressed = False
+        line.installEventFilter(self)
+
+    def eventFilter(self, _line: QObject, event: QEvent) -> bool:
+        """The second press selects; small movements before the release change nothing."""
+        kind = event.type()
+        if kind == QEvent.Type.MouseButtonDblClick:
+            self._pressed = True
+            self._box.setFocus()
+            self._box.selectAll()
+            return True
+        if kind == QEvent.Type.MouseButtonRelease:
+            self._pressed = False
+        return kind == QEvent.Type.MouseMove and self._pressed
+
+
+def select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
+    """Let a double click select the number; once for each box."""
+    line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
+    if line.findChild(WholeNumber) is None:
+        WholeNumber(line, box)

@@ -166,7 +166,7 @@ def test_somebody_who_looks_sees_both_variants(
     assert heads == ["published", "automatic"]
     lengths = [item.text() for item in shown_row(panel, "delta_norm")]
     assert lengths == ["40.00", "5.000"]
-    assert {curve.entry.label for curve in panel.plot.curves()} >= {"published", "automatic"}
+    assert {curve.label for curve in panel.plot.curves()} >= {"published", "automatic"}
     said = "‖ΔW‖ over the experts' mean: published 20.0, automatic 2.50"
     assert panel.plot.caption.whole == said
     assert not panel.note.isVisible()  # the headings say it
@@ -221,7 +221,7 @@ def test_the_panel_shows_old_beside_new(
     assert norms[1].font().bold()
     assert not panel.table.item(rows["γ"], 1).font().bold()
     assert panel.plot.message() is None
-    drawn = [curve.values for curve in panel.plot.curves()]
+    drawn = [curve.y for curve in panel.plot.curves()]
     assert any(np.array_equal(values, answer(5.0).merged) for values in drawn)
     panel.back.click()
     assert panel.form.fields["k_frac"].control.value() == 0.3

@@ -308,7 +308,7 @@ def test_the_experts_spectra_hold_whatever_the_recipe_is(
     worker.say(expert_spectra(KEY), spectrum(KEY), JobDone(), job=worker.newest(SpectrumJob))
     loaded.session.draft.set_parameter("epsilon", 1e-3)
     loaded.session.select(QUERY)
-    keys = [curve.entry.key for curve in panel.plot.curves()]
+    keys = [curve.key for curve in panel.plot.curves()]
     assert keys == ["expert cola", "expert sst2"]
     assert panel.plot.title.whole == QUERY
 
@@ -446,9 +446,9 @@ def test_the_selected_layers_spectra_are_asked_for_and_shown(
         second=np.array([4.0, 0.5]),
     )
     worker.say(found, JobDone(), job=worker.newest(DifferenceJob))
-    values = [curve.values.tolist() for curve in comparing.spectra.curves()]
+    values = [curve.y.tolist() for curve in comparing.spectra.curves()]
     assert values == [[3.0, 1.0], [4.0, 0.5]]
-    labels = [curve.entry.label for curve in comparing.spectra.curves()]
+    labels = [curve.label for curve in comparing.spectra.curves()]
     assert labels == ["1: ACE-Merging", "2: ACE-Merging · epsilon 0.5"]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
 from ace_gui.gui.plots.along_model.layer_plot import block_of, block_starts
+from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
@@ -71,7 +73,7 @@ def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
     means = FAR.copy()
     means[-1] = 0.1
     plot.set_figures(GAMMA, means)
-    (x,), _ = plot._crosses.getData()
+    (x,), _ = plot.items["crossed"].scatter.getData()
     assert x == len(NAMES) - 1
     assert NEAR_POLE in [entry.label for entry in plot.legend.entries()]
     plot.select(NAMES[-1])
@@ -95,10 +97,11 @@ def test_all_layers_and_one_layer_have_one_rule() -> None:
 
 def test_a_cell_a_layer_and_a_dot_above_tau(role_map: RoleMapPlot) -> None:
     role_map.set_tau(float(GAMMA[8]))
-    image = role_map.image.image
-    assert image.shape == (len(PARTS), 4)
-    np.testing.assert_allclose(image, np.log10(GAMMA).reshape(4, 3).T)
-    x, y = role_map.dots.getData()
+    colours = role_map.cells.colours
+    assert colours.shape == (len(PARTS), 4, 4)
+    lightness = colours[..., :3].mean(axis=2).T.ravel().tolist()
+    assert lightness == sorted(lightness)  # as γ, from the first block to the last
+    x, y = role_map.items["dot"].getOriginalDataset()
     assert set(zip(x, y, strict=True)) == {(3, 0), (3, 1), (3, 2)}
     assert [entry.label for entry in role_map.legend.entries()] == ["heterogeneous: γ > τ"]
     role_map.set_tau(float("inf"))
@@ -142,7 +145,7 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: Qt
     plot.set_figures(np.array([9.0, 0.1, 0.2]))
     assert plot._labels == ("query: attn.q", "query: cross.q")
     assert "1 outside the blocks" in plot.title.whole
-    assert np.nanmax(plot.image.image) == pytest.approx(np.log10(0.2))
+    assert plot.cells.colours.shape[1] == 1
     plot.set_layers(names[:1], ["embedding"], [None])
     assert plot.message() == NO_BLOCKS
 
@@ -152,23 +155,30 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: Qt
 
 def test_a_curve_an_expert_with_lines_within_one_role(energies: EnergiesAlongPlot) -> None:
     item = energies.items["sst2"]
-    np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA))
+    np.testing.assert_allclose(item.getOriginalDataset()[1], np.log10(2 * GAMMA))
     assert item.opts["pen"] is None
     energies.role.setCurrentText("key")
-    item = energies.items["sst2"]
-    np.testing.assert_allclose(item.yData, np.log10(2 * GAMMA[1::3]))
+    np.testing.assert_allclose(item.getOriginalDataset()[1], np.log10(2 * GAMMA[1::3]))
     assert item.opts["pen"] is not None
     assert energies.name_at(2) == "layers.2.key.weight"
     assert energies.row_of("layers.2.query.weight") is None
+
+
+def test_a_layer_stays_selected_while_another_role_is_shown(energies: EnergiesAlongPlot) -> None:
+    energies.select(NAMES[0])
+    energies.role.setCurrentText("key")
+    assert energies.selected is None
+    energies.role.setCurrentText("All roles")
+    assert energies.selected == NAMES[0]
 
 
 def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot) -> None:
     values = np.column_stack([GAMMA, np.zeros(len(NAMES))])
     values[0, 0] = np.nan
     energies.set_figures(values)
-    assert not np.isfinite(energies.items["sst2"].yData).any()
+    assert np.isnan(energies.items["sst2"].getOriginalDataset()[1]).all()
     energies.log_box.setChecked(False)
-    assert (energies.items["sst2"].yData == 0).all()
+    assert (energies.items["sst2"].getOriginalDataset()[1] == 0).all()
     assert np.isnan(energies.columns()[2].values[0])
 
 
@@ -178,6 +188,29 @@ def test_experts_keep_their_hue_in_the_dark(energies: EnergiesAlongPlot) -> None
 
 
 # All of them
+
+
+def test_every_block_is_drawn_in_one_range_in_one_picture(
+    qtbot: QtBot, energies: EnergiesAlongPlot, tmp_path: Path
+) -> None:
+    gammas = shown(qtbot, GammaPlot())
+    gammas.set_layers(NAMES, ROLES, BLOCKS)
+    gammas.set_figures(GAMMA, FAR)
+    for plot in (gammas, energies):
+        grid = plot.by_block()
+        qtbot.addWidget(grid)
+        up = plot.canvas.getViewBox().viewRange()[1]
+        assert [panel.title.whole for panel in grid.panels] == [f"Block {b}" for b in range(4)]
+        for panel in grid.panels:
+            assert panel.canvas.getViewBox().viewRange()[1] == pytest.approx(up)
+        grab_plot(grid, tmp_path / "blocks.svg", form=PictureFormat(width=170, height=120))
+        drawing = (tmp_path / "blocks.svg").read_text(encoding="utf-8")
+        assert all(text in drawing for text in ("Block 3", "query", "MLP up"))
+        titles = (tmp_path / "blocks.csv").read_text(encoding="utf-8").splitlines()[0]
+        assert titles.split(",")[:2] == ["layer", "role"]
+    third = grid.panels[2].items["sst2"].getOriginalDataset()
+    np.testing.assert_array_equal(third[0], [0, 1, 2])
+    np.testing.assert_allclose(third[1], np.log10(2 * GAMMA[6:9]))
 
 
 def test_blocks_start_where_the_number_changes() -> None:

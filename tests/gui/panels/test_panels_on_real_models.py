@@ -66,7 +66,7 @@ def test_spectra_and_their_figures(
     opened.results.findings.record(opened.draft.recipe_key(), found)  # type: ignore[arg-type]
     panel = shown(qtbot, SpectraPanel(opened))
     assert isinstance(panel, SpectraPanel)
-    curves = {curve.entry.key: curve.values for curve in panel.plot.curves()}
+    curves = {curve.key: curve.y for curve in panel.plot.curves()}
     titles = [column.title for column in panel.sheet.columns]
     figures = {
         column.title: dict(zip(panel.sheet.columns[0].values, column.values, strict=True))

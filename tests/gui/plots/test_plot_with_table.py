@@ -29,13 +29,19 @@ COLUMNS = (
 )
 
 
-def energy_columns() -> tuple[FigureColumn, ...]:
-    return COLUMNS
+class Drawn(EnergiesPlot):
+    """A plot with the columns above, which counts how often they are read."""
+
+    asked = 0
+
+    def columns(self) -> tuple[FigureColumn, ...]:
+        self.asked += 1
+        return COLUMNS
 
 
 @pytest.fixture
 def shown(qtbot: QtBot) -> PlotWithTable:
-    widget = in_view(qtbot, PlotWithTable(EnergiesPlot(), energy_columns), width=500, height=300)
+    widget = in_view(qtbot, PlotWithTable(Drawn()), width=500, height=300)
     widget.plot.show_energies("layer", dict.fromkeys(NAMES, 1.0), {})
     return widget
 
@@ -101,22 +107,16 @@ def test_a_message_keeps_its_place_and_the_table_comes_back(
 
 
 def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> None:
-    asked: list[int] = []
-
-    def columns() -> tuple[FigureColumn, ...]:
-        asked.append(1)
-        return COLUMNS
-
-    widget = PlotWithTable(EnergiesPlot(), columns)
+    widget = PlotWithTable(Drawn())
     qtbot.addWidget(widget)
     widget.plot.show_energies("layer", {"a": 1.0}, {})
-    assert not asked
+    assert not widget.plot.asked
     widget.show_table(True)
-    assert len(asked) == 1
+    assert widget.plot.asked == 1
     with qtbot.waitSignal(widget.model.modelReset):
         for energy in range(2, 7):
             widget.plot.show_energies("layer", {"a": float(energy)}, {})
-    assert len(asked) == 2
+    assert widget.plot.asked == 2
 
 
 def test_rows_are_chosen_and_marked_in_any_order(shown: PlotWithTable, qtbot: QtBot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import replace
@@ -16,7 +17,6 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage, QKeyEvent, QMouseEvent
-from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QLabel, QToolTip
 
 # isort: split
@@ -32,22 +32,22 @@ from ace_gui.engine.contract.plan import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
-from ace_gui.gui.plots.frame.axes import QuantityAxis
+from ace_gui.gui.plots.frame.axes import QuantityAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.export_image import (
     PIXELS_A_POINT,
+    PictureDialog,
     PictureFormat,
     copy_plot,
     grab_plot,
 )
-from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
-from ace_gui.gui.plots.one_layer.spectrum_plot import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE
+from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.found.score_figures import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
-from tests.helpers.windows import in_view
+from tests.helpers.windows import in_view, items_of
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
 ROLES = ["query", "MLP up"] * 3
@@ -92,15 +92,21 @@ def gammas(changes: dict[str, float] | None = None) -> np.ndarray:
 def drawn(plot: GammaPlot) -> dict[int, tuple[str, bool, float]]:
     """Family, whether filled, and height of each drawn layer, by its index."""
     return {
-        int(x): (ROLE_FAMILIES[family], above, float(y))
-        for (family, above), item in plot.symbols.items()
+        int(x): (family, heterogeneous, float(y))
+        for family in ROLE_FAMILIES
+        for heterogeneous in (False, True)
+        for item in [symbols(plot, family, heterogeneous)]
+        if item.isVisible()
         for x, y in zip(*item.getData(), strict=True)
     }
 
 
+def symbols(plot: GammaPlot, family: str, heterogeneous: bool) -> pg.ScatterPlotItem:
+    return plot.items[f"{family}: γ > τ" if heterogeneous else family].scatter
+
+
 def texts(plot: Plot) -> list[pg.TextItem]:
-    """The texts among the data."""
-    return [item for item in plot.canvas.items_shown() if isinstance(item, pg.TextItem)]
+    return items_of(plot, pg.TextItem)
 
 
 def at(plot: GammaPlot, index: int, gamma: float) -> QPoint:
@@ -185,7 +191,11 @@ def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
     bars.show()
     bars.show_scores(groups, "ACE-Merging", "accuracy")
     qtbot.waitUntil(lambda: len(texts(bars)) == 18)
-    assert {number.toPlainText() for number in texts(bars)} == {".475", ".775", ".900"}
+    assert {number.toPlainText() for number in texts(bars)} == {
+        ".475",
+        ".775",
+        ".900",
+    }
     bars.resize(1400, 500)
     qtbot.waitUntil(lambda: texts(bars)[0].toPlainText() == "0.775")
 
@@ -227,45 +237,52 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
 # Heterogeneity
 
 
-def test_nothing_open_says_so(qtbot):
-    plot = shown(qtbot, GammaPlot())
-    assert plot.message() == EMPTY
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    assert plot.message() is None
-    plot.clear()
-    assert plot.message() == EMPTY
+def test_a_message_takes_the_place_of_a_plot(qtbot, plot, spectra, energies):
+    def draw():
+        plot.set_layers(NAMES, ROLES, BLOCKS)
+        spectra.show_spectrum(spectrum(), COLOURS)
+        energies.show_energies("layer", {"a": 0.0}, COLOURS)
+
+    assert shown(qtbot, GammaPlot()).message() == EMPTY
+    energies.show_energies("layer", {}, {})
+    assert energies.message()
+    for widget in (plot, spectra, energies):
+        draw()
+        assert widget.message() is None
+        assert all(action.isEnabled() for action in widget.actions())
+        assert set(widget.actions()) <= set(widget.picture_button.menu().actions())
+        widget.clear("A bias has none.")
+        assert widget.message() == widget.accessibleDescription() == "A bias has none."
+        parts = (widget.canvas, widget.legend, widget.picture_button)
+        assert not any(part.isVisible() for part in parts)
+        assert not any(action.isEnabled() for action in widget.actions())
+        assert not widget.columns()
+        draw()
+        assert widget.canvas.isVisible()
 
 
-def test_a_message_stands_in_the_place_of_the_plot(plot):
-    plot.show_message("Averaging has no γ.")
-    assert plot.message() == "Averaging has no γ."
-    assert not plot.canvas.isVisible()
-    assert not plot.legend.isVisible()
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    assert plot.canvas.isVisible()
-
-
-def test_layers_are_filled_above_tau_and_coloured_by_family(plot):
+@pytest.mark.parametrize("tau", [0.3, 0.04])
+def test_layers_are_filled_above_tau_and_coloured_by_family(plot, tau):
+    plot.set_tau(tau)
     points = drawn(plot)
     for index, (name, gamma) in enumerate(GAMMAS.items()):
         family, filled, height = points[index]
         assert family == ("attention" if "q_proj" in name else "MLP")
-        assert filled == (gamma > 0.3)
+        assert filled == (gamma > tau)
         assert height == pytest.approx(np.log10(gamma))
-
-
-def test_tau_parts_the_layers_anew(plot):
-    plot.set_tau(0.04)
-    filled = {NAMES[i] for i, (_, above, _) in drawn(plot).items() if above}
-    assert filled == {name for name, gamma in GAMMAS.items() if gamma > 0.04}
-    assert "4 of 6 matrices are heterogeneous" in plot.accessibleDescription()
+    above = sum(gamma > tau for gamma in GAMMAS.values())
+    assert f"{above} of 6 matrices are heterogeneous" in plot.accessibleDescription()
+    assert plot.threshold.pill.format == f"τ {tau:.3f}"
 
 
 def test_two_thousand_layers_are_a_dozen_items(plot):
     plot.set_layers([f"layers.{i}.q" for i in range(2000)], ["query"] * 2000, range(2000))
     plot.set_figures(np.linspace(0.01, 1.0, 2000), np.full(2000, -5.0))
     assert len(drawn(plot)) == 2000
-    assert len(plot.symbols) == 2 * len(ROLE_FAMILIES)  # items, however many layers
+    assert len(plot.items) < 16  # items, however many layers
+    plot.select("layers.7.q")
+    (line,) = set(items_of(plot, pg.PlotDataItem)) - set(plot.items.values())
+    assert line.getOriginalDataset()[0] is None, "a line through so many takes half a second"
 
 
 def test_unknown_gammas_are_not_drawn(plot):
@@ -337,12 +354,6 @@ def test_dragging_the_line_moves_tau(qtbot, plot, logarithmic):
     assert plot.tau == pytest.approx(1.0, rel=0.2)
 
 
-def test_setting_tau_is_not_told(qtbot, plot):
-    with qtbot.assertNotEmitted(plot.tau_changed), qtbot.assertNotEmitted(plot.tau_committed):
-        plot.set_tau(0.7)
-    assert plot.tau == 0.7
-
-
 def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
     index = at(plot, 4, GAMMAS[NAMES[4]])
     with qtbot.waitSignal(plot.layer_selected) as chosen:
@@ -350,39 +361,17 @@ def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
     assert chosen.args == [NAMES[4]]
     assert plot.selected == NAMES[4]
     assert "γ = 3.00 · heterogeneous · query" in plot.caption.whole
-
-
-def test_clicking_far_from_everything_selects_nothing(qtbot, plot):
-    with qtbot.assertNotEmitted(plot.layer_selected):
-        qtbot.mouseClick(
-            plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=at(plot, 0, GAMMAS[NAMES[4]])
-        )
-
-
-def test_selecting_from_outside_is_not_told(qtbot, plot):
-    with qtbot.assertNotEmitted(plot.layer_selected):
+    signals = (plot.layer_selected, plot.tau_changed, plot.tau_committed)
+    far = at(plot, 0, GAMMAS[NAMES[4]])
+    with contextlib.ExitStack() as stack:
+        for signal in signals:  # neither far from all symbols nor from outside
+            stack.enter_context(qtbot.assertNotEmitted(signal))
+        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=far)
         plot.select(NAMES[2])
-    assert plot.selected == NAMES[2]
+        plot.set_tau(0.7)
+    assert (plot.selected, plot.tau) == (NAMES[2], 0.7)
     plot.select("not.shown")
     assert plot.selected is None
-
-
-def test_other_points_lie_below_what_is_said_of_the_selected_one(plot):
-    plot.select(NAMES[2])
-    shown = plot.canvas.items()  # topmost first
-    said = shown.index(plot.chosen_name)
-    assert plot.chosen_name.isVisible()
-    assert all(said < shown.index(points) for points in plot.symbols.values())
-
-
-def test_what_is_said_of_the_selected_layer_lies_beside_its_symbol(plot):
-    for name in NAMES:
-        plot.select(name)
-        if not plot.chosen_name.isVisible():
-            continue
-        box = plot.chosen_name.mapRectToScene(plot.chosen_name.boundingRect())
-        symbol = plot.chosen_name.scenePos().x()
-        assert box.right() <= symbol - 9 or box.left() >= symbol + 9
 
 
 @pytest.mark.parametrize("kind", ["layers", "spectra"])
@@ -424,7 +413,7 @@ def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
     place, *said = QToolTip.text().splitlines()
     assert place == "i = 5"
     names = {line.partition(":")[0] for line in said}
-    on = {c.entry.label for c in spectra.curves() if spectra.legend.is_on(c.entry.key)}
+    on = {c.label for c in spectra.curves() if spectra.legend.is_on(c.key)}
     assert names == on
     assert "b" not in names
     (own,) = [line for line in said if line.startswith("c: ")]
@@ -464,10 +453,7 @@ def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
 def places(plot: GammaPlot) -> list[QPointF]:
     """Where the symbols are in the scene."""
     to_scene = plot.canvas.getViewBox().mapViewToScene
-    points = [
-        point for item in plot.symbols.values() for point in zip(*item.getData(), strict=True)
-    ]
-    return [to_scene(QPointF(float(x), float(y))) for x, y in points]
+    return [to_scene(QPointF(x, y)) for x, (_, _, y) in drawn(plot).items()]
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])
@@ -549,6 +535,8 @@ def test_blocks_are_named_below_their_middles(plot):
     ]
     axis.tickValues(-1, 6, 120)
     assert axis.tickStrings(middles, 1, 1.0) == ["0", "1", "2"]
+    assert block_spans([(0, "0"), (2, "1")], 5) == [((-0.5, 1.5), "0"), ((1.5, 4.5), "1")]
+    assert block_spans([], 0) == []
 
 
 # Spectrum
@@ -580,11 +568,7 @@ def test_the_refined_values_are_marked_and_counted(spectra):
     assert spectra.title.whole == "model.layers.0.q_proj.weight"
     assert "heterogeneous" in spectra.caption.whole
     assert "first 6 of 20" in spectra.caption.whole
-    (mark,) = [
-        item
-        for item in spectra.canvas.items_shown()
-        if isinstance(item, pg.InfiniteLine) and item.isVisible()
-    ]
+    (mark,) = [item for item in items_of(spectra, pg.InfiniteLine) if item.isVisible()]
     assert mark.value() == 6.5
     assert mark.label.format == "refined: first 6"
     assert "γ" not in spectra.caption.whole, "the head above says it"
@@ -629,15 +613,6 @@ def test_zeros_and_denormals_do_not_break_the_axis(spectra, logarithmic):
     spectra.grab()
 
 
-def test_an_all_zero_layer_is_shown_without_harm(spectra):
-    zero = np.zeros(6)
-    spectra.show_spectrum(spectrum(experts={"a": zero}, preliminary=zero, merged=zero), COLOURS)
-    spectra.grab()
-    spectra.log_box.setChecked(False)
-    spectra.grab()
-    assert spectra.message() is None
-
-
 def test_the_legend_switches_curves_off_and_remembers(qtbot, spectra):
     spectra.show_spectrum(spectrum(), COLOURS)
     qtbot.mouseClick(spectra.legend.chip("expert b"), Qt.MouseButton.LeftButton)
@@ -676,7 +651,7 @@ def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
     whole = spectrum()
     spectra.set_busy(True)
     spectra.show_experts(ExpertSpectra(name=whole.name, experts=whole.experts), COLOURS)
-    assert [c.entry.key for c in spectra.curves()] == [f"expert {name}" for name in whole.experts]
+    assert [c.key for c in spectra.curves()] == [f"expert {name}" for name in whole.experts]
     assert len(spectra.columns()) == 1 + len(whole.experts)
     assert not spectra.busy.isVisible()
     qtbot.waitUntil(spectra.busy.isVisible, timeout=2000)
@@ -684,7 +659,7 @@ def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
     spectra.canvas.getViewBox().setXRange(2, 9, padding=0)
     spectra.show_spectrum(whole, COLOURS)
     assert not spectra.busy.isVisible()
-    assert [c.entry.key for c in spectra.curves()][:2] == [AFTER, BEFORE]
+    assert [c.key for c in spectra.curves()][:2] == [AFTER, BEFORE]
     assert spectra.canvas.getViewBox().viewRange()[0] == pytest.approx([2, 9]), "still zoomed"
 
 
@@ -693,21 +668,14 @@ def test_a_merge_stays_drawn_until_another_of_the_same_experts_is_there(spectra)
     copies = {name: values.copy() for name, values in whole.experts.items()}
     spectra.show_spectrum(whole, COLOURS)
     spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS)
-    assert spectra.curves()[0].entry.key == AFTER
+    assert spectra.curves()[0].key == AFTER
     for others in ({"c": copies["c"]}, {name: 2 * values for name, values in copies.items()}):
         spectra.show_spectrum(whole, COLOURS)
         spectra.show_experts(ExpertSpectra(name=whole.name, experts=others), COLOURS)
-        assert spectra.curves()[0].entry.key.startswith("expert ")
+        assert spectra.curves()[0].key.startswith("expert ")
     spectra.show_spectrum(whole, COLOURS)
     spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS, awaited=False)
-    assert spectra.curves()[0].entry.key.startswith("expert "), "no merge is on its way"
-
-
-def test_a_cleared_spectrum_gives_its_reason(spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    spectra.clear("A bias has no spectrum.")
-    assert spectra.message() == "A bias has no spectrum."
-    assert spectra.accessibleDescription() == "A bias has no spectrum."
+    assert spectra.curves()[0].key.startswith("expert "), "no merge is on its way"
 
 
 def test_two_layers_are_drawn_in_one_range(spectra):
@@ -736,22 +704,14 @@ def test_a_click_draws_no_frame_around_the_plot_and_tab_does(qtbot, spectra):
     assert list(seen.values()) == [LIGHT.card, LIGHT.accent]
 
 
-def test_the_nearest_curve_is_found(spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    height = float(np.log10(spectrum().experts["c"][9]))
-    index = spectra.canvas.getViewBox().mapViewToScene(QPointF(10, height))
-    found, at = spectra.nearest(index)
-    assert (found.key, at) == ("expert c", 9)
-
-
 # Energies
 
 
 def test_a_bar_for_each_expert(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
-    bars = energies.bars.opts
-    assert list(bars["width"]) == [0.5, 2.0, 0.0]
-    assert [brush.color().name() for brush in bars["brushes"]] == list(COLOURS.values())
+    (bars,) = items_of(energies, pg.BarGraphItem)
+    assert list(bars.opts["width"]) == [0.5, 2.0, 0.0]
+    assert [brush.color().name() for brush in bars.opts["brushes"]] == list(COLOURS.values())
     assert energies.title.whole == "layer"
     assert energies.caption.whole == "the energy of b is 4.0 times that of a"
     assert "c 0" in energies.accessibleDescription()
@@ -760,28 +720,10 @@ def test_a_bar_for_each_expert(energies):
 def test_a_logarithmic_axis_has_dots_and_none_for_zero(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
     energies.log_box.setChecked(True)
-    x, y = energies.dots.getData()
+    (dots,) = items_of(energies, pg.ScatterPlotItem)
+    x, y = dots.getData()
     np.testing.assert_allclose(x, np.log10([0.5, 2.0]))
     assert list(y) == [0, 1]
-    energies.grab()
-
-
-def test_no_energies_is_a_message(energies):
-    energies.show_energies("layer", {}, {})
-    assert energies.message()
-    energies.show_energies("layer", {"a": 0.0}, COLOURS)
-    assert energies.message() is None
-    energies.clear("Choose a layer.")
-    assert energies.message() == "Choose a layer."
-
-
-def test_items_are_kept_for_the_next_layer(energies):
-    energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
-    before = energies.canvas.items_shown()
-    energies.show_energies("next", {"b": 1.0, "c": 3.0}, COLOURS)
-    assert set(energies.canvas.items_shown()) < set(before)
-    assert [text.toPlainText().strip() for text in texts(energies)] == ["1.00", "3.00"]
-    assert list(energies.bars.opts["width"]) == [1.0, 3.0]
     energies.grab()
 
 
@@ -827,11 +769,14 @@ def test_a_theme_changes_every_pen(plot, spectra, energies):
         assert widget.canvas.getAxis("left").textPen().color().name() == DARK.text3
         assert widget.canvas.backgroundBrush().color().name() == DARK.card
     assert plot.threshold.pen.color().name() == DARK.text
-    attention = plot.symbols[ROLE_FAMILIES.index("attention"), True]
+    attention = symbols(plot, "attention", True)
     assert attention.opts["brush"].color().name() == DARK.accent
     assert spectra.items[AFTER].opts["pen"].color().name() == DARK.text
     assert spectra.items["expert a"].opts["pen"].color().name() == DARK.expert_colours[0]
-    assert energies.bars.opts["brushes"][1].color().name() == DARK.expert_colours[1]
+    assert (
+        items_of(energies, pg.BarGraphItem)[0].opts["brushes"][1].color().name()
+        == DARK.expert_colours[1]
+    )
 
 
 def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
@@ -841,11 +786,12 @@ def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
         qtbot.waitUntil(lambda theme=theme: plot.theme is theme)
 
 
-def test_a_png_has_twice_the_pixels(tmp_path: Path, plot):
+def test_a_picture_has_twice_the_pixels(tmp_path: Path, plot):
     grab_plot(plot, tmp_path / "gamma.png")
-    image = QImage(str(tmp_path / "gamma.png"))
-    assert image.width() == plot.width() * PIXELS_A_POINT
-    assert image.pixelColor(2, 2).name() == LIGHT.card
+    copy_plot(plot)
+    for image in (QImage(str(tmp_path / "gamma.png")), QGuiApplication.clipboard().image()):
+        assert image.width() == plot.width() * PIXELS_A_POINT
+        assert image.pixelColor(2, 2).name() == LIGHT.card
 
 
 @pytest.mark.parametrize("name", ["plot", "spectra", "energies"])
@@ -887,43 +833,12 @@ def test_the_format_of_a_picture_is_asked_for_and_remembered(qtbot, plot):
     assert PictureFormat.remembered() == used[0]
 
 
-def test_an_svg_is_lines_and_text_without_bitmaps(tmp_path: Path, plot):
-    grab_plot(plot, tmp_path / "gamma.svg")
-    drawing = (tmp_path / "gamma.svg").read_text(encoding="utf-8")
-    assert QSvgRenderer(str(tmp_path / "gamma.svg")).isValid()
-    assert "<image" not in drawing
-    assert "heterogeneous" in drawing
-
-
-def test_a_picture_leaves_the_plot_as_it_was(qtbot, tmp_path: Path, spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    spectra.grab()
-    QApplication.processEvents()
-    before = spectra.grab().toImage()
-    grab_plot(spectra, tmp_path / "spectrum.svg")
-    assert spectra.grab().toImage() == before
-
-
 @pytest.mark.parametrize("name", ["gamma.gif", "gamma", "missing/gamma.png", "missing/gamma.svg"])
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path, plot, name):
     with pytest.raises(OutputError) as caught:
         grab_plot(plot, tmp_path / name)
     assert Path(name).name in caught.value.sentence
     assert not (tmp_path / name).exists()
-
-
-def test_a_picture_goes_to_the_clipboard(plot):
-    copy_plot(plot)
-    assert QGuiApplication.clipboard().image().width() == plot.width() * PIXELS_A_POINT
-
-
-def test_the_menu_offers_pictures_and_only_with_a_plot(plot):
-    texts = [action.text() for action in plot.actions()]
-    pictures = ["Copy picture", "Save picture…", "Pictures on white"]
-    assert texts == ["Show everything", "Logarithmic scale", *pictures]
-    assert all(action.isEnabled() for action in plot.actions())
-    plot.show_message("Nothing.")
-    assert not any(action.isEnabled() for action in plot.actions())
 
 
 def test_controls_have_names_for_those_who_cannot_see(plot, spectra, energies):
@@ -946,31 +861,18 @@ def test_a_title_that_does_not_fit_gives_way_to_a_shorter_one(qtbot, width, titl
     assert not title or axis.label.boundingRect().width() <= axis.size().width()
 
 
-def test_the_title_of_a_vertical_axis_stands_above_the_plot(spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    title = spectra.canvas.getAxis("left")
-    assert title.title == "singular value σᵢ"
-    spectra.quantity.choose(Quantity.ENERGY)
-    assert title.title == "cumulative energy (%)"
-
-
 def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spectra):
     spectra.resize(500, 400)
     spectra.show_spectrum(spectrum(), COLOURS)
     spectra.grab()
     named = spectra.ends.rects()
-    assert {label.key for label, _ in named} == {c.entry.key for c in spectra.curves()}
+    assert {label.key for label, _ in named} == {c.key for c in spectra.curves()}
     assert {"before", "after"} < {label.text for label, _ in named}
     for (_, above), (_, below) in pairwise(named):
         assert above.bottom() <= below.top() + 0.01
-    hidden = spectra.curves()[-1].entry.key
+    hidden = spectra.curves()[-1].key
     spectra.ends.clicked.emit(hidden)
     assert not spectra.items[hidden].isVisible()
-
-
-def test_the_pill_says_tau(plot):
-    plot.set_tau(0.25)
-    assert plot.threshold.pill.format == "τ 0.250"
 
 
 def test_without_a_threshold_there_is_no_line(qtbot) -> None:

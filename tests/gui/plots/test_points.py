@@ -7,7 +7,7 @@ import pyqtgraph as pg
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.plots.frame.points import Points
+from ace_gui.gui.plots.frame.items import Points
 
 
 def drawn(qtbot: QtBot, item: pg.ScatterPlotItem) -> QImage:
@@ -32,12 +32,3 @@ def test_points_look_as_those_of_pyqtgraph(qtbot: QtBot) -> None:
     colours = {found.pixelColor(x, y).name() for x in range(200) for y in range(120)}
     assert {"#00aa00", "#aa0000"} <= colours
     assert "#0000aa" not in colours
-
-
-def test_no_points_are_drawn_as_well(qtbot: QtBot) -> None:
-    points = Points()
-    canvas = pg.PlotWidget()
-    qtbot.addWidget(canvas)
-    canvas.addItem(points)
-    points.setData(x=[], y=[])
-    assert not canvas.grab().isNull()

@@ -28,8 +28,8 @@ from ace_gui.gui.models.experts_model import WEIGHT
 from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
-from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
+from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
+from ace_gui.gui.plots.frame.export_image import PictureDialog
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.main_window import MainWindow
@@ -40,7 +40,7 @@ from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_paths
 from ace_gui.gui.widgets.tables.table_tools import FittedTable
 from ace_gui.paths import Sample
 from tests.gui.fakes import BASE, COLA, FakeWorker, load, plan, recipe
-from tests.helpers.windows import in_view
+from tests.helpers.windows import in_view, items_of
 
 
 def test_a_selected_row_keeps_the_colours_of_its_icons(qapp: QApplication) -> None:
@@ -194,14 +194,14 @@ def test_pictures_of_plots_go_where_the_last_one_went(
     loaded: MainWindow, tmp_path: Path, qtbot: QtBot
 ) -> None:
     (plot,) = [p for p in loaded.workspace.heterogeneity.findChildren(Plot) if p.isVisible()]
-    plot.save_picture()
+    ask_for_picture(plot, plot)
     plot.findChild(PictureDialog).accept()
     _choose(plot, tmp_path / "gamma")
     assert (tmp_path / "gamma.png").is_file()
     assert (tmp_path / "gamma.csv").is_file()
     assert Settings().folder(PICTURES) == tmp_path
     qtbot.waitUntil(lambda: plot.findChild(PictureDialog) is None)
-    plot.save_picture()
+    ask_for_picture(plot, plot)
     plot.findChild(PictureDialog).accept()
     (dialog,) = _dialogs(plot)
     assert Path(dialog.directory().path()) == tmp_path
@@ -261,7 +261,7 @@ def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
 
 def written(plot: MergeScatter) -> list[pg.TextItem]:
     """The names beside the points."""
-    return [i for i in plot.canvas.items_shown() if isinstance(i, pg.TextItem) and i.toPlainText()]
+    return [item for item in items_of(plot, pg.TextItem) if item.toPlainText()]
 
 
 def test_merges_differ_in_one_number_or_not() -> None:

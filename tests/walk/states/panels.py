@@ -23,11 +23,11 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.one_layer.spectrum_curves import Quantity
+from ace_gui.gui.plots.one_layer.spectrum_plot import Quantity
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.widgets.files.written_files import offers
-from ace_gui.gui.widgets.layout.folding import Folding
+from ace_gui.gui.widgets.files.file_dialogs import offers
+from ace_gui.gui.widgets.layout.arrangement import Folding
 from ace_gui.recipe import Override
 from tests.walk.states.doing import Step, choose_method, each_tab, newest_dialog, opened, turn_to
 

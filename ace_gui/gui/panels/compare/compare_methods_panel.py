@@ -36,16 +36,16 @@ from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import (
+    GAP,
     BesideOrBelow,
     Column,
     FlowLayout,
     across,
     down,
+    on_font_change,
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.layout.card import GAP
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
@@ -218,7 +218,7 @@ class CompareMethodsPanel(QWidget):
             signal.connect(self.refresh)
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
-        self.bars.merge_chosen.connect(lambda index: self._select_only(self._barred[index]))
+        self.bars.point_chosen.connect(lambda index: self._select_only(self._barred[index]))
         self.scatter.point_chosen.connect(lambda index: self._select_only(self._spotted[index]))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)

@@ -23,9 +23,14 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import BesideOrBelow, across, down, scroll_area
-from ace_gui.gui.widgets.layout.card import card
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import (
+    BesideOrBelow,
+    across,
+    card,
+    down,
+    on_font_change,
+    scroll_area,
+)
 
 METHODS, TWO_MERGES = range(2)
 LOOKS: Final = (
@@ -104,7 +109,7 @@ class ComparePanel(LayerPanel):
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
         self.spectra.setAccessibleName("Spectra of both merges")
-        self.view = PlotWithTable(self.differences, self.differences.columns)
+        self.view = PlotWithTable(self.differences)
         self._lay_out()
         self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
         self._drawing.timeout.connect(self._show_differences)
@@ -212,7 +217,7 @@ class ComparePanel(LayerPanel):
             head.addWidget(box, 1)
         head.addWidget(self.scores, 2)
         splitter = BesideOrBelow(_ONE_ROW)
-        views = self.view, PlotWithTable(self.spectra, self.spectra.columns)
+        views = self.view, PlotWithTable(self.spectra)
         for view in views:
             splitter.addWidget(view)
 

@@ -21,8 +21,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case, tooltip
 from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.labels.empty_state import EmptyState
-from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels.plain_label import EmptyState, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
@@ -82,7 +81,7 @@ class CovariancesPanel(LayerPanel):
         self.matrix.name_outside()
         head = across(None, self.use, margins=(8, 6, 8, 0))
         upper, stack, known, self.foot = QWidget(), QWidget(), QWidget(), QWidget()
-        upper.setLayout(down(head, (PlotWithTable(self.matrix, self.matrix.columns), 1), gap=0))
+        upper.setLayout(down(head, (PlotWithTable(self.matrix), 1), gap=0))
         fill_with_stack(stack, upper, self.sheet)
         self.foot.setLayout(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
         known.setLayout(down((stack, 1), self.foot, gap=0))

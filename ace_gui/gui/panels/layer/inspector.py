@@ -26,9 +26,9 @@ from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
+from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 _PANELS = (

@@ -23,10 +23,14 @@ from ace_gui.formatting import number_text
 from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.one_layer.gaussian import GAUSSIAN_TAIL, TAIL, tail_share
-from ace_gui.gui.plots.one_layer.histogram_plot import HistogramPlot
-from ace_gui.gui.plots.one_layer.spectrum_curves import Spectrum, short_label
+from ace_gui.gui.plots.one_layer.histogram_plot import (
+    GAUSSIAN_TAIL,
+    TAIL,
+    HistogramPlot,
+    tail_share,
+)
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import muted_label
@@ -48,7 +52,7 @@ class SpectraPanel(LayerPanel):
         self.plot = SpectrumPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Spectrum of the selected layer")
-        self.view = PlotWithTable(self.plot, self.plot.columns)
+        self.view = PlotWithTable(self.plot)
         self.sheet = FigureSheet("Figures of the spectra", turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet)
@@ -77,20 +81,19 @@ class SpectraPanel(LayerPanel):
         curves = self.plot.curves()
         self.sheet.setVisible(bool(curves))
         if curves:
-            entries = [curve.entry for curve in curves]
-            titles = [short_label(entry.label) for entry in entries]
-            colours = [entry.colour for entry in entries]
+            titles = [curve.end for curve in curves]
+            colours = [curve.colour for curve in curves]
             self.sheet.show_figures(titles, figure_rows(curves), colours, shown=_SHOWN)
 
 
-def figure_rows(curves: Sequence[Spectrum]) -> list[FigureRow]:
+def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
-    figures = [spectral_figures(curve.values) for curve in curves]
-    top = leading(len(curves[0].values))
+    figures = [spectral_figures(curve.y) for curve in curves]
+    top = leading(len(curves[0].y))
     rows = [
         FigureRow(
             title="energy in top 5 %",
-            tip=f"Share of Σσ² in the {top} largest of {len(curves[0].values)} directions.",
+            tip=f"Share of Σσ² in the {top} largest of {len(curves[0].y)} directions.",
             values=[f.top_energy for f in figures],
             percent=True,
         ),
@@ -140,7 +143,7 @@ class DistributionPanel(LayerPanel):
         super().__init__(session, parent)
         self.plot = HistogramPlot()
         self.plot.name_outside()
-        self.view = PlotWithTable(self.plot, self.plot.columns)
+        self.view = PlotWithTable(self.plot)
         self.sheet = FigureSheet("Figures of the distributions", turned=True)
         self.plot.changed.connect(self._show_figures)
         fill_with_stack(self, self.view, self.sheet)
@@ -217,7 +220,7 @@ class EnergiesPanel(LayerPanel):
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
-        self.view = PlotWithTable(self.plot, self.plot.columns)
+        self.view = PlotWithTable(self.plot)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)

@@ -116,7 +116,7 @@ class SubspacesPanel(LayerPanel):
 
     def _add(self, plot: _P) -> _P:
         plot.name_outside()  # shown in the inspector's header or in the choice
-        self._views[plot] = PlotWithTable(plot, plot.columns)
+        self._views[plot] = PlotWithTable(plot)
         self._stack.addWidget(self._views[plot])
         return plot
 

@@ -16,8 +16,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 
 
 def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:

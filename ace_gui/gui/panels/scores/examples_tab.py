@@ -24,15 +24,14 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.segments import Segments
-from ace_gui.gui.widgets.labels.empty_state import EmptyState
 from ace_gui.gui.widgets.labels.plain_label import (
+    EmptyState,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down, split
-from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.layout.arrangement import GAP, FlowLayout, across, card, down, split
 
 VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
 TITLES: Final = ("Lost", "Gained", "Both wrong")

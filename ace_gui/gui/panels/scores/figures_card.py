@@ -18,12 +18,9 @@ from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.score_figures import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.share_bar import paint_share
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
 from ace_gui.gui.widgets.tables.table_tools import add_table_actions, plain_rows
 
 _BAR: Final = (40.0, 5.0)  # px

@@ -39,12 +39,10 @@ from ace_gui.gui.state.found.score_figures import (
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.labels.empty_state import EmptyState
-from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
-from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area, split
-from ace_gui.gui.widgets.layout.card import GAP, card
+from ace_gui.gui.widgets.labels.plain_label import EmptyState, plain_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, scroll_area, split
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -93,7 +91,7 @@ class ScoresTab(JobPage):
         right.setLayout(down(self.figures, self.routes, None))
         scroll = scroll_area("Figures of the merge")
         scroll.setWidget(right)
-        bars = card(PlotWithTable(self.bars, self.bars.columns))
+        bars = card(PlotWithTable(self.bars))
         below = split(bars, card(scroll), sizes=(520, 560), gap=GAP)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)

@@ -30,8 +30,7 @@ from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, on_font_change
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"

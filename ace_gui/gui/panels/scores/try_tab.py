@@ -39,11 +39,8 @@ from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.labels.swatch import Swatch
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, Swatch, heading, muted_label
+from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, on_font_change
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between updates of generated text

@@ -42,15 +42,16 @@ from ace_gui.gui.widgets.labels.plain_label import (
     secondary_label,
 )
 from ace_gui.gui.widgets.layout.arrangement import (
+    GAP,
     Column,
     across,
+    card,
     clear_layout,
     down,
+    on_font_change,
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.layout.card import GAP, card
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.recipe.values import ParameterValue
 
@@ -103,7 +104,7 @@ class TuneTab(JobPage):
         inputs = (self.ranges, form, self.cost, self.problem, start, None)
         title = heading("Tune", left)
         left.setLayout(down(title, secondary_label(_WHAT, left), *inputs, margins=MARGINS, gap=10))
-        view = PlotWithTable(self.curve, self.curve.columns)
+        view = PlotWithTable(self.curve)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
         outcome = (self.result, self.figures, self.note, across(self.use, None))

@@ -22,7 +22,7 @@ from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.plain_label import (
     ElidedLabel,
@@ -31,7 +31,6 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
 
 SHOWN: Final = 5

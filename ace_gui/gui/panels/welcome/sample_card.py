@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.fields.buttons import action_button
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -19,7 +19,6 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.labels.written import write
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout, down
 from ace_gui.recipe import recommended
 

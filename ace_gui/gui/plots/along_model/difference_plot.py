@@ -50,14 +50,6 @@ class DifferencePlot(LayerCurvesPlot):
         self._differences = {}
         super().clear(message)
 
-    def name_at(self, row: int) -> str:
-        """The layer in a row of ``columns``."""
-        return self._names[row]
-
-    def row_of(self, name: str | None) -> int | None:
-        """The row of a layer in ``columns``."""
-        return self._index.get(name) if name is not None else None
-
     def _spec(self, theme: Tokens) -> PlotSpec:
         relative_L = self._relative()
         floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
@@ -109,9 +101,9 @@ class DifferencePlot(LayerCurvesPlot):
         index = self._selected
         if index is None and self._names:
             most = self._describe(int(np.argmax(self._relative())))
-            self.caption.set_whole(f"Most: {most}")
+            self.caption.set_full_text(f"Most: {most}")
         else:
-            self.caption.set_whole("" if index is None else self._describe(index))
+            self.caption.set_full_text("" if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
         self.setAccessibleDescription(f"{self.title.whole}. {self.caption.whole}")
 

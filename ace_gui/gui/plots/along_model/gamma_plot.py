@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor, inf, isfinite, log10, nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +20,15 @@ from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import (
-    LayersPlot,
-    block_starts,
+    LayerCurvesPlot,
     columns_extent,
     nearest_point,
     same_figures,
     symbol_size,
 )
-from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
-from ace_gui.gui.plots.frame.base_plot import quantity_axis
 from ace_gui.gui.plots.frame.canvas import room_at_end
-from ace_gui.gui.plots.frame.legend import LegendEntry
-from ace_gui.gui.plots.frame.marks import Bands, ThresholdLine
-from ace_gui.gui.plots.frame.points import Points
+from ace_gui.gui.plots.frame.items import ThresholdLine
+from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
 
 EMPTY = "γ appears here once a base and two experts are open."
@@ -40,6 +37,7 @@ NEAR_PIXELS = 28.0
 HALO = 22  # pixels: diameter of the selected layer's halo
 _SYMBOL = 5.0  # pixels: radius of a symbol
 _LEVELS = (0.5, 1.5, -0.5, 2.5, -1.5)  # vertical anchors of the selected layer's name
+_LINE = 1_000  # layers of one role: through more the line is a thicket, and slow to draw
 _PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
 LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
 NEAR_POLE = "by scale alone"
@@ -71,7 +69,7 @@ def tau_text(tau: float) -> str:
     return f"τ = {number_text(tau)}" if isfinite(tau) else "no τ"
 
 
-class GammaPlot(LayersPlot):
+class GammaPlot(LayerCurvesPlot):
     """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
 
     Ctrl with up and down moves τ.
@@ -84,10 +82,7 @@ class GammaPlot(LayersPlot):
     axis_named_outside = True
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._bottom = BlockAxis()
-        self._left = quantity_axis("left", "γ", grid=True)
         self._roles: tuple[str, ...] = ()
-        self._blocks: tuple[int | None, ...] = ()
         self._family = np.zeros(0, dtype=np.intp)
         self._x = np.zeros(0)
         self._gamma = np.zeros(0)
@@ -98,18 +93,22 @@ class GammaPlot(LayersPlot):
         super().__init__(
             name="Heterogeneity along the model",
             empty=EMPTY,
-            bottom=self._bottom,
-            left=self._left,
             wraps=False,
             logarithmic=True,
             parent=parent,
         )
+        self._path = pg.PlotDataItem()
+        self._halo = pg.ScatterPlotItem(size=HALO, pen=None)
+        self.chosen_name = pg.TextItem(anchor=(1.0, 0.5))
+        self.chosen_name.setZValue(99)
+        self.threshold = ThresholdLine()
+        self.threshold.sigDragged.connect(self._dragged)
+        self.threshold.sigPositionChangeFinished.connect(self._released)
+        for item in (self._path, self._halo, self.chosen_name, self.threshold):
+            self.canvas.addItem(item, ignoreBounds=True)
         view = self.canvas.getViewBox()
-        view.setMouseEnabled(x=True, y=False)
-        self._make_items()
         view.sigResized.connect(lambda _view: self._fit_again())
         view.sigRangeChanged.connect(lambda *_: self._put_said())
-        self.restyle(self.theme)
 
     # Data
 
@@ -117,22 +116,17 @@ class GammaPlot(LayersPlot):
         self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
     ) -> None:
         """Set the layers in model order. Their γ is unknown at first."""
-        same = self._set_names(names)
-        self._roles, self._blocks = tuple(roles), tuple(blocks)
-        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(self._roles)}
-        self._family = np.array([families[role] for role in self._roles], dtype=np.intp)
-        self._gamma = np.full(len(self._names), np.nan)
-        self._mean_log = np.full(len(self._names), np.nan)
-        if not self._names:
-            self.show_message(EMPTY)
-            return
-        self._place()
-        self._set_legend()
-        self.show_canvas()
-        if same:
-            self._refresh()
+        zoomed = self._names == tuple(names) and self._is_zoomed
+        self.set_columns(names, blocks)
+        self._roles = tuple(roles)
+        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(roles)}
+        self._family = np.array([families[role] for role in roles], dtype=np.intp)
+        self._x = np.arange(len(names), dtype=np.float64)
+        self._gamma, self._mean_log = np.full((2, len(names)), np.nan)
+        if names:
+            self.present(self._spec, zoomed=zoomed)
         else:
-            self.fit()
+            self.clear()
 
     def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
         """γ and mean log energy of every layer, NaN if unknown."""
@@ -156,11 +150,12 @@ class GammaPlot(LayersPlot):
         return self._tau
 
     def clear(self, message: str = "") -> None:
-        self.set_layers((), (), ())
-        self.show_message(message or self.empty)
+        if self._names:
+            self.set_layers((), (), ())
+        super().clear(message)
 
-    def columns(self) -> tuple[FigureColumn, ...]:
-        """The figures as a table, one row per layer."""
+    def _columns(self) -> tuple[FigureColumn, ...]:
+        """One row per layer."""
         shown = range(len(self._names))
         deviation = np.sqrt(self._gamma * self._mean_log**2)
         return (
@@ -180,36 +175,36 @@ class GammaPlot(LayersPlot):
             ),
         )
 
-    def fit(self) -> None:
-        self._fit_range()
-        self._refresh()
+    @property
+    def levels(self) -> Sequence[float]:
+        return [self.threshold.value()] * isfinite(self._tau)
 
-    def _fit_range(self) -> None:
-        """Show all layers, none of them under the pill of τ."""
+    @property
+    def short_names(self) -> Sequence[str]:
+        return self._roles
+
+    @property
+    def across(self) -> Axis:
+        """All layers, none of them under the pill of τ."""
         low, high = columns_extent(len(self._names))
         view, pill = self.canvas.getViewBox(), self.threshold.room
         if isfinite(self._tau) and view.width() > _PILL_MOST * pill:
             low -= room_at_end(view, high - low, pill)
-        view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-        view.setXRange(low, high, padding=0)
-        self._fitted = list(view.viewRange()[0])
+        return Axis(low=low, high=high)
+
+    def fit(self) -> None:
+        super().fit()
+        self._fitted = list(self.canvas.getViewBox().viewRange()[0])
 
     def _fit_again(self) -> None:
         """After a resize: show all layers again, unless the plot is zoomed."""
-        if self._names and np.allclose(self._fitted, self.canvas.getViewBox().viewRange()[0]):
-            self._fit_range()
+        if not self._is_zoomed:
+            self.rescale()
         self._put_said()
 
-    def rescale(self) -> None:
-        self._left.logarithmic = self.log_box.isChecked()
-        self._left.picture = None
-        self._refresh()
-
-    def _place(self) -> None:
-        self._x = np.arange(len(self._names), dtype=np.float64)
-        starts, count = block_starts(self._blocks), len(self._blocks)
-        self._bottom.set_blocks(starts, count)
-        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])
+    @property
+    def _is_zoomed(self) -> bool:
+        return not np.allclose(self._fitted, self.canvas.getViewBox().viewRange()[0])
 
     @property
     def hint(self) -> str:
@@ -218,122 +213,108 @@ class GammaPlot(LayersPlot):
 
     # Drawing
 
-    def _make_items(self) -> None:
-        self._left.logarithmic = self.log_box.isChecked()
-        self._bands = Bands()
-        self._path = pg.PlotDataItem()
-        self._halo = pg.ScatterPlotItem(size=HALO)
-        self.chosen_name = pg.TextItem(anchor=(1.0, 0.5))
-        self._crosses = Points(symbol="x")
-        self.threshold = ThresholdLine()
-        self.threshold.sigDragged.connect(self._dragged)
-        self.threshold.sigPositionChangeFinished.connect(self._released)
-        self.symbols = {
-            (family, above): Points(symbol=SYMBOLS[name])
-            for family, name in enumerate(ROLE_FAMILIES)
-            for above in (False, True)
-        }
-        below, above = (
-            (self._bands, self._path, self._halo),
-            (self._crosses, self.chosen_name, self.threshold),
+    def _spec(self, theme: Tokens) -> PlotSpec:
+        known, above = ~np.isnan(self._gamma), self._gamma > self._tau
+        crossed, size = self._near_pole(), symbol_size(len(self._names))
+        text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
+        return PlotSpec(
+            title=text,
+            curves=[
+                self._symbols(
+                    "crossed",
+                    NEAR_POLE,
+                    crossed,
+                    symbol="x",
+                    colour=theme.text,
+                    size=size + 5,
+                    in_legend=bool(crossed.any()),
+                ),
+                *(
+                    self._symbols(
+                        f"{name}: γ > τ" if heterogeneous else name,
+                        name,
+                        known & (self._family == family) & (above == heterogeneous),
+                        symbol=SYMBOLS[name],
+                        colour=theme.accent if heterogeneous else theme.text2,
+                        filled=heterogeneous,
+                        size=size,
+                        in_legend=not heterogeneous and bool((self._family == family).any()),
+                    )
+                    for family, name in enumerate(ROLE_FAMILIES)
+                    for heterogeneous in (False, True)
+                ),
+                self._symbols(
+                    "filled",
+                    "heterogeneous: γ > τ",
+                    np.zeros_like(known),
+                    symbol="s",
+                    colour=theme.accent,
+                    in_legend=isfinite(self._tau),
+                ),
+            ],
+            x=self.across,
+            y=Axis(titles=("γ",), low=self._y_range[0], high=self._y_range[1], padding=0.08),
+            columns=self._columns,
+            logarithmic_choice=True,
+            description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
-        for item in (*below, *self.symbols.values(), *above):
-            self.canvas.addItem(item, ignoreBounds=True)
 
-    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (nothing here depends on it)
-        theme = self.theme
-        for (_family, above), item in self.symbols.items():
-            item.setPen(pg.mkPen(theme.accent if above else theme.text2, width=1.6))
-            item.setBrush(pg.mkBrush(theme.accent if above else theme.card))
-        self.threshold.set_theme(theme)
-        self._bands.set_colour(theme.sunk)
-        trail, halo = QColor(theme.accent), QColor(theme.accent)
-        trail.setAlphaF(0.6)
-        halo.setAlphaF(0.2)
-        self._path.setPen(pg.mkPen(trail, width=1.4))
-        self._halo.setPen(pg.mkPen(None))
-        self._halo.setBrush(pg.mkBrush(halo))
-        self.chosen_name.setFont(face(Face.CAPTION_STRONG))
-        self.chosen_name.setColor(theme.text)
-        self.chosen_name.fill = pg.mkBrush(theme.card)  # smaller values are drawn there
-        self._crosses.setPen(pg.mkPen(theme.text, width=1))
-        self._crosses.setBrush(pg.mkBrush(theme.card))
-        self._set_legend()
+    def _symbols(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
+        x, y = self._x[chosen], self._clipped()[chosen]
+        return Curve(key=key, label=label, x=x, y=y, width=0, **look)
 
-    def _set_legend(self) -> None:
-        present = {ROLE_FAMILIES[family] for family in self._family}
-        ink, accent = self.theme.text2, self.theme.accent
-        entries = [
-            LegendEntry(key=family, label=family, colour=ink, symbol=SYMBOLS[family], filled=False)
-            for family in ROLE_FAMILIES
-            if family in present
-        ]
-        if isfinite(self._tau):
-            entries.append(
-                LegendEntry(key="filled", label="heterogeneous: γ > τ", colour=accent, symbol="s")
-            )
-        if self._near_pole().any():
-            entries.append(LegendEntry(key="crossed", label=NEAR_POLE, colour=ink, symbol="x"))
-        self.legend.set_entries(entries)
-
-    def _near_pole(self) -> NDArray[np.bool_]:
-        return gamma_near_pole(self._gamma, self._mean_log, self._tau)
-
-    def _position(self, gamma: float) -> float:
-        """The vertical position of γ or τ, limited to the axis range."""
-        low, high = self._y_range
-        if not self.log_box.isChecked():
-            return min(max(gamma, low), high)
-        return min(max(log10(gamma), low), high) if gamma > 0 else low
-
-    def _refresh(self) -> None:
-        if not self._names:
-            return
-        self._y_range = _y_range(self._gamma, self._tau, self.log_box.isChecked())
-        self.canvas.getViewBox().setYRange(*self._y_range, padding=0.08)
-        self.threshold.setBounds(self._y_range)
-        self.threshold.setValue(self._position(self._tau))
-        self.threshold.setVisible(isfinite(self._tau))
-        self._draw_regimes()
-        self._draw_selection()
-        self.changed.emit()
-
-    def _heights(self) -> NDArray[np.float64]:
-        low, high = self._y_range
-        gamma = self._gamma
-        if self.log_box.isChecked():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                gamma = np.log10(gamma)
-        return np.clip(gamma, low, high)  # NaN stays NaN and is not drawn
-
-    def _draw_regimes(self) -> None:
-        """Fill the symbols above τ. Two items per family, each with one style, keep this fast."""
-        known = ~np.isnan(self._gamma)
-        above = self._gamma > self._tau
-        heights, size = self._heights(), symbol_size(len(self._names))
-        for (family, is_above), item in self.symbols.items():
-            chosen = np.flatnonzero(known & (self._family == family) & (above == is_above))
-            if chosen.size or len(item.data):
-                item.setData(x=self._x[chosen], y=heights[chosen], size=size)
-        crossed = np.flatnonzero(self._near_pole())
-        self._crosses.setData(x=self._x[crossed], y=heights[crossed], size=size + 5)
-        self._set_legend()
-        self.threshold.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
-        self._tell(int(known.sum()), int((known & above).sum()), crossed.size)
-
-    def _tell(self, known: int, above: int, crossed: int) -> None:
+    def _summary(self, known: int, above: int, crossed: int) -> str:
         count = len(self._names)
         has_tau = isfinite(self._tau)
         parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
         if crossed:
-            near = f"{crossed} of the {above} by scale alone (norms near 1)"
-            parts.append(near)
+            parts.append(f"{crossed} of the {above} by scale alone (norms near 1)")
         if known < count:
             parts.append(f"{count - known} without γ")
-        text = "; ".join(parts)
-        self.title.set_whole(text)
-        self.setAccessibleDescription(f"{tau_text(self._tau)}: {text}. {self.caption.whole}")
-        self.title.setVisible(self.message() is None)
+        return "; ".join(parts)
+
+    def _near_pole(self) -> NDArray[np.bool_]:
+        return gamma_near_pole(self._gamma, self._mean_log, self._tau)
+
+    def _clipped(self) -> NDArray[np.float64]:
+        """γ within the range of the axis; NaN stays NaN and is not drawn."""
+        low, high = self._y_range
+        if self.log_box.isChecked():
+            low, high = 10.0**low, 10.0**high
+        return np.clip(self._gamma, low, high)
+
+    def _heights(self) -> NDArray[np.float64]:
+        """The vertical positions of the layers."""
+        return np.log10(self._clipped()) if self.log_box.isChecked() else self._clipped()
+
+    def _refresh(self) -> None:
+        """Draw anew; what is zoomed stays zoomed."""
+        if self._names:
+            self.present(self._spec, zoomed=self._is_zoomed or self.threshold.moving)
+
+    def _draw(self) -> None:
+        if not self._names:
+            return
+        logarithmic, line = self.log_box.isChecked(), self.threshold
+        if not line.moving:
+            self._y_range = _y_range(self._gamma, self._tau, logarithmic)
+        super()._draw()
+        trail, halo = QColor(self.theme.accent), QColor(self.theme.accent)
+        trail.setAlphaF(0.6)
+        halo.setAlphaF(0.2)
+        self._path.setPen(pg.mkPen(trail, width=1.4))
+        self._halo.setBrush(pg.mkBrush(halo))
+        self.chosen_name.setFont(face(Face.CAPTION_STRONG))
+        self.chosen_name.setColor(self.theme.text)
+        self.chosen_name.fill = pg.mkBrush(self.theme.card)  # smaller values are drawn there
+        line.set_theme(self.theme)
+        line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
+        line.setVisible(isfinite(self._tau))
+        if not line.moving:
+            low, high = self._y_range
+            tau = self._tau if not logarithmic else log10(self._tau) if self._tau > 0 else low
+            line.setBounds(self._y_range)
+            line.setValue(min(max(tau, low), high))
 
     def _draw_selection(self) -> None:
         """A halo around the layer, its name and γ next to it, and a line through its role."""
@@ -350,6 +331,7 @@ class GammaPlot(LayersPlot):
             self.chosen_name.setPos(x, height)
             self._put_said()
             alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
+            alike = alike if len(alike) <= _LINE else []
             self._path.setData(self._x[alike], heights[alike], connect="finite")
         self._show_caption()
 
@@ -408,7 +390,7 @@ class GammaPlot(LayersPlot):
     def _dragged(self) -> None:
         position = float(self.threshold.value())
         self._tau = two_digits(10**position if self.log_box.isChecked() else max(position, 0.0))
-        self._draw_regimes()
+        self._refresh()
         self.tau_changed.emit(self._tau)
 
     def _released(self) -> None:

@@ -10,15 +10,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QToolTip
 
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.gui.plots.along_model.block_grid import BlockGrid, Span
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
-from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.marks import Bands
+from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
+from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 
@@ -29,9 +30,8 @@ _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 class LayersPlot(SpecPlot):
     """A plot of layers. ``layer_selected`` carries the name that the user selected.
 
-    Left and right (or up and down) step through the layers in the order of ``_walk``. Subclasses
-    implement ``layer_at``, ``_describe`` and ``_draw_selection``, and ``_walk`` if the order
-    differs.
+    Left and right (or up and down) step through the layers. Subclasses implement ``layer_at``,
+    ``_describe`` and ``_draw_selection``.
     """
 
     layer_selected = Signal(str)
@@ -39,34 +39,39 @@ class LayersPlot(SpecPlot):
     def __init__(self, **how: Any) -> None:
         self._names: tuple[str, ...] = ()
         self._index: dict[str, int] = {}
-        self._selected: int | None = None
+        self._marked = ""
         super().__init__(**how)
 
     def select(self, name: str | None) -> None:
         """Mark one layer without a signal. An unknown name clears the mark."""
-        self._selected = self._index.get(name) if name is not None else None
+        self._marked = name or ""
         self._draw_selection()
 
     @property
     def selected(self) -> str | None:
         """The marked layer."""
-        return None if self._selected is None else self._names[self._selected]
+        return None if self._selected is None else self._marked
+
+    @property
+    def _selected(self) -> int | None:
+        return self._index.get(self._marked)
+
+    def name_at(self, row: int) -> str:
+        """The layer in a row of ``columns``."""
+        return self._names[row]
+
+    def row_of(self, name: str | None) -> int | None:
+        """The row of a layer in ``columns``."""
+        return self._index.get(name or "")
 
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the nearest layer, if one is near."""
         raise NotImplementedError
 
-    def _set_names(self, names: Sequence[str]) -> bool:
-        """Replace the layers and keep the selection. Returns whether the names are unchanged."""
-        chosen, same = self.selected, self._names == tuple(names)
+    def _set_names(self, names: Sequence[str]) -> None:
+        """Replace the layers; the selection stays."""
         self._names = tuple(names)
         self._index = {name: i for i, name in enumerate(self._names)}
-        self._selected = self._index.get(chosen) if chosen is not None else None
-        return same
-
-    def _walk(self) -> Sequence[int]:
-        """The layers in the order of keyboard steps."""
-        return range(len(self._names))
 
     def _describe(self, index: int) -> str:
         """A layer as text."""
@@ -84,19 +89,18 @@ class LayersPlot(SpecPlot):
         return ""
 
     def _show_caption(self) -> None:
-        self.caption.set_whole(
+        self.caption.set_full_text(
             self.hint if self._selected is None else self._describe(self._selected)
         )
         self.caption.setVisible(self.message() is None)
 
     def show_as_picture(self, on: bool) -> None:
+        super().show_as_picture(on)
         is_hint = bool(self.hint) and self.caption.whole == self.hint
         self.caption.setVisible(self.message() is None and not (on and is_hint))
-        super().show_as_picture(on)
 
     def _choose(self, index: int) -> None:
-        self._selected = index
-        self._draw_selection()
+        self.select(self._names[index])
         self._bring_into_view(index)
         self.layer_selected.emit(self._names[index])
 
@@ -119,22 +123,21 @@ class LayersPlot(SpecPlot):
             self._choose(index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        walk = list(self._walk()) if self.message() is None else []
-        last = len(walk) - 1
-        at = walk.index(self._selected) if self._selected in walk else None
-        key = Qt.Key
+        last = len(self._names) - 1 if self.message() is None else -1
+        at, key = self._selected, Qt.Key
+        onward, back = (0, last) if at is None else (at + 1, at - 1)
         targets = {
-            key.Key_Right: 0 if at is None else at + 1,
-            key.Key_Down: 0 if at is None else at + 1,
-            key.Key_Left: last if at is None else at - 1,
-            key.Key_Up: last if at is None else at - 1,
+            key.Key_Right: onward,
+            key.Key_Down: onward,
+            key.Key_Left: back,
+            key.Key_Up: back,
             key.Key_Home: 0,
             key.Key_End: last,
         }
-        if event.key() not in targets or not walk:
+        if event.key() not in targets or last < 0:
             super().keyPressEvent(event)
             return
-        self._choose(walk[min(max(targets[key(event.key())], 0), last)])
+        self._choose(min(max(targets[key(event.key())], 0), last))
 
 
 class LayerCurvesPlot(LayersPlot):
@@ -144,16 +147,33 @@ class LayerCurvesPlot(LayersPlot):
         self._blocks_axis = BlockAxis()
         super().__init__(bottom=self._blocks_axis, toggles=toggles, **how)
         self._mark = pg.InfiniteLine(angle=90, movable=False)
+        self._mark.hide()
         self._bands = Bands()
         for item in (self._bands, self._mark):
             self.canvas.addItem(item, ignoreBounds=True)
+        self._spans: list[Span] = []
+        by_block = QAction("Save picture of every block…", self)
+        by_block.setToolTip("One small plot for each block, all in one range, in one picture")
+        by_block.triggered.connect(lambda: ask_for_picture(self.by_block(), self))
+        self.addAction(by_block)
+        self.picture_button.menu().addAction(by_block)
+
+    def by_block(self) -> BlockGrid:
+        """The same plot as small multiples."""
+        return BlockGrid(self, self._spans, self.short_names)
+
+    @property
+    def short_names(self) -> Sequence[str]:
+        """The layers' names within a block."""
+        return self._names
 
     def set_columns(self, names: Sequence[str], blocks: Sequence[int | None]) -> None:
         """Set the layers."""
         self._set_names(names)
         starts, count = block_starts(blocks), len(names)
         self._blocks_axis.set_blocks(starts, count)
-        self._bands.set_spans([span for span, _ in block_spans(starts, count)][::2])
+        self._spans = block_spans(starts, count)
+        self._bands.set_spans([span for span, _ in self._spans][::2])
 
     @property
     def across(self) -> Axis:
@@ -199,13 +219,6 @@ def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 def symbol_size(count: int) -> float:
     """Symbol size in pixels for this number of layers."""
     return 9.0 if count <= 150 else 7.0 if count <= 600 else 5.0
-
-
-def fit_columns(plot: Plot, count: int) -> None:
-    """Show this number of columns from 0 on, with a small margin at both ends."""
-    view, (low, high) = plot.canvas.getViewBox(), columns_extent(count)
-    view.setLimits(xMin=low, xMax=high, minXRange=min(4.0, high - low))
-    view.setXRange(low, high, padding=0)
 
 
 def columns_extent(count: int) -> tuple[float, float]:

@@ -99,7 +99,7 @@ class QuantityAxis(PlainAxis):
             return
         self._titles = titles
         if self.orientation == "left":  # shown above the plot, because rotated text is hard to read
-            self.retitled(titles[0])
+            self.retitled(self.title)
             return
         self.fit_letters()
 

@@ -38,6 +38,7 @@ from ace_gui.gui.plots.frame.controls import PictureButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
+    PictureDialog,
     PictureFormat,
     ThemedWidget,
     copy_plot,
@@ -45,8 +46,7 @@ from ace_gui.gui.plots.frame.export_image import (
     pictures_on_white,
     set_pictures_on_white,
 )
-from ace_gui.gui.plots.frame.legend import ElidedLabel, Legend
-from ace_gui.gui.plots.frame.picture_dialog import PictureDialog
+from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
 
@@ -76,7 +76,7 @@ class Plot(ThemedWidget):
         empty: str,
         bottom: pg.AxisItem,
         left: pg.AxisItem,
-        toggles: bool = False,
+        toggles: bool = True,
         wraps: bool = True,
         logarithmic: bool | None = None,
         parent: QWidget | None = None,
@@ -91,9 +91,9 @@ class Plot(ThemedWidget):
         self.canvas.setFocusProxy(self)
         self.canvas.setAccessibleName(name)
         self.legend = Legend(toggles=toggles)
-        self.title = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        self.title = CaptionLabel(Qt.TextElideMode.ElideMiddle)
         elide = Qt.TextElideMode
-        self.caption = ElidedLabel(elide.ElideNone if wraps else elide.ElideRight)
+        self.caption = CaptionLabel(elide.ElideNone if wraps else elide.ElideRight)
         self.busy = QLabel("Computing…")
         self.log_box = QAction("Logarithmic scale", self, checkable=True)
         self._has_log_box = logarithmic is not None
@@ -220,11 +220,11 @@ class Plot(ThemedWidget):
         font = face(Face.BODY).key()
         if theme is self.theme and font == self._font:
             return
-        before, self.theme, self._font = self.theme, theme, font
+        self.theme, self._font = theme, font
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()
-        self.restyle(before)
+        self.restyle()
         view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
@@ -248,8 +248,8 @@ class Plot(ThemedWidget):
             layout.activate()
         self.canvas.frame.layout.activate()
 
-    def restyle(self, before: Tokens) -> None:
-        """Redraw in ``self.theme``; ``before`` is the previous theme."""
+    def restyle(self) -> None:
+        """Redraw in ``self.theme``."""
         raise NotImplementedError
 
     def fit(self) -> None:
@@ -295,22 +295,6 @@ class Plot(ThemedWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.picture_button.menu().popup(event.globalPos())
 
-    def save_picture(self) -> None:
-        """Ask for a path and write the picture there; report a failure."""
-        suggested = f"{self.accessibleName()}.png"
-
-        def ask(form: PictureFormat) -> None:
-            def write(chosen: list[Path]) -> None:
-                ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-                try:
-                    grab_plot(self, chosen[0], suffix=ending, form=form)
-                except WorkbenchError as error:
-                    QMessageBox.warning(self, "Save picture", error.sentence)
-
-            dialog = ask_target(self, "Save picture", suggested, FILTERS, PICTURES, write)
-
-        PictureDialog(ask, self).open()
-
     def _lay_out(self) -> None:
         self.busy.hide()
         self._message.setWordWrap(True)
@@ -355,7 +339,7 @@ class Plot(ThemedWidget):
         save = QAction("Save picture…", self)
         save.setShortcut(QKeySequence("Ctrl+Alt+S"))
         save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        save.triggered.connect(self.save_picture)
+        save.triggered.connect(lambda: ask_for_picture(self, self))
         fit = QAction("Show everything", self)
         fit.triggered.connect(self.fit)
         self._on_white = QAction("Pictures on white", self, checkable=True)
@@ -395,6 +379,23 @@ class Plot(ThemedWidget):
             self.caption.setFont(face(Face.CAPTION))
         self.legend.setPalette(palette_of(theme))
         self.update()
+
+
+def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
+    """Ask for a format and a path and write the picture of ``shown`` there; report a failure."""
+    suggested = f"{shown.accessibleName()}.png"
+
+    def ask(form: PictureFormat) -> None:
+        def write(chosen: list[Path]) -> None:
+            ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
+            try:
+                grab_plot(shown, chosen[0], suffix=ending, form=form)
+            except WorkbenchError as error:
+                QMessageBox.warning(parent, "Save picture", error.sentence)
+
+        dialog = ask_target(parent, "Save picture", suggested, FILTERS, PICTURES, write)
+
+    PictureDialog(ask, parent).open()
 
 
 def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> QuantityAxis:

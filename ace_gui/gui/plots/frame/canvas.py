@@ -122,10 +122,6 @@ class Canvas(pg.GraphicsView):
         """Remove an item."""
         self.frame.view.removeItem(item)
 
-    def items_shown(self) -> list[QGraphicsItem]:
-        """The items of the data."""
-        return list(self.frame.view.childGroup.childItems())
-
 
 def room_at_end(view: pg.ViewBox, span: float, pixels: float) -> float:
     """How much longer than ``span`` an axis must be to have ``pixels`` free at its end."""

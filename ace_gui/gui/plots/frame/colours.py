@@ -12,6 +12,7 @@ from ace_gui.gui.theme import DARK, LIGHT, Tokens
 
 _POSITIVE: Final = {False: "#0a4f9e", True: "#8cc4ff"}  # by whether the theme is dark
 _NEGATIVE: Final = {False: "#8a4200", True: "#ffb066"}
+_MIDDLE: Final = 0.05 * (21**0.5 - 1)  # the luminance on which black and white are equally clear
 
 
 def in_theme(expert_colour: str, theme: Tokens) -> str:
@@ -30,7 +31,7 @@ def cell_colour(share: float, theme: Tokens) -> str:
 
 def ink_on(colour: str) -> str:
     """Black or white, whichever has the higher contrast on ``colour``: at least 4.5:1."""
-    return max(("#000000", "#ffffff"), key=lambda ink: _contrast(ink, colour))
+    return "#000000" if _luminance(colour) > _MIDDLE else "#ffffff"
 
 
 def _mixed(start: str, end: str, share: float) -> str:
@@ -42,13 +43,8 @@ def _channels(colour: str) -> tuple[int, ...]:
     return tuple(int(colour[index : index + 2], 16) for index in (1, 3, 5))
 
 
-def _contrast(one: str, other: str) -> float:
-    """Contrast ratio of WCAG 2.2."""
-    low, high = sorted((_luminance(one), _luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def _luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2.2."""
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
         for c in (channel / 255 for channel in _channels(colour))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -13,11 +12,9 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QResizeEvent,
 )
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QLabel,
     QSizePolicy,
     QWidget,
 )
@@ -26,7 +23,9 @@ from PySide6.QtWidgets import (
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
+from ace_gui.gui.plots.frame.spec import LegendEntry
 from ace_gui.gui.text import tooltip
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.gui.widgets.layout.arrangement import FlowLayout
 
 SWATCH_WIDTH = 24
@@ -34,16 +33,12 @@ NAME_CHARACTERS = 22
 MIN_CHARACTERS = 10
 
 
-class ElidedLabel(QLabel):
-    """Text elided to one line, with all of it in the tooltip.
-
-    With ``ElideNone`` it wraps instead.
-    """
+class CaptionLabel(ElidedLabel):
+    """A title or a caption: elided where it is too long, or wrapped with ``ElideNone``."""
 
     def __init__(self, mode: Qt.TextElideMode, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._mode = mode
-        self._whole = ""
         wraps = mode == Qt.TextElideMode.ElideNone
         self.setWordWrap(wraps)
         vertical = QSizePolicy.Policy.Minimum if wraps else QSizePolicy.Policy.Fixed
@@ -51,53 +46,27 @@ class ElidedLabel(QLabel):
         policy = QSizePolicy(across, vertical)
         policy.setHeightForWidth(wraps)
         self.setSizePolicy(policy)
-        self.setTextFormat(Qt.TextFormat.PlainText)
 
-    @property
-    def whole(self) -> str:
-        """The complete text."""
-        return self._whole
-
-    def set_whole(self, text: str) -> None:
-        """Show ``text``, elided if it does not fit."""
-        self._whole = text
+    def set_full_text(self, text: str) -> None:
+        super().set_full_text(text)
         self.updateGeometry()
         self.setAccessibleName(text)
-        self._elide()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._elide()
 
     def sizeHint(self) -> QSize:
         """The width of the complete text, unless it wraps."""
         hint = super().sizeHint()
         if self.wordWrap():
             return hint
-        return QSize(self.fontMetrics().horizontalAdvance(self._whole) + 2, hint.height())
+        return QSize(self.fontMetrics().horizontalAdvance(self.whole) + 2, hint.height())
 
     def minimumSizeHint(self) -> QSize:
         return QSize(40, super().minimumSizeHint().height())
 
     def _elide(self) -> None:
-        shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
-        if shown != self._whole and len(shown) < MIN_CHARACTERS:
-            shown = ""  # the tooltip has all of it; a few characters mean nothing
-        self.setText(shown)
-        self.setToolTip(tooltip(self._whole) if shown != self._whole else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LegendEntry:
-    """An entry: a line, or a symbol if ``symbol`` is set (pyqtgraph's symbol code)."""
-
-    key: str
-    label: str
-    colour: str
-    style: Qt.PenStyle = Qt.PenStyle.SolidLine
-    width: float = 2.0
-    symbol: str | None = None
-    filled: bool = True
+        super()._elide()
+        if self.text() != self.whole and len(self.text()) < MIN_CHARACTERS:
+            self.setText("")  # the tooltip has all of it; a few characters mean nothing
+        self.setToolTip(tooltip(self.whole) if self.text() != self.whole else "")
 
 
 class Chip(QAbstractButton):
@@ -150,7 +119,7 @@ class Chip(QAbstractButton):
         colour = QColor(entry.colour)
         if not on:
             colour.setAlphaF(0.35)
-        if entry.symbol is None:
+        if not entry.symbol:
             pen = QPen(colour, entry.width, entry.style)
             pen.setCapStyle(Qt.PenCapStyle.FlatCap)
             painter.setPen(pen)

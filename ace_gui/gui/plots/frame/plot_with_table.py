@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QKeySequence, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QKeySequence, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
@@ -17,10 +16,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
+from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
 
@@ -31,21 +31,15 @@ _NARROW, _WIDE = 60, 420  # px per column
 class PlotWithTable(QStackedWidget):
     """A plot or the table of its data, with a button that switches between them.
 
-    ``columns`` is called when the table is shown and after ``Plot.changed``, but never for a hidden
-    table. ``row_chosen`` carries the index in those columns of the row that the user selected.
+    The plot's columns are read when the table is shown and after ``Plot.changed``, but never for a
+    hidden table. ``row_chosen`` carries the index in them of the row that the user selected.
     """
 
     row_chosen = Signal(int)
 
-    def __init__(
-        self,
-        plot: Plot,
-        columns: Callable[[], Sequence[FigureColumn]],
-        parent: QWidget | None = None,
-    ) -> None:
+    def __init__(self, plot: Plot, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.plot = plot
-        self._columns = columns
         self._wanted = False
         self._selected: int | None = None
         self.model = FiguresModel(self)
@@ -97,7 +91,7 @@ class PlotWithTable(QStackedWidget):
         self._timer.stop()
         shown = self._wanted and self.plot.message() is None
         if shown:
-            self.model.set_columns(self._columns())
+            self.model.set_columns(self.plot.columns())
             self.table.fit_columns()
         self.setCurrentIndex(int(shown))
         self.setFocusProxy(self.table if shown else self.plot)
@@ -137,14 +131,9 @@ class PlotWithTable(QStackedWidget):
         table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         header.setSortIndicatorClearable(True)
         table.selectionModel().selectionChanged.connect(self._choose)
-        copy = QAction("Copy table", table)
-        copy.setShortcut(QKeySequence.StandardKey.Copy)
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.triggered.connect(self.copy)
-        save = QAction("Save table…", table)
-        save.triggered.connect(self.save_csv)
+        widget_action(table, "Copy table", self.copy, QKeySequence.StandardKey.Copy)
+        widget_action(table, "Save table…", self.save_csv)
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
-        table.addActions([copy, save])
         return table
 
     def _make_page(self) -> QWidget:

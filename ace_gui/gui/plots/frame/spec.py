@@ -14,12 +14,25 @@ from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 
 
+@dataclass(frozen=True, kw_only=True)
+class LegendEntry:
+    """An entry of a legend: a line, or a symbol if there is one (pyqtgraph's code)."""
+
+    key: str
+    label: str
+    colour: str
+    style: Qt.PenStyle = Qt.PenStyle.SolidLine
+    width: float = 1.6
+    symbol: str = ""
+    filled: bool = True
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
+class Curve(LegendEntry):
     """Values ``y`` at ``x``, drawn as a line, as symbols, or both; NaN is a gap.
 
-    ``key`` identifies the curve; the legend switches it. ``width`` 0: no line. ``symbol``:
-    pyqtgraph's code, "" for none. ``names``: of single points, written next to them; those can be
+    ``key`` identifies the curve; the legend switches it. ``width`` 0: no line. Two curves that
+    look the same are equal. ``names``: of single points, written next to them; those can be
     clicked, and ``indices`` are theirs in the signal.
     ``end``: the name at the curve's end, "" for none; ``strong`` ones are bold and kept if there is
     little room. ``floor``: smaller values are cut off on a logarithmic axis. ``words``: the value
@@ -27,16 +40,9 @@ class Curve:
     ``connect``: "pairs" joins values two by two.
     """
 
-    key: str
-    label: str
     y: NDArray[np.float64]
-    colour: str
     x: NDArray[np.float64] | None = None
-    style: Qt.PenStyle = Qt.PenStyle.SolidLine
-    width: float = 1.6
-    symbol: str = ""
     size: float = 9.0
-    filled: bool = True
     end: str = ""
     strong: bool = False
     floor: float = 0.0
@@ -83,9 +89,44 @@ class Mark:
     share: float = 0.5
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A bar from zero, with ``text`` at its end.
+
+    ``offset``: of its middle from that of its group. ``error``: a standard error, 0 for none.
+    """
+
+    group: int
+    value: float
+    text: str
+    colour: str
+    offset: float = 0.0
+    error: float = 0.0
+    strong: bool = False
+    outlined: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """A matrix of cells with names of its rows and columns, the first row on top.
+
+    ``colours``: uint8, rows × columns × red, green, blue and alpha. ``texts``: in the cells.
+    ``words``: a cell as text, by its row and column.
+    """
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    colours: NDArray[np.uint8]
+    texts: Sequence[Sequence[str]] = ()
+    words: Callable[[int, int], str] = "{}, {}".format
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlotSpec:
     """A plot: ``sentence`` says what it shows, ``columns`` are its data as a table.
+
+    ``bars`` have their ``groups``, each with a name; ``words``: all of a group as text;
+    ``strong_groups`` have a ground of their own; ``bar_width``: of a group's width.
 
     ``logarithmic_choice``: the person chooses whether the vertical axis is logarithmic.
     ``position``: the position under the pointer as text. ``awaited``: the merge's curve will
@@ -93,7 +134,7 @@ class PlotSpec:
     """
 
     title: str
-    curves: Sequence[Curve]
+    curves: Sequence[Curve] = ()
     sentence: str = ""
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
@@ -103,3 +144,9 @@ class PlotSpec:
     position: Callable[[float], str] | None = None
     description: str = ""
     awaited: bool = False
+    cells: Cells | None = None
+    bars: Sequence[Bar] = ()
+    groups: Sequence[str] = ()
+    strong_groups: Sequence[int] = ()
+    words: Callable[[int], str] = str
+    bar_width: float = 1.0

@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QAction, QResizeEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtWidgets import QToolTip
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
-from ace_gui.gui.plots.frame.legend import LegendEntry
-from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
+from ace_gui.gui.plots.frame.items import CurveItem
+from ace_gui.gui.plots.frame.spec import Axis, Curve, LegendEntry, Mark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
@@ -36,38 +37,29 @@ class SpecPlot(Plot):
     """
 
     point_chosen = Signal(int)
+    holds = True
+    """Whether the vertical range can be kept for the next layer."""
 
     def __init__(
         self,
         *,
-        name: str,
-        empty: str,
         ends: bool = False,
-        toggles: bool = True,
-        wraps: bool = True,
-        logarithmic: bool | None = None,
         bottom: pg.AxisItem | None = None,
         left: pg.AxisItem | None = None,
-        parent: QWidget | None = None,
+        **how: Any,
     ) -> None:
-        self._make: Callable[[Tokens], PlotSpec] | None = None
+        self.make: Callable[[Tokens], PlotSpec] | None = None
+        """Declares the plot for a theme."""
         self.spec: PlotSpec | None = None
-        self.items: dict[str, pg.PlotDataItem] = {}
+        self.sources: tuple[object, ...] = ()
+        """What the drawn declaration was made of."""
+        self.items: dict[str, CurveItem] = {}
         """The drawn curves by their keys."""
         self._written: list[tuple[pg.TextItem, QPointF, bool]] = []
         self._lines: list[pg.InfiniteLine] = []
         left, bottom = left or quantity_axis("left", grid=True), bottom or quantity_axis("bottom")
         self._axes = left, bottom
-        super().__init__(
-            name=name,
-            empty=empty,
-            bottom=bottom,
-            left=left,
-            toggles=toggles,
-            wraps=wraps,
-            logarithmic=logarithmic,
-            parent=parent,
-        )
+        super().__init__(bottom=bottom, left=left, **how)
         self.ends = EndLabels()
         if ends:
             self.ends.clicked.connect(lambda key: self.legend.chip(key).click())
@@ -87,13 +79,19 @@ class SpecPlot(Plot):
         scene.sigMouseMoved.connect(self._hover)
         scene.sigMouseClicked.connect(self._click)
         self.canvas.left.connect(lambda: self._point_at(None, None))
+        self.changed.connect(self._fit_sentence)
 
     # Content
 
     def present(
-        self, make: Callable[[Tokens], PlotSpec], *, zoomed: bool = False, busy: bool = False
+        self,
+        make: Callable[[Tokens], PlotSpec],
+        *sources: object,
+        zoomed: bool = False,
+        busy: bool = False,
     ) -> None:
-        """Draw what ``make`` declares for a theme.
+        """Draw what ``make`` declares for a theme, unless it is made of the ``sources`` that are
+        drawn already.
 
         ``zoomed``: keep the horizontal range. ``busy``: another plot is on its way.
         """
@@ -101,11 +99,15 @@ class SpecPlot(Plot):
         across = view.viewRange()[0]
         if not busy:
             self.set_busy(False)
-        if self._make is None:
+        known, self.sources = self.sources, sources
+        same = len(known) == len(sources) > 0 and all(map(_same, known, sources))
+        if same and self.message() is None:
+            return
+        if self.make is None and self.holds:
             self.addAction(self.hold)
             self.picture_button.menu().addAction(self.hold)
-        self._make = make
-        self._draw()
+        self.make = make
+        self.rescale()
         if zoomed:
             view.setXRange(*across, padding=0)
         self.show_canvas()
@@ -113,22 +115,19 @@ class SpecPlot(Plot):
     def clear(self, message: str = "") -> None:
         """Show ``message`` instead of the curves."""
         self.set_busy(False)
-        self._make, self.spec = None, None
+        self.make, self.spec, self.sources = None, None, ()
         self.show_message(message or self.empty)
 
     def columns(self) -> Sequence[FigureColumn]:
         """The data as a table."""
         return () if self.spec is None else self.spec.columns()
 
-    def restyle(self, before: Tokens) -> None:  # noqa: ARG002  (the declaration knows every theme)
+    def restyle(self) -> None:
         self._draw()
 
     def rescale(self) -> None:
         self._draw()
-
-    def show_canvas(self) -> None:
-        super().show_canvas()
-        self._fit_sentence()
+        self.fit()
 
     def show_as_picture(self, on: bool) -> None:
         if on and self.spec is not None:
@@ -150,6 +149,11 @@ class SpecPlot(Plot):
     # Drawing
 
     @property
+    def levels(self) -> Sequence[float]:
+        """Heights of lines across the plot that the person can move."""
+        return ()
+
+    @property
     def logarithmic(self) -> bool:
         """Whether the vertical axis is logarithmic."""
         spec = self.spec
@@ -158,30 +162,30 @@ class SpecPlot(Plot):
         return self.log_box.isChecked() if spec.logarithmic_choice else spec.y.logarithmic
 
     def _draw(self) -> None:
-        if self._make is None:
+        if self.make is None:
             return
-        self.spec = spec = self._make(self.theme)
+        self.spec = spec = self.make(self.theme)
         self.log_box.setEnabled(spec.logarithmic_choice)
         logs = self.logarithmic, spec.x.logarithmic
         for axis, own, log in zip(self._axes, (spec.y, spec.x), logs, strict=True):
-            axis.logarithmic = log
-            axis.setScale(own.scale)
-            axis.set_titles(*own.titles or ("",))
-            axis.picture = None
-        self.title.set_whole(spec.title)
-        self.caption.set_whole(spec.sentence)
+            if isinstance(axis, QuantityAxis):
+                axis.logarithmic = log
+                axis.setScale(own.scale)
+                axis.set_titles(*own.titles)
+                axis.picture = None
+        self.title.set_full_text(spec.title)
+        self.caption.set_full_text(spec.sentence)
         self.setAccessibleDescription(spec.description or f"{spec.title}. {spec.sentence}")
-        entries = [_entry(curve) for curve in spec.curves if curve.in_legend]
+        entries = [curve for curve in spec.curves if curve.in_legend]
         awaited = LegendEntry(
             key="", label="merged", colour=self.theme.text2, style=Qt.PenStyle.DotLine, width=2.6
         )
-        self.legend.set_entries([awaited] * spec.awaited + entries)
+        self.legend.set_entries([*[awaited] * spec.awaited, *entries])
         self._draw_curves(spec)
         self._draw_marks(spec)
         self._draw_names(spec)
         self._hairline.setPen(pg.mkPen(self.theme.text3, width=1))
         self._switch()
-        self.fit()
 
     def _draw_curves(self, spec: PlotSpec) -> None:
         """Reuse items of existing curves, because creating them is slower than drawing.
@@ -192,10 +196,12 @@ class SpecPlot(Plot):
             self.canvas.removeItem(self.items.pop(key))
         for depth, curve in enumerate(spec.curves):
             if curve.key not in self.items:
-                self.items[curve.key] = item = pg.PlotDataItem()
+                self.items[curve.key] = item = CurveItem()
                 self.canvas.addItem(item, ignoreBounds=True)
-                item.setClipToView(True)  # SVG pictures have no clipping of their own
             item = self.items[curve.key]
+            # SVG pictures have no clipping of their own; many symbols are not drawn twice
+            item.setClipToView(curve.width > 0)
+            item.setDynamicRangeLimit(1e6 if curve.width else None)
             item.setZValue(len(spec.curves) - depth)
             pen = pg.mkPen(curve.colour, width=curve.width, style=curve.style)
             fill = curve.colour if curve.filled else self.theme.card
@@ -375,16 +381,9 @@ class SpecPlot(Plot):
             self.point_chosen.emit(curve.indices[index] if curve.indices else index)
 
 
-def _entry(curve: Curve) -> LegendEntry:
-    return LegendEntry(
-        key=curve.key,
-        label=curve.label,
-        colour=curve.colour,
-        style=curve.style,
-        width=curve.width,
-        symbol=curve.symbol or None,
-        filled=curve.filled,
-    )
+def _same(one: object, other: object) -> bool:
+    """Compare texts and mappings by value, and results, which never change, by identity."""
+    return one is other or (isinstance(one, str | dict) and one == other)
 
 
 def _step(curve: Curve) -> float:
@@ -397,9 +396,9 @@ def _range(axis: Axis, values: Sequence[NDArray[np.float64]]) -> tuple[float, fl
     """The ends of an axis; None if nothing is known."""
     known = np.concatenate([np.zeros(0), *values])
     known = known[np.isfinite(known)]
-    if not known.size:
+    low = float(known.min(initial=np.inf)) if axis.low is None else axis.low
+    high = float(known.max(initial=-np.inf)) if axis.high is None else axis.high
+    if not (isfinite(low) and isfinite(high)):
         return None
-    low = float(known.min()) if axis.low is None else axis.low
-    high = float(known.max()) if axis.high is None else axis.high
     pad = axis.padding * (high - low) or (0.0 if high > low else 0.05 * abs(high) or 0.5)
     return low - pad, high + pad

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
@@ -15,11 +17,15 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.plots.one_layer.gaussian import expected_counts
 from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose a layer to see how its changes are distributed."
 GAUSSIAN: Final = "Gaussian"
+TAIL: Final = 3.0
+"""Start of the tail, in standard deviations from the mean."""
+
+GAUSSIAN_TAIL: Final = math.erfc(TAIL / math.sqrt(2))
+"""Share of a Gaussian's entries in its tails, 0.27 %."""
 _LEAST: Final = 0.5  # counts; start of a logarithmic axis
 
 
@@ -37,11 +43,8 @@ class HistogramPlot(SpecPlot):
         self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
     ) -> None:
         """Draw ``distribution``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
-        if distribution is self.distribution and self._colours == expert_colours:
-            self.set_busy(False)
-            return
         self.distribution, self._colours = distribution, dict(expert_colours)
-        self.present(lambda theme: self._spec(distribution, theme))
+        self.present(lambda theme: self._spec(distribution, theme), distribution, self._colours)
 
     def clear(self, message: str = "") -> None:
         self.distribution = None
@@ -134,3 +137,35 @@ def _caption(distribution: LayerDistribution) -> str:
         "%n entry lies further from zero than is drawn.",
         "%n entries lie further from zero than is drawn.",
     )
+
+
+def expected_counts(
+    edges: NDArray[np.float64], count: int, mean: float, deviation: float
+) -> NDArray[np.float64]:
+    """The expected number of ``count`` Gaussian entries in each of the B bins; NaN without
+    deviation."""
+    if deviation == 0:
+        return np.full(len(edges) - 1, np.nan)
+    below = [0.5 * math.erfc(-z / math.sqrt(2)) for z in (edges - mean) / deviation]
+    return count * np.diff(below)
+
+
+def tail_share(
+    edges: NDArray[np.float64],
+    counts_B: NDArray[np.int64],
+    outside: int,
+    mean: float,
+    deviation: float,
+) -> float:
+    """Share of the entries further than ``TAIL`` standard deviations from the mean.
+
+    Entries are assumed to be spread evenly within a bin; those outside the bins count as tail. NaN
+    without entries, without deviation, or if the bins end before the tail starts.
+    """
+    total = int(counts_B.sum()) + outside
+    low, high = mean - TAIL * deviation, mean + TAIL * deviation
+    if total == 0 or deviation == 0 or (outside and (low < edges[0] or high > edges[-1])):
+        return math.nan
+    below = np.concatenate([[0], np.cumsum(counts_B)])
+    inside = float(np.interp(high, edges, below) - np.interp(low, edges, below))
+    return 1 - inside / total

@@ -1,4 +1,4 @@
-"""The content of a spectrum plot: curves, colours and quantity.
+"""The content of a spectrum plot: curves and captions.
 
 R singular values, largest first.
 """
@@ -9,8 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,10 @@ from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.figures.health import norm_ratio
-from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, cumulative_energy
+from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame.colours import in_theme
-from ace_gui.gui.plots.frame.legend import LegendEntry
+from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.theme import Tokens
 
 AFTER: Final = "merge: after"
@@ -33,43 +32,12 @@ FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 
 _CHANGED: Final = 1e-3  # of the largest value: smaller changes are not seen
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
-
-
-class Quantity(Enum):
-    """The quantity of the vertical axis."""
-
-    VALUE = auto()
-    RELATIVE = auto()
-    ENERGY = auto()
-
-
-def short_label(label: str) -> str:
-    """A curve's label if there is little room."""
-    short = {
-        "after refinement": "after",
-        "before (W_pre)": "before",
-    }
-    return short.get(label, label)
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """One spectrum σ_R with its style."""
-
-    entry: LegendEntry
-    values: NDArray[np.float64]
-
-    def of(self, quantity: Quantity) -> NDArray[np.float64]:
-        """The R values of ``quantity``. For a zero spectrum these are zero or, as a share, NaN."""
-        if quantity is Quantity.ENERGY:
-            return cumulative_energy(self.values)
-        relative = quantity is Quantity.RELATIVE and self.values[0] > 0
-        return self.values / self.values[0] if relative else self.values
+_SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}  # at the curves' ends
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The content of a plot: ``curves`` in a theme's colours, with a title and a caption.
+    """The content of a plot: ``curves`` of σ_R in a theme's colours, with a title and a caption.
 
     ``awaited``: a merge's curve will follow; the legend already has its entry. ``refined``: number
     of leading values that refinement changed.
@@ -77,7 +45,7 @@ class Picture:
 
     title: str
     caption: str
-    curves: Callable[[Tokens], tuple[Spectrum, ...]]
+    curves: Callable[[Tokens], tuple[Curve, ...]]
     awaited: bool = False
     refined: int = 0
 
@@ -106,20 +74,16 @@ def picture_of_comparison(
     old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str]
 ) -> Picture:
     """Two merges of one layer in one plot, each with its W_pre if that differs."""
-
-    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
-        return (
-            *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
-            *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
-        )
-
     ratios = [norm_ratio(each.report) for each in (old, new)]
     parts = (f"{label} {number_text(r, 3)}" for label, r in zip(labels, ratios, strict=True) if r)
     caption = ", ".join(parts)
     return Picture(
         new.name,
         f"‖ΔW‖ over the experts' mean: {caption}" if caption else "",
-        curves,
+        lambda theme: (
+            *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
+            *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
+        ),
     )
 
 
@@ -128,24 +92,14 @@ def picture_of_pair(
 ) -> Picture:
     """Spectra by label in one plot; the first has a thinner line."""
 
-    def curves(theme: Tokens) -> tuple[Spectrum, ...]:
+    def curves(theme: Tokens) -> tuple[Curve, ...]:
         styles = ((theme.text2, 1.8), (theme.accent, 2.6))
         return tuple(
-            Spectrum(LegendEntry(key=label, label=label, colour=colour, width=width), values)
+            _curve(label, label, values, colour=colour, width=width)
             for (label, values), (colour, width) in zip(spectra.items(), styles, strict=True)
         )
 
     return Picture(title, caption, curves)
-
-
-def same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra | LayerSpectrum) -> bool:
-    """Whether both show the same curves of the same experts for one layer."""
-    first, second = one.experts, other.experts
-    return (
-        one.name == other.name
-        and list(first) == list(second)
-        and all(np.array_equal(first[name], second[name]) for name in first)
-    )
 
 
 def unrefined(spectrum: LayerSpectrum) -> bool:
@@ -158,6 +112,18 @@ def unrefined(spectrum: LayerSpectrum) -> bool:
     return np.allclose(before, after, rtol=1e-9, atol=1e-9 * largest)
 
 
+def _curve(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
+    """A spectrum; those of experts are the first to lose the names at their ends."""
+    return Curve(
+        key=key,
+        label=label,
+        y=values,
+        end=_SHORT.get(label, label),
+        strong=not key.startswith("expert"),
+        **look,
+    )
+
+
 def _merge_curves(
     spectrum: LayerSpectrum,
     theme: Tokens,
@@ -165,7 +131,7 @@ def _merge_curves(
     label: str = "",
     colour: str = "",
     width: float = 2.2,
-) -> list[Spectrum]:
+) -> list[Curve]:
     """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
     recipe changed its singular values.
 
@@ -173,39 +139,24 @@ def _merge_curves(
     """
     refined = spectrum.preliminary is not None and not unrefined(spectrum)
     plain = "after refinement" if refined and spectrum.unshaped is None else "merged"
-    names = (
-        label or plain,
-        f"{label}, before (W_pre)" if label else "before (W_pre)",
+    prefix, of_label = (f"{label} ", f"{label}, ") if label else ("", "")
+    thin: dict[str, Any] = {"colour": colour or theme.base, "width": 0.75 * width}
+    after = _curve(
+        prefix + AFTER, label or plain, spectrum.merged, colour=colour or theme.text, width=width
     )
-    prefix = f"{label} " if label else ""
-    after = LegendEntry(
-        key=prefix + AFTER, label=names[0], colour=colour or theme.text, width=width
-    )
-    curves = [Spectrum(after, spectrum.merged)]
+    curves = [after]
     if refined and spectrum.preliminary is not None:
-        before = LegendEntry(
-            key=prefix + BEFORE,
-            label=names[1],
-            colour=colour or theme.base,
-            style=Qt.PenStyle.DashLine,
-            width=0.75 * width,
-        )
-        curves.append(Spectrum(before, spectrum.preliminary))
+        name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
+        curves.append(_curve(prefix + BEFORE, name, spectrum.preliminary, style=dashed, **thin))
     if spectrum.unshaped is not None:
-        unshaped = LegendEntry(
-            key=prefix + UNSHAPED,
-            label=f"{label}, method alone" if label else "method alone",
-            colour=colour or theme.base,
-            style=Qt.PenStyle.DotLine,
-            width=0.75 * width,
-        )
-        curves.append(Spectrum(unshaped, spectrum.unshaped))
+        name, dotted = f"{of_label}method alone", Qt.PenStyle.DotLine
+        curves.append(_curve(prefix + UNSHAPED, name, spectrum.unshaped, style=dotted, **thin))
     return curves
 
 
 def _expert_curves(
     found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
-) -> tuple[Spectrum, ...]:
+) -> tuple[Curve, ...]:
     curves = []
     used: Counter[str] = Counter()
     for name, values in found.experts.items():
@@ -213,8 +164,7 @@ def _expert_curves(
         # Colours repeat beyond the palette; the line's style then distinguishes experts.
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
-        entry = LegendEntry(key=f"expert {name}", label=name, colour=colour, style=style, width=1.6)
-        curves.append(Spectrum(entry, values))
+        curves.append(_curve(f"expert {name}", name, values, colour=colour, style=style))
     return tuple(curves)
 
 

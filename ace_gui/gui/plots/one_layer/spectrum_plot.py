@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from enum import Enum, auto
 from typing import Final
 
 import numpy as np
@@ -10,29 +12,33 @@ from numpy.typing import NDArray
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
-from ace_gui.engine.contract.figures.spectral_figures import MARKS, directions_for
+from ace_gui.engine.contract.figures.spectral_figures import (
+    MARKS,
+    cumulative_energy,
+    directions_for,
+)
 from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import (
-    AFTER,
-    BEFORE,
     FLOOR_EXPONENT,
     Picture,
-    Quantity,
-    Spectrum,
     picture_of_comparison,
     picture_of_experts,
     picture_of_pair,
     picture_of_spectrum,
-    same_experts,
-    short_label,
 )
 from ace_gui.gui.theme import Tokens
 
-__all__ = ["AFTER", "BEFORE", "FLOOR_EXPONENT", "SpectrumPlot"]
+
+class Quantity(Enum):
+    """The quantity of the vertical axis."""
+
+    VALUE = auto()
+    RELATIVE = auto()
+    ENERGY = auto()
 
 
 EMPTY: Final = "Choose a layer to see its singular values."
@@ -64,7 +70,6 @@ class SpectrumPlot(SpecPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._picture: Picture | None = None
-        self._sources: tuple[object, ...] = ()
         super().__init__(
             name="Singular values of the layer",
             empty=EMPTY,
@@ -78,7 +83,6 @@ class SpectrumPlot(SpecPlot):
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
-        self.set_busy(False)
         picture = picture_of_spectrum(spectrum, expert_colours)
         self.show_picture(picture, spectrum, dict(expert_colours))
 
@@ -89,10 +93,10 @@ class SpectrumPlot(SpecPlot):
 
         If this recipe's merge is ``awaited``, the experts drawn for another recipe stay.
         """
-        match self._sources:
+        match self.sources:
             case ((ExpertSpectra() | LayerSpectrum()) as known, colours) if (
                 colours == expert_colours
-                and same_experts(known, found)
+                and _same_experts(known, found)
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
@@ -103,22 +107,20 @@ class SpectrumPlot(SpecPlot):
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
         """Draw the merged delta of two merges of one layer in one plot, without experts."""
-        self.set_busy(False)
         self.show_picture(picture_of_comparison(old, new, labels), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
         """Draw two spectra by label in one plot."""
-        self.set_busy(False)
         picture = picture_of_pair(title, caption, spectra)
         self.show_picture(picture, title, caption, *spectra, *spectra.values())
 
     def clear(self, message: str = "") -> None:
-        self._picture, self._sources = None, ()
+        self._picture = None
         super().clear(message)
 
-    def curves(self) -> tuple[Spectrum, ...]:
+    def curves(self) -> tuple[Curve, ...]:
         """The drawn spectra, the merge first; empty for a message."""
         return () if self._picture is None else self._picture.curves(self.theme)
 
@@ -127,13 +129,11 @@ class SpectrumPlot(SpecPlot):
 
         The zoom is kept if the layer is the same. ``busy``: another picture is on its way.
         """
-        known, self._sources = self._sources, sources
-        if len(known) == len(sources) and all(map(_same, known, sources)):
-            return
         zoomed = self._picture is not None and self._picture.title == picture.title
         self._picture = picture
         self.present(
             lambda theme: self._spec(picture, theme, self.quantity.current),
+            *sources,
             zoomed=zoomed,
             busy=busy,
         )
@@ -141,7 +141,7 @@ class SpectrumPlot(SpecPlot):
     def _spec(self, picture: Picture, theme: Tokens, quantity: Quantity) -> PlotSpec:
         spectra, share = picture.curves(theme), quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
-        curves = [self._curve(spectrum, quantity) for spectrum in spectra]
+        curves = [_in_quantity(spectrum, quantity) for spectrum in spectra]
         cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0
         remark = counted(
             cut,
@@ -162,7 +162,7 @@ class SpectrumPlot(SpecPlot):
         return PlotSpec(
             title=picture.title,
             sentence=" · ".join(filter(None, (picture.caption, remark if cut else ""))),
-            curves=[*self._reached(spectra, curves), *curves] if share else curves,
+            curves=[*_reached(spectra, curves), *curves] if share else curves,
             x=Axis(titles=("index i",), low=1.0),
             y=Axis(
                 titles=_TITLES[quantity],
@@ -177,62 +177,64 @@ class SpectrumPlot(SpecPlot):
             awaited=picture.awaited,
         )
 
-    def _curve(self, spectrum: Spectrum, quantity: Quantity) -> Curve:
-        entry, values = spectrum.entry, spectrum.of(quantity)
 
-        def words(index: int) -> str:
-            if quantity is Quantity.ENERGY:
-                return f"{100 * values[index]:.1f} % of the energy in {index + 1} directions"
-            return number_text(float(values[index]), 3)
+def _in_quantity(spectrum: Curve, quantity: Quantity) -> Curve:
+    """The curve of R values of ``quantity``; zeros stay zero, or NaN as a share."""
+    values = spectrum.y
+    if quantity is Quantity.ENERGY:
+        values = cumulative_energy(values)
+    elif quantity is Quantity.RELATIVE and values[0] > 0:
+        values = values / values[0]
 
-        return Curve(
-            key=entry.key,
-            label=entry.label,
-            y=values,
-            colour=entry.colour,
-            style=entry.style,
-            width=entry.width,
-            end=short_label(entry.label),
-            strong=not entry.key.startswith("expert"),
-            floor=float(values.max(initial=0.0)) * 10.0**FLOOR_EXPONENT,
-            words=words,
-        )
+    def words(index: int) -> str:
+        if quantity is Quantity.ENERGY:
+            return f"{100 * values[index]:.1f} % of the energy in {index + 1} directions"
+        return number_text(float(values[index]), 3)
 
-    def _reached(self, spectra: tuple[Spectrum, ...], curves: list[Curve]) -> list[Curve]:
-        """A dot where each merge reaches each of the shares."""
-        dots = []
-        for spectrum, curve in zip(spectra, curves, strict=True):
-            if curve.strong:
-                reached = [directions_for(spectrum.values, share) for share in MARKS]
-                x = np.array([index for index in reached if index], dtype=np.int64)
-                dots.append(
-                    Curve(
-                        key=f"{curve.key}: reached",
-                        label="",
-                        x=x.astype(np.float64),
-                        y=curve.y[x - 1],
-                        colour=curve.colour,
-                        width=0,
-                        symbol="o",
-                        size=7,
-                        with_keys=(curve.key,),
-                        in_legend=False,
-                    )
+    floor = float(values.max(initial=0.0)) * 10.0**FLOOR_EXPONENT
+    return replace(spectrum, y=values, floor=floor, words=words)
+
+
+def _reached(spectra: tuple[Curve, ...], curves: list[Curve]) -> list[Curve]:
+    """A dot where each merge reaches each of the shares."""
+    dots = []
+    for spectrum, curve in zip(spectra, curves, strict=True):
+        if curve.strong:
+            reached = [directions_for(spectrum.y, share) for share in MARKS]
+            x = np.array([index for index in reached if index], dtype=np.int64)
+            dots.append(
+                Curve(
+                    key=f"{curve.key}: reached",
+                    label="",
+                    x=x.astype(np.float64),
+                    y=curve.y[x - 1],
+                    colour=curve.colour,
+                    width=0,
+                    symbol="o",
+                    size=7,
+                    with_keys=(curve.key,),
+                    in_legend=False,
                 )
-        return dots
+            )
+    return dots
 
 
-def _columns(spectra: tuple[Spectrum, ...]) -> tuple[FigureColumn, ...]:
+def _columns(spectra: tuple[Curve, ...]) -> tuple[FigureColumn, ...]:
     """One row per index; NaN beyond the end of a spectrum."""
-    count = max((len(spectrum.values) for spectrum in spectra), default=0)
+    count = max((len(spectrum.y) for spectrum in spectra), default=0)
     columns = [FigureColumn(title="i", values=np.arange(1, count + 1))]
     for spectrum in spectra:
-        missing = (0, count - len(spectrum.values))
-        values = np.pad(spectrum.of(Quantity.VALUE), missing, constant_values=np.nan)
-        columns.append(FigureColumn(title=f"σ, {spectrum.entry.label}", values=values))
+        missing = (0, count - len(spectrum.y))
+        values = np.pad(spectrum.y, missing, constant_values=np.nan)
+        columns.append(FigureColumn(title=f"σ, {spectrum.label}", values=values))
     return tuple(columns)
 
 
-def _same(one: object, other: object) -> bool:
-    """Compare texts and colours by value, and spectra, which never change, by identity."""
-    return one is other or (isinstance(one, str | dict) and one == other)
+def _same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra) -> bool:
+    """Whether both show the same curves of the same experts for one layer."""
+    first, second = one.experts, other.experts
+    return (
+        one.name == other.name
+        and list(first) == list(second)
+        and all(np.array_equal(first[name], second[name]) for name in first)
+    )

@@ -12,11 +12,8 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.swatch import SWATCH, paint_swatch
-from ace_gui.gui.widgets.labels.written import write
-from ace_gui.gui.widgets.layout.arrangement import scroll_area
-from ace_gui.gui.widgets.layout.card import GAP
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
+from ace_gui.gui.widgets.layout.arrangement import GAP, on_font_change, scroll_area
 
 WIDTH: Final = 18  # in text lines: initial width of the column
 _LEAST: Final = 16.5

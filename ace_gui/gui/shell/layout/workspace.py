@@ -31,8 +31,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.layout.arrangement import tab_through
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 

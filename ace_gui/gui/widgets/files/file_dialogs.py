@@ -1,11 +1,13 @@
-"""File dialogs that start in the last used folder."""
+"""File dialogs that start in the last used folder, and actions for a written file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -119,3 +121,13 @@ def _without_parents(chosen: list[Path]) -> list[Path]:
     """Qt also lists the parent folder if several folders are selected in it."""
     above = {parent for path in chosen for parent in path.parents}
     return [path for path in chosen if path not in above] or chosen
+
+
+def offers(path: Path) -> Mapping[str, Callable[[], object]]:
+    """*Open* and *Show in folder*, as far as the desktop supports them for such files."""
+    return {"Open": lambda: show(path), "Show in folder": lambda: show(path.parent)}
+
+
+def show(path: Path) -> None:
+    """Open a file or a folder with the desktop."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.absolute())))

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.theme.painting import write
 
 GAMMA: Final = (
     "γ says how unequally the experts changed a matrix: little at the left, much at the right."

@@ -10,8 +10,7 @@ from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.share_bar import paint_share
-from ace_gui.gui.widgets.labels.written import write
+from ace_gui.gui.theme.painting import paint_share, write
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _BAR: Final = 6.0  # px: height

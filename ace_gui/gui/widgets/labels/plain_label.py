@@ -1,16 +1,19 @@
-"""Labels that show text from files literally."""
+"""Labels that show text from files literally, icons, and the content of an empty panel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QIcon, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from ace_gui.gui.text import breakable, plain, tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.drawn_marks import scale
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch
+from ace_gui.gui.widgets.layout.arrangement import on_font_change
 
 _BETWEEN: Final = " · "
 
@@ -124,3 +127,77 @@ class PartsLabel(QLabel):
         shown = next((r for r in runs if self._size(r).width() <= self.width()), runs[-1])
         self.setText(shown)
         self.setToolTip(tooltip(self.whole) if shown != self.whole else "")
+
+
+class IconLabel(QWidget):
+    """``size`` pixels square at normal font size, and scaled with it."""
+
+    def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._icon = picture or QIcon()
+        on_font_change(self, lambda _metrics: self.setFixedSize(*[round(size * scale())] * 2))
+
+    def show_icon(self, picture: QIcon) -> None:
+        """Replace the icon."""
+        self._icon = picture
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        self._icon.paint(QPainter(self), self.rect())
+
+
+_WIDTH = 460  # px: maximum width of the sentence
+_MARGIN = 16
+
+
+class EmptyState(QWidget):
+    """Centred in its area. ``button``: the action."""
+
+    def __init__(self, sentence: str, button: QPushButton, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.button = button
+        self.sentence = secondary_label("", self)
+        self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.sentence.setMaximumWidth(_WIDTH)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(_MARGIN, 0, _MARGIN, 0)
+        middle = Qt.AlignmentFlag.AlignHCenter
+        column.addStretch(2)
+        column.addLayout(_row(self.sentence))
+        column.addSpacing(12)
+        column.addWidget(button, 0, middle)
+        column.addStretch(3)
+        self.say(sentence)
+
+    def say(self, sentence: str) -> None:
+        """Replace the sentence."""
+        self.sentence.setText(plain(sentence))
+
+
+def _row(sentence: QWidget) -> QHBoxLayout:
+    """Centred at its maximum width, because its height depends on its width."""
+    row = QHBoxLayout()
+    row.addStretch(1)
+    row.addWidget(sentence, 100)
+    row.addStretch(1)
+    return row
+
+
+class Swatch(QWidget):
+    """The base model's grey until another colour is shown; hidden without a colour."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._colour: str | None = None
+        self.setFixedSize(SWATCH, SWATCH)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def show_colour(self, colour: str) -> None:
+        """Show another colour, or none."""
+        self._colour = colour
+        self.setVisible(bool(colour))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        colour = current_theme().base if self._colour is None else self._colour
+        paint_swatch(QPainter(self), QRectF(self.rect()), colour)

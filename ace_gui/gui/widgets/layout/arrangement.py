@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -15,8 +15,10 @@ from PySide6.QtWidgets import (
     QLayout,
     QLayoutItem,
     QScrollArea,
+    QSizePolicy,
     QSplitter,
     QTabWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -287,3 +289,75 @@ def split(*parts: QWidget, sizes: Sequence[int], gap: int) -> QSplitter:
     made.setSizes(list(sizes))
     made.setStretchFactor(len(parts) - 1, 1)
     return made
+
+
+GAP: Final = 8
+"""Pixels between two cards."""
+_ACROSS, _DOWN = 8, 6
+
+
+def card(content: QWidget) -> QFrame:
+    """A card that contains a widget."""
+    made = QFrame()
+    made.setProperty("kind", "card")
+    made.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    layout = QVBoxLayout(made)
+    layout.setContentsMargins(_ACROSS, _DOWN, _ACROSS, _DOWN)
+    layout.addWidget(content)
+    return made
+
+
+class Folding(QWidget):
+    """A button with a triangle over a widget; collapsed at first."""
+
+    def __init__(self, title: str, content: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._content = content
+        self._button = QToolButton(self)
+        self._button.setText(title)
+        self._button.setAccessibleName(title)
+        self._button.setProperty("kind", "fold")
+        self._button.setCheckable(True)
+        self._button.setAutoRaise(True)
+        self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._button.toggled.connect(self._fold)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._button)
+        layout.addWidget(content)
+        self._fold(False)
+
+    def unfold(self) -> None:
+        """Expand the section."""
+        self._button.setChecked(True)
+
+    def fold(self) -> None:
+        """Collapse the section."""
+        self._button.setChecked(False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the section is expanded."""
+        return self._button.isChecked()
+
+    def _fold(self, shown: bool) -> None:
+        self._button.setArrowType(Qt.ArrowType.DownArrow if shown else Qt.ArrowType.RightArrow)
+        self._content.setVisible(shown)
+
+
+def on_font_change(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
+    """Call a function now and after every font change of ``widget``."""
+    widget.installEventFilter(_Follower(widget, measure))
+    measure(widget.fontMetrics())
+
+
+class _Follower(QObject):
+    def __init__(self, widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
+        super().__init__(widget)
+        self._widget, self._measure = widget, measure
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._widget and event.type() == QEvent.Type.FontChange:
+            self._measure(self._widget.fontMetrics())
+        return False

@@ -23,7 +23,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, rows_of, write_csv
 from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.files.file_dialogs import TABLES, ask_target
-from ace_gui.gui.widgets.layout.font_metrics import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import on_font_change
 
 _LEAST: Final = 22  # digits
 _Index = QModelIndex | QPersistentModelIndex

@@ -1,0 +1,214 @@
+"""The one plot of bars: it draws the bars of a ``PlotSpec``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+from PySide6.QtGui import QColor, QFontMetricsF
+from PySide6.QtWidgets import QToolTip
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
+from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.canvas import room_at_end
+from ace_gui.gui.plots.frame.items import Bands
+from ace_gui.gui.plots.frame.spec import Bar, PlotSpec
+from ace_gui.gui.plots.frame.spec_plot import SpecPlot
+from ace_gui.gui.theme import Face, face
+
+_SHARE: Final = 0.34  # maximum part of the width for names at the left
+_BAR: Final = 0.62  # of a row
+_GAP: Final = "\u2002"  # between a bar and its text
+_ROWS: Final = 5  # minimum number, so that a few bars are not too thick
+_QUARTERS: Final = [0.25 * n for n in range(5)]
+_BELOW: Final = 0.012  # part of the highest bar: room for the axis' zero
+_PALE: Final = 48  # of 255: the fill of an outlined bar
+
+
+class BarsPlot(SpecPlot):
+    """Bars from left to right, each group in a row, or ``upright`` over the names of the groups.
+
+    On a logarithmic axis a bar's length means nothing, so there a dot marks its value.
+    ``point_chosen`` carries the index of a clicked group.
+    """
+
+    holds = False
+
+    def __init__(self, *, upright: bool = False, **how: Any) -> None:
+        self._upright = upright
+        self._names: NameAxis | NameColumnsAxis = NameColumnsAxis() if upright else NameAxis(_SHARE)
+        self._parts: list[pg.GraphicsObject] = []
+        axes = {"bottom": self._names}
+        if not upright:
+            axes = {"left": self._names, "bottom": quantity_axis("bottom", grid=True)}
+        super().__init__(toggles=False, **axes, **how)
+        self._bands = Bands()
+        self.canvas.addItem(self._bands, ignoreBounds=True)
+        view = self.canvas.getViewBox()
+        view.setMouseEnabled(x=False, y=False)
+        view.invertY(not upright)
+        view.sigResized.connect(lambda _view: self._fill())
+
+    def fit(self) -> None:
+        spec, view = self.spec, self.canvas.getViewBox()
+        if spec is None or not spec.bars:
+            return
+        low, high = self._span(spec)
+        if self._upright:
+            line = 1.3 * QFontMetricsF(face(Face.CAPTION_STRONG)).height()
+            share = line / max(view.height(), 1.0)
+            above = max(0.1 * high, (high - low) * share / max(1 - share, 0.5))
+            view.setXRange(-0.55, len(spec.groups) - 0.45, padding=0)
+            view.setYRange(low - _BELOW * high, high + above, padding=0)
+            quarters = [[(at, f"{at:g}") for at in _QUARTERS], []]
+            usual = high > 1.15 or low < 0.0
+            self.canvas.getAxis("left").setTicks(None if usual else quarters)
+            return
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        longest = max(metrics.horizontalAdvance(_GAP + bar.text) for bar in spec.bars)
+        view.setXRange(low, high + room_at_end(view, high - low, longest), padding=0)
+        view.setYRange(-0.6, max(len(spec.groups), _ROWS) - 0.4, padding=0)
+
+    # Drawing
+
+    def _draw_curves(self, spec: PlotSpec) -> None:
+        super()._draw_curves(spec)
+        for part in self._parts:
+            self.canvas.removeItem(part)
+        self._parts = []
+        self._bands.set_spans([(n - 0.46, n + 0.46) for n in spec.strong_groups])
+        self._bands.set_colour(self.theme.sunk)
+        if not spec.bars:
+            return
+        values = np.array([self._at(bar.value) for bar in spec.bars])
+        across = np.array([bar.group + bar.offset for bar in spec.bars])
+        pens, brushes = zip(*map(_look, spec.bars), strict=True)
+        look = {"pens": pens, "brushes": brushes}
+        if spec.x.logarithmic:
+            known = np.isfinite(values)
+            shown = [brush for brush, on in zip(brushes, known, strict=True) if on]
+            dots = pg.ScatterPlotItem(size=11, symbol="o", pen=None)
+            dots.setData(x=values[known], y=across[known], brush=shown)
+            self._add(dots)
+        elif self._upright:
+            width = spec.bar_width
+            self._add(pg.BarGraphItem(x=across, y0=0, height=values, width=width, **look))
+            self._draw_errors(spec, across, values)
+            self._add(pg.InfiniteLine(pos=0, angle=0, pen=pg.mkPen(self.theme.axis, width=1)))
+        else:
+            self._add(pg.BarGraphItem(x0=0, y=across, width=values, height=_BAR, **look))
+
+    def _draw_errors(self, spec: PlotSpec, x: np.ndarray, y: np.ndarray) -> None:
+        """One standard error up and down; within a filled bar in the colour of the card."""
+        errors = np.array([bar.error for bar in spec.bars])
+        filled = np.array([not bar.outlined for bar in spec.bars])
+        every, none = np.ones_like(filled), np.zeros_like(errors)
+        for colour, chosen, up, down in (
+            (self.theme.text2, every, errors, none),
+            (self.theme.text2, ~filled, none, errors),
+            (self.theme.card, filled, none, errors),
+        ):
+            pen = pg.mkPen(colour, width=1.2)
+            ends = {"top": up[chosen], "bottom": down[chosen]}
+            self._add(pg.ErrorBarItem(x=x[chosen], y=y[chosen], beam=0.06, pen=pen, **ends))
+
+    def _draw_names(self, spec: PlotSpec) -> None:
+        self._names.set_names(spec.groups, self.width())
+        self._part_names()
+
+    def _part_names(self) -> None:
+        """The texts at the ends of the bars: strong ones first, the others where they cover none.
+        If there is little room, all are without the leading zero."""
+        for item, _, _ in self._written:
+            self.canvas.removeItem(item)
+        self._written, spec = [], self.spec
+        if spec is None:
+            return
+        view, taken = self.canvas.getViewBox(), list[QRectF]()
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        room = view.width() / max(len(spec.groups), 1) * (spec.bar_width + 0.04)
+        longest = max((metrics.horizontalAdvance(bar.text) for bar in spec.bars), default=0.0)
+        short = self._upright and longest > room
+        for bar in sorted(spec.bars, key=lambda bar: not bar.strong):
+            font = face(Face.CAPTION_STRONG if bar.strong else Face.CAPTION)
+            text = bar.text.removeprefix("0") if short else bar.text
+            size = QSizeF(QFontMetricsF(font).horizontalAdvance(text), metrics.height())
+            at = self._end(spec, bar)
+            corner = view.mapViewToScene(at) - QPointF(size.width() / 2, size.height())
+            box = QRectF(corner, size)
+            if self._upright and any(map(box.intersects, taken)):
+                continue
+            taken.append(box)
+            ink = self.theme.text if bar.strong else self.theme.text2
+            anchor = (0.5, 1) if self._upright else (0, 0.5)
+            item = pg.TextItem(text if self._upright else _GAP + text, color=ink, anchor=anchor)
+            item.setFont(font)
+            item.setPos(at)
+            self.canvas.addItem(item, ignoreBounds=True)
+            self._written.append((item, at, bar.strong))
+
+    def _fill(self) -> None:
+        """What depends on the size."""
+        if self.spec is not None:
+            self.fit()
+            self._draw_names(self.spec)
+
+    def _add(self, item: pg.GraphicsObject) -> None:
+        self.canvas.addItem(item, ignoreBounds=True)
+        self._parts.append(item)
+
+    def _at(self, value: float) -> float:
+        """The position of a value; NaN if it is not on the axis."""
+        if self.spec is None or not self.spec.x.logarithmic:
+            return value
+        return math.log10(value) if value > 0 else math.nan
+
+    def _end(self, spec: PlotSpec, bar: Bar) -> QPointF:
+        """The end of a bar with its error."""
+        along, end = bar.group + bar.offset, self._at(bar.value + bar.error)
+        if self._upright:
+            return QPointF(along, end)
+        return QPointF(self._span(spec)[0] if math.isnan(end) else end, along)
+
+    def _span(self, spec: PlotSpec) -> tuple[float, float]:
+        """From zero to the highest end, or whole decades."""
+        ends = [bar.value + bar.error for bar in spec.bars]
+        if spec.x.logarithmic:
+            logs = [math.log10(end) for end in ends if end > 0] or [0.0]
+            low = math.floor(min(logs))
+            return float(low), float(max(math.ceil(max(logs)), low + 1))
+        return min([*ends, 0.0]), max([*ends, 0.0]) or 1.0
+
+    # Mouse
+
+    def _group(self, scene_position: QPointF) -> int | None:
+        at = self.canvas.getViewBox().mapSceneToView(scene_position)
+        index = round(at.x() if self._upright else at.y())
+        known = self.spec is not None and self.message() is None
+        return index if known and self.spec and 0 <= index < len(self.spec.groups) else None
+
+    def _hover(self, scene_position: QPointF) -> None:
+        group = self._group(scene_position)
+        if group is None or self.spec is None:
+            QToolTip.hideText()
+            return
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, self.spec.words(group), self.canvas)
+
+    def _click(self, event: Any) -> None:
+        group = self._group(event.scenePos())
+        if group is not None:
+            self.point_chosen.emit(group)
+
+
+def _look(bar: Bar) -> tuple[object, object]:
+    if not bar.outlined:
+        return pg.mkPen(None), pg.mkBrush(bar.colour)
+    pale = QColor(bar.colour)
+    pale.setAlpha(_PALE)
+    return pg.mkPen(bar.colour, width=1.4), pg.mkBrush(pale)

@@ -1,0 +1,152 @@
+"""The one plot of coloured cells: it draws the cells of a ``PlotSpec``."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QToolTip, QWidget
+
+# isort: split
+import pyqtgraph as pg
+
+from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
+from ace_gui.gui.plots.frame.colours import ink_on
+from ace_gui.gui.plots.frame.spec import Cells, PlotSpec
+from ace_gui.gui.plots.frame.spec_plot import SpecPlot
+
+_NUMBER_SIZE: Final = 0.9  # of the window's font
+_SHARE: Final = 0.3  # maximum part of the width for the rows' names
+_NAME_SHARE: Final = 1.15  # names may be close together, because the cells separate them
+_GAP: Final = 0.02
+_MOST: Final = 2_000  # rectangles
+
+
+class _Rectangles(pg.GraphicsObject):
+    """Filled rectangles, since an image would be a bitmap in an exported drawing; an image of very
+    many, which is drawn faster."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._colours = np.zeros((0, 0, 4), dtype=np.uint8)
+
+    def show_colours(self, colours: NDArray[np.uint8]) -> None:
+        """Set the colours: uint8, rows × columns × 4."""
+        self.prepareGeometryChange()
+        self._colours = np.ascontiguousarray(colours)
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        down, across, _ = self._colours.shape
+        return QRectF(-0.5, -0.5, across, down)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,  # noqa: ARG002  (Qt's signature)
+        widget: QWidget | None = None,  # noqa: ARG002
+    ) -> None:
+        down, across, _ = self._colours.shape
+        if down * across > _MOST:
+            data, kind = self._colours.data, QImage.Format.Format_RGBA8888
+            image = QImage(data, across, down, 4 * across, kind)
+            painter.drawImage(self.boundingRect(), image)
+            return
+        side = 1 - 2 * _GAP
+        for row, colours in enumerate(self._colours):
+            for column, colour in enumerate(colours):
+                cell = QRectF(column - 0.5 + _GAP, row - 0.5 + _GAP, side, side)
+                painter.fillRect(cell, QColor(*map(int, colour)))
+
+
+class CellsPlot(SpecPlot):
+    """Cells with the names of their rows and columns, and a text in each if all have room."""
+
+    holds = False
+
+    def __init__(self, **how: Any) -> None:
+        self._rows, self._columns_axis = NameAxis(_SHARE), NameColumnsAxis()
+        self._rectangles = _Rectangles()
+        super().__init__(left=self._rows, bottom=self._columns_axis, toggles=False, **how)
+        view = self.canvas.getViewBox()
+        view.setMouseEnabled(x=False, y=False)
+        view.invertY(True)
+        self.canvas.addItem(self._rectangles, ignoreBounds=True)
+        view.sigResized.connect(lambda _view: self._part_names())
+
+    @property
+    def cells(self) -> Cells | None:
+        """What is drawn."""
+        return None if self.spec is None else self.spec.cells
+
+    def fit(self) -> None:
+        if self.cells is not None:
+            view = self.canvas.getViewBox()
+            view.setXRange(-0.5, len(self.cells.columns) - 0.5, padding=0)
+            view.setYRange(-0.5, len(self.cells.rows) - 0.5, padding=0)
+
+    def cell_at(self, scene_position: QPointF) -> tuple[int, int] | None:
+        """Row and column of the cell at a position."""
+        view, cells = self.canvas.getViewBox(), self.cells
+        if cells is None or not view.sceneBoundingRect().contains(scene_position):
+            return None
+        at = view.mapSceneToView(scene_position)
+        row, column = round(at.y()), round(at.x())
+        inside = 0 <= row < len(cells.rows) and 0 <= column < len(cells.columns)
+        return (row, column) if inside else None
+
+    def _draw_curves(self, spec: PlotSpec) -> None:
+        super()._draw_curves(spec)
+        assert spec.cells is not None
+        self._rectangles.show_colours(spec.cells.colours)
+
+    def _draw_names(self, spec: PlotSpec) -> None:  # noqa: ARG002  (those of the cells)
+        self._part_names()
+
+    def _part_names(self) -> None:
+        """The names of rows and columns, some of them if there is little room, and the texts."""
+        for item, _, _ in self._written:
+            self.canvas.removeItem(item)
+        self._written, cells = [], self.cells
+        if cells is None:
+            return
+        view = self.canvas.getViewBox()
+        self._columns_axis.set_names(cells.columns, _NAME_SHARE * view.width())
+        height = max(view.height() / max(len(cells.rows), 1), 1.0)
+        stride = max(1, ceil(self.fontMetrics().height() / height))
+        shown = [name if i % stride == 0 else "" for i, name in enumerate(cells.rows)]
+        self._rows.set_names(shown, self.width())
+        font = self.font()
+        font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
+        if self._has_room(cells, QFontMetricsF(font)):
+            self._write(cells, font)
+
+    def _write(self, cells: Cells, font: QFont) -> None:
+        for row, texts in enumerate(cells.texts):
+            for column, text in enumerate(texts):
+                colour = QColor(*map(int, cells.colours[row, column])).name()
+                ink = self.theme.text2 if colour == self.theme.grid else ink_on(colour)
+                item = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
+                item.setFont(font)
+                item.setPos(column, row)
+                self.canvas.addItem(item, ignoreBounds=True)
+                self._written.append((item, QPointF(column, row), False))
+
+    def _has_room(self, cells: Cells, metrics: QFontMetricsF) -> bool:
+        """Whether the longest text fits into a cell."""
+        view, every = self.canvas.getViewBox(), [t for texts in cells.texts for t in texts]
+        wide = max(map(metrics.horizontalAdvance, every), default=0.0) + 2
+        across, down = max(len(cells.columns), 1), max(len(cells.rows), 1)
+        return view.width() / across >= wide and view.height() / down >= metrics.height()
+
+    def _hover(self, scene_position: QPointF) -> None:
+        found, cells = self.cell_at(scene_position), self.cells
+        if found is None or cells is None:
+            QToolTip.hideText()
+            return
+        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+        QToolTip.showText(point, cells.words(*found), self.canvas)
