@@ -3,9 +3,9 @@
 Start-up: whole processes, from start to the first idle moment after the first paint; ours against a
 bare PySide6 window with one pyqtgraph plot, alternating, medians of several runs: wall time, and
 processor time, which other work on the machine hardly disturbs. On the display, or without one.
-Pauses: a timer beats in the window's event loop while a recipe is opened, analysed, merged and its
-layers are walked through; the longest silence between two beats is the longest pause. ``tour``
-looks at every panel besides.
+Pauses: a timer beats in the window's event loop while a recipe is opened, analysed, merged, its
+layers are walked through and the scheme changes; the longest silence between two beats is the
+longest pause. ``tour`` looks at every panel besides.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def longest_pause(recipe: Path) -> dict[str, tuple[float, float]]:
     from PySide6.QtCore import QTimer
 
     from ace_gui.gui.picture import Studio
+    from ace_gui.gui.theme import set_scheme
     from tests.benchmarks.pulse import Pulse
 
     studio = Studio("light")
@@ -85,6 +86,11 @@ def longest_pause(recipe: Path) -> dict[str, tuple[float, float]]:
         walk.stop()
         pulse.doing = "look at a spectrum"
         studio.select_most_heterogeneous()
+        studio.settle()
+        pulse.doing = "change the scheme"
+        for scheme in ("dark", "light"):
+            set_scheme(scheme)
+            studio.settle()
     finally:
         pulse.stop()
         studio.close()

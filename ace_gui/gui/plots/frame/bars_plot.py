@@ -144,7 +144,8 @@ class BarsPlot(SpecPlot):
             if self._upright and any(map(box.intersects, taken)):
                 continue
             taken.append(box)
-            ink = self.theme.text if bar.strong else self.theme.text2
+            quiet = self._upright and not bar.strong
+            ink = self.theme.text2 if quiet else self.theme.text
             anchor = (0.5, 1) if self._upright else (0, 0.5)
             item = pg.TextItem(text if self._upright else _GAP + text, color=ink, anchor=anchor)
             item.setFont(font)
