@@ -65,19 +65,17 @@ class TaskObjective:
             for at in chosen
         ]
         outputs = answers(self.asker, pieces)
-        losses = [
-            self._loss(own, index, given)
-            for own, index, given in zip(outputs, chosen, pieces, strict=True)
-        ]
-        loss = torch.stack(losses).mean()
-        return Found(loss=loss, spread=_spread(outputs) if self.asker.has_entropy else None)
-
-    def _loss(self, outputs_RC: Tensor, index: int, pieces: Sequence[Piece]) -> Tensor:
-        if not len(outputs_RC):  # a text of one token, or all words truncated
-            return outputs_RC.sum()
         if self._targets is None:
-            return entropy(outputs_RC)
-        return self.asker.loss(outputs_RC, self._targets[index], pieces)
+            losses = torch.cat([entropy(each) for each in _stacked(outputs)])
+        else:
+            losses = torch.stack(
+                [
+                    self.asker.loss(own, self._targets[index], given) if len(own) else own.sum()
+                    for own, index, given in zip(outputs, chosen, pieces, strict=True)
+                ]
+            )
+        spread = _spread(outputs) if self.asker.has_entropy else None
+        return Found(loss=losses.mean(), spread=spread)
 
 
 def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
@@ -101,10 +99,21 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
     return Seen(losses=losses, spreads=spreads)
 
 
-def entropy(outputs_RC: Tensor) -> Tensor:
-    """−Σ_c p_c ln p_c of logits, averaged over the answers."""
-    log_RC = outputs_RC.log_softmax(dim=1)
-    return -(log_RC.exp() * log_RC).sum(dim=1).mean()
+def entropy(outputs_NRC: Tensor) -> Tensor:
+    """−Σ_c p_c ln p_c of logits, averaged over the answers of each example (N).
+
+    0 without answers: a text of one token, or all of its words truncated.
+    """
+    if not outputs_NRC.shape[1]:
+        return outputs_NRC.sum(dim=(1, 2))
+    log_NRC = outputs_NRC.log_softmax(dim=2)
+    return -(log_NRC.exp() * log_NRC).sum(dim=2).mean(dim=1)
+
+
+def _stacked(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """All outputs as one N × R × C, or each by itself where their shapes differ."""
+    alike = len({own.shape for own in outputs}) == 1
+    return [torch.stack(list(outputs))] if alike else [own[None] for own in outputs]
 
 
 def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
@@ -130,11 +139,9 @@ def _spread(outputs: Sequence[Tensor]) -> float:
     If each example has choices of its own, it is taken over their positions.
     """
     width = max(own.shape[1] for own in outputs)
-    padded = [
-        functional.pad(own.detach().softmax(dim=1).mean(dim=0), (0, width - own.shape[1]))
-        for own in outputs
-    ]
-    mean_C = torch.stack(padded).mean(dim=0).double()
+    means = [own.detach().softmax(dim=2).mean(dim=1) for own in _stacked(outputs)]
+    padded = [functional.pad(mean_NC, (0, width - mean_NC.shape[1])) for mean_NC in means]
+    mean_C = torch.cat(padded).mean(dim=0).double()
     return float(torch.special.entr(mean_C).sum())
 
 

@@ -87,7 +87,7 @@ class Loop:
         self.state, self.total = State(values=values), parameters.steps
         self._objective, self._parameters, self._distance = objective, parameters, distance
         chosen = torch.optim.SGD if plain else torch.optim.Adam
-        self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate)
+        self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate, fused=True)
 
     def go_on_from(self, state: State) -> None:
         """Continue from a saved state of the same values."""

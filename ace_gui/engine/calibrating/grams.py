@@ -21,7 +21,7 @@ from torch import Tensor
 from ace_gui.engine.calibrating.linear_inputs import LinearInputs, ModuleInput, Seen
 from ace_gui.engine.calibrating.model_parameters import locate
 from ace_gui.engine.evaluating.askers import Asker, Batch
-from ace_gui.engine.evaluating.loaded_models import stacked_batches
+from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.precision import full_float32
@@ -34,8 +34,9 @@ _LEAST_BYTES: Final = 96_000_000
 _SHARE: Final = 0.2
 """Multiple of the model's bytes that Gram matrices may take at a time, if that is more."""
 
-_ROWS: Final = 512
-"""Inputs that are multiplied at a time, so that they are never all copied."""
+_ROWS, _ENTRIES = 512, 1 << 20
+"""Inputs that are multiplied at a time, and their entries: more rows of narrow inputs. A product
+copies them, so that they are never all multiplied at once."""
 
 
 class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
@@ -115,8 +116,8 @@ def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Ite
 
 def _calls(asker: Asker, parameters: Sequence[str]) -> list[ModuleInput]:
     """The matrices in the order in which one input passes through them."""
-    batch = next(stacked_batches(asker))
-    one = Batch(inputs={n: t[:1] for n, t in batch.inputs.items()}, notes=batch.notes[:1])
+    pieces = asker.pieces_of(asker.data.examples[:1])[0]
+    one = stacked(asker, pieces[:1])
     calls: list[ModuleInput] = []
     _ask(asker, one, parameters, lambda index, _input: calls.append(index))
     return calls
@@ -165,7 +166,7 @@ class GramSums:
             width = input_NI.shape[1]
             self._grams[name] = input_NI.new_zeros(width, width, dtype=torch.float32)
             self._totals[name] = input_NI.new_zeros(width, dtype=torch.float64)
-        for rows_NI in torch.split(input_NI, _ROWS):
+        for rows_NI in torch.split(input_NI, max(_ROWS, _ENTRIES // input_NI.shape[1])):
             single_NI = rows_NI.float()
             add_gram_(self._grams[name], single_NI)
             self._totals[name] += single_NI.sum(dim=0, dtype=torch.float64)

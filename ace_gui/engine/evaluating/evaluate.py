@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 from collections import Counter
@@ -23,7 +22,7 @@ from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, require_kind
-from ace_gui.engine.evaluating.loaded_models import Loaded, answered, unchanged
+from ace_gui.engine.evaluating.loaded_models import Loaded, answered, older_objects_frozen, unchanged
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
     Loading,
@@ -278,19 +277,15 @@ def outcomes_of(
         id(t.loading.model): t.loading.model for t in trials if t.loading.model is not None
     }
     done, total = 0, sum(len(trial.data.examples) for trial in trials)
-    gc.freeze()  # collecting a model then skips older objects
-    try:
-        with unchanged(list(in_memory.values())):
-            for trial in trials:
-                key = _key(trial, device)
-                known = _remembered(cache, key, trial)
-                if known is None:
-                    known = yield from _computed(trial, loaded, done, total)
-                _remember(cache, key, known)
-                yield trial, known
-                done += len(trial.data.examples)
-    finally:
-        gc.unfreeze()
+    with older_objects_frozen(), unchanged(list(in_memory.values())):
+        for trial in trials:
+            key = _key(trial, device)
+            known = _remembered(cache, key, trial)
+            if known is None:
+                known = yield from _computed(trial, loaded, done, total)
+            _remember(cache, key, known)
+            yield trial, known
+            done += len(trial.data.examples)
 
 
 def _computed(

@@ -108,6 +108,16 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
     return {answers.get(name, name) for name in names}
 
 
+@contextmanager
+def older_objects_frozen() -> Iterator[None]:
+    """Context in which collecting a model skips the objects that were there before."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 class Loaded:
     """Models for scoring, one in memory at a time. A model used twice in a row is loaded once."""
 

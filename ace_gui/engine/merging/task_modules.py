@@ -18,6 +18,7 @@ from torch import Tensor
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
+from ace_gui.engine.evaluating.loaded_models import older_objects_frozen
 from ace_gui.engine.merging.one_tensor.non_finite import finding
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.read_back import verify_shards
@@ -74,7 +75,8 @@ def write_modules(
     chosen = yield from chosen_entries(prepared, readers, rows)
     changes = partial(differences, prepared=prepared, readers=readers, part=None)
     training_folder = folder.with_name(TRAINING)
-    trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
+    with older_objects_frozen():
+        trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
     shards = _planned(prepared, rows, chosen, trained)
     with ShardedWriter(folder, shards) as writer:
         checksums: dict[str, int] = {}

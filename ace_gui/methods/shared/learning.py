@@ -7,9 +7,9 @@ time. T experts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ Values = Mapping[str, Tensor]
 """Of one tensor, by name: what is learned, what it gives, or what an expert's part is made of."""
 
 Parameters = TypeVar("Parameters")
+
+TOGETHER: Final = 1 << 22
+"""Entries of the experts' parts of a tensor whose gradients are taken at once."""
 
 
 def _as_they_are(values: Values, *_: Any) -> Values:
@@ -69,13 +72,14 @@ def change(
     factors: Callable[[int], Values],
     weights: Sequence[float],
     gates: Values,
+    experts: Iterable[int] | None = None,
 ) -> Tensor:
-    """Δ = Σ_t w_t part(t). ``factors``: of expert t, called once for each."""
-    total = torch.zeros(())
-    for t, weight in enumerate(weights):
+    """Δ = Σ_t w_t part(t), of these ``experts`` or of all. ``factors``: called once for each."""
+    total: Tensor | None = None
+    for t in range(len(weights)) if experts is None else experts:
         found = learning.part(t, factors(t), gates)
-        total = found.mul(weight) if t == 0 else total.add_(found, alpha=weight)
-    return total
+        total = found.mul(weights[t]) if total is None else total.add_(found, alpha=weights[t])
+    return torch.zeros(()) if total is None else total
 
 
 def gradients(
@@ -87,30 +91,31 @@ def gradients(
     gradient: Tensor,
     penalty: Callable[[Values], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """∂L/∂values from ∂L/∂Δ (``gradient``), one expert at a time: ∂L/∂v = Σ_t ⟨∂L/∂Δ, ∂Δ_t/∂v⟩.
+    """∂L/∂values from ∂L/∂Δ (``gradient``), a few experts at a time: ∂L/∂v = Σ_t ⟨∂L/∂Δ, ∂Δ_t/∂v⟩.
 
     ``made``: the gates of values, with the random numbers of this step.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
     with torch.enable_grad():
         gates = made(leaves)
-    held = {name: gate.detach().requires_grad_() for name, gate in gates.items()}
-    sums = {name: torch.zeros_like(gate) for name, gate in held.items()}
-    for t, weight in enumerate(weights):
+    moved = [name for name, gate in gates.items() if gate.requires_grad]
+    held = {name: gate.detach().requires_grad_(name in moved) for name, gate in gates.items()}
+    sums = {name: torch.zeros_like(held[name]) for name in moved}
+    some = max(1, TOGETHER // max(1, gradient.numel()))
+    for first in range(0, len(weights), some):
+        experts = range(first, min(first + some, len(weights)))
         with torch.enable_grad():
-            part = learning.part(t, factors(t), held)
-        pulled = (gradient * weight).to(part.dtype)
-        _add(sums, held, torch.autograd.grad(part, list(held.values()), pulled, **_ANY))
+            part = change(learning, factors, weights, held, experts)
+        _add(sums, held, part, gradient.to(part.dtype))
     if penalty is not None:
         with torch.enable_grad():
             penalised = penalty(held)
-        _add(sums, held, torch.autograd.grad(penalised, list(held.values()), **_ANY))
-    moved = [name for name, gate in gates.items() if gate.requires_grad]
+        _add(sums, held, penalised)
     found = torch.autograd.grad(
         [gates[name] for name in moved],
         list(leaves.values()),
-        [sums[name] for name in moved],
-        **_ANY,
+        list(sums.values()),
+        allow_unused=True,
     )
     return {
         name: torch.zeros_like(leaf) if own is None else own
@@ -118,10 +123,11 @@ def gradients(
     }
 
 
-_ANY: dict[str, Any] = {"allow_unused": True}
-
-
-def _add(sums: dict[str, Tensor], names: Values, found: Sequence[Tensor | None]) -> None:
-    for name, own in zip(names, found, strict=True):
+def _add(
+    sums: dict[str, Tensor], held: Values, output: Tensor, gradient: Tensor | None = None
+) -> None:
+    inputs = [held[name] for name in sums]
+    found = torch.autograd.grad(output, inputs, gradient, allow_unused=True)
+    for total, own in zip(sums.values(), found, strict=True):
         if own is not None:
-            sums[name] += own
+            total += own

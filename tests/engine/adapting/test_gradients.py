@@ -18,6 +18,7 @@ from ace_gui.engine.adapting.merged_values import MergedValues
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared import learning as learning_module
 from ace_gui.methods.shared.learning import Values, change
 
 LEARNING = [method for method in METHODS.values() if method.learning is not None]
@@ -82,9 +83,10 @@ def loss_of(model: Any, tokens: Tensor, parameters: Mapping[str, Tensor] | None 
     experts=st.integers(2, 4),
     width=st.integers(2, 6),
     variant=st.integers(0, 3),
+    together=st.sampled_from([1, 1 << 22]),
 )
 def test_the_gradient_of_one_model_and_of_all_are_the_same(
-    method: MergeMethod[Any], seed: int, experts: int, width: int, variant: int
+    method: MergeMethod[Any], seed: int, experts: int, width: int, variant: int, together: int
 ) -> None:
     torch.manual_seed(seed)
     learning = method.learning
@@ -102,7 +104,9 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     merged.write(3)
     model.zero_grad()
     loss_of(model, tokens).backward()
-    merged.pull(3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning_module, "TOGETHER", together)
+        merged.pull(3)
     found = {name: value.grad for name, value in values.items()}
 
     leaves = {name: value.clone().requires_grad_() for name, value in values.items()}

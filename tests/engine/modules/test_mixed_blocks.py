@@ -26,7 +26,7 @@ def block(*, biased: bool) -> tuple[BlockRouter, ExpertChanges]:
 def test_each_example_has_its_own_mixture_and_gradients(
     shape: tuple[int, ...], biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlp_blocks, "MIXED", 1)  # three examples at a time, then two
+    monkeypatch.setattr(mlp_blocks, "MIXED", 3 * H * OUT)  # three examples at a time, then two
     router, changes = block(biased=biased)
     given = torch.randn(*shape).double().requires_grad_()
     found = changes.added(nn.Identity(), given)

@@ -46,7 +46,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
-from ace_gui.engine.evaluating.loaded_models import load
+from ace_gui.engine.evaluating.loaded_models import load, older_objects_frozen
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.merging.merge_manifest import layout_digest
@@ -143,7 +143,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         with claimed(folder):
             readers = Readers(prepared)
             yield from (event for event in surveyed(prepared, readers) if event is not None)
-            with full_float32(), _same_bits(device):
+            with full_float32(), _same_bits(device), older_objects_frozen():
                 yield from _Work(prepared, need, sources, readers, folder, device).done()
         known = Statistics(folder)
     else:
