@@ -19,7 +19,7 @@ from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.scaled_weights import QuantisedInfo
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
-from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.passes import is_finite
 
 
 class TensorReader:

@@ -1,4 +1,4 @@
-"""Differences of scale between experts: energies and γ (ACE paper, Eq. 7)."""
+"""Differences of scale between experts: γ of their energies (ACE paper, Eq. 7)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import torch
-from torch import Tensor
 
 from ace_gui.errors import MethodError
 
@@ -39,12 +36,6 @@ class Heterogeneity:
     log_variance: float | None
     kept: tuple[int, ...]
     left_out: tuple[int, ...]
-
-
-def energy(delta: Tensor) -> float:
-    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64."""
-    norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
-    return norm * norm
 
 
 def heterogeneity(energies: Sequence[float]) -> Heterogeneity:

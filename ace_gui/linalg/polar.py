@@ -5,14 +5,19 @@ B matrices X of O outputs and I inputs, K directions; R is the smaller side of X
 Two ways. The eigenvectors of the smaller Gram matrix are the cheap one; squaring halves the digits,
 so that the subspace is known to about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. Where that is too
 coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+1}).
+
+A decomposition of a small matrix gains little from a second processor; two of them at once
+(``side_by_side``) gain all of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -160,3 +165,25 @@ def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
     return u_RR[:, :k], s_R
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SMALL: Final = 1 << 22
+"""Entries of a matrix up to which a few of them at a time take no memory worth counting."""
+
+
+def side_by_side(
+    work: Callable[[Item], Result], items: Iterable[Item], *, entries: int, device: torch.device
+) -> list[Result]:
+    """``work`` on every item, results in order.
+
+    One after another for matrices of more than ``SMALL`` entries, and on a GPU, which each has to
+    itself.
+    """
+    threads = torch.get_num_threads() if entries <= SMALL and device.type == "cpu" else 1
+    if threads == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+        return list(pool.map(work, items))

@@ -5,22 +5,23 @@ computed as a single matrix: batched library calls do not help a processor, and 
 
 On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
 of it, which is nearly twice as fast in float64 and more in float32. There,
-products of single threads use numpy. Other float32 products use oneDNN (``unpublished``).
+products of single threads use numpy. Other float32 products use oneDNN (``LINEAR``).
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
-
-from ace_gui.linalg.unpublished import LINEAR
 
 PIECE: Final = 1536
 """Rows and columns of a product that is made at a time before it is added to a sum."""
@@ -30,6 +31,44 @@ WIDE: Final = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids", "Zen4", "Ze
 
 Factor = float | Sequence[float]
 """A factor for all matrices, or one for each of the batch."""
+
+
+def linear(x_NK: Tensor, w_MK: Tensor) -> Tensor:
+    """x wᵀ by oneDNN: the operation into which torch compiles linear layers.
+
+    Both float32 on the processor, neither empty. Rows that are not contiguous make it a thousand
+    times slower.
+    """
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x_NK, w_MK, None, "none", [], "")
+    return found
+
+
+def _usable() -> bool:
+    if not torch.backends.mkl.is_available() or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    one = torch.ones(1, 1)
+    try:
+        return torch.equal(linear(one, one), one)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
+def _by_intel() -> bool:
+    """Whether the processor is Intel's, according to the system."""
+    description = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
+        description += info.read(500)  # Linux: the first processor's
+    return "GenuineIntel" in description
+
+
+LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = (
+    linear if _usable() and not _by_intel() else None
+)
+"""``linear`` is the one operation here that torch does not document and may change in any release.
+
+None in releases without it, or with another signature: products are then taken by operations that
+torch documents; on Intel's processors too, for which these are as fast and need no copies.
+"""
 
 
 @cache

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
+from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
-from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.method import (
     Context,
     Merged,

@@ -11,7 +11,7 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.passes import energy
 from ace_gui.methods.method import (
     Context,
     Diagnostics,

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
+from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
-from ace_gui.linalg.side_by_side import side_by_side
 from ace_gui.methods.method import (
     Context,
     Merged,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.blocks import gram
-from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.passes import energy
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.products import add_product_, times
 from ace_gui.methods.method import (

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.heterogeneity import NO_CHANGE, energy, heterogeneity
+from ace_gui.linalg.heterogeneity import NO_CHANGE, heterogeneity
+from ace_gui.linalg.passes import energy
 
 ordinary = st.floats(min_value=1e-4, max_value=1e-1)  # log energies stay clear of zero
 

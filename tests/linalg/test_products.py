@@ -8,8 +8,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.products import add_product_, by_numpy, library, times, wants_rows
-from ace_gui.linalg.unpublished import linear
+from ace_gui.linalg.products import add_product_, by_numpy, library, linear, times, wants_rows
 
 LIBRARIES = ("MKL", "oneDNN", "numpy")
 

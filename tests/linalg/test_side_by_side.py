@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from ace_gui.linalg.side_by_side import SMALL, side_by_side
+from ace_gui.linalg.polar import SMALL, side_by_side
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.linalg import unpublished
+from ace_gui.linalg import products
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_this_release_has_it_with_the_arguments_that_it_is_called_with() -> None
         ("scalars", "List[Optional[number]]"),
         ("algorithm", "Optional[str]"),
     ]
-    assert unpublished._usable()
+    assert products._usable()
 
 
 @pytest.mark.usefixtures("operation")
@@ -35,7 +35,7 @@ def test_it_is_the_documented_product(n: int, k: int, m: int) -> None:
     generator = torch.Generator().manual_seed(0)
     x, w = torch.randn(n, k, generator=generator), torch.randn(m, k, generator=generator)
     exact = x.double() @ w.double().T
-    error = (unpublished.linear(x, w) - exact).norm() / exact.norm()
+    error = (products.linear(x, w) - exact).norm() / exact.norm()
     public = (torch.nn.functional.linear(x, w) - exact).norm() / exact.norm()
     assert error <= 2 * public + 1e-7
 
@@ -47,13 +47,13 @@ def test_a_release_without_it_is_noticed(
     def absent(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(unpublished, "linear", absent)
-    assert not unpublished._usable()
+    monkeypatch.setattr(products, "linear", absent)
+    assert not products._usable()
 
 
 def test_one_that_computes_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpublished, "linear", lambda x, _: x + 1)
-    assert not unpublished._usable()
+    monkeypatch.setattr(products, "linear", lambda x, _: x + 1)
+    assert not products._usable()
 
 
 @pytest.mark.parametrize(("said", "taken"), [("GenuineIntel", True), ("AuthenticAMD", False)])
@@ -62,10 +62,10 @@ def test_whose_processor_it_is(
 ) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text(f"processor\t: 0\nvendor_id\t: {said}\n", encoding="ascii")
-    monkeypatch.setattr(unpublished, "Path", lambda _: info)
+    monkeypatch.setattr(products, "Path", lambda _: info)
     monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
-    assert unpublished._by_intel() == taken
-    monkeypatch.setattr(unpublished, "Path", lambda _: tmp_path / "none")
-    assert not unpublished._by_intel()
+    assert products._by_intel() == taken
+    monkeypatch.setattr(products, "Path", lambda _: tmp_path / "none")
+    assert not products._by_intel()
     monkeypatch.setenv("PROCESSOR_IDENTIFIER", f"Family 6, {said}")
-    assert unpublished._by_intel() == taken
+    assert products._by_intel() == taken

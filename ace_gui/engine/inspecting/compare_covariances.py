@@ -33,9 +33,9 @@ from ace_gui.engine.inspecting.layer_context import (
 )
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.linalg.agreement import cosine, overlap
 from ace_gui.linalg.blocks import gram
-from ace_gui.linalg.centring import centre_
+from ace_gui.linalg.passes import centre_
+from ace_gui.linalg.products import times
 from ace_gui.methods.shared.measured import Measured, Need, covariance
 from ace_gui.recipe import Recipe
 
@@ -169,3 +169,25 @@ def _entry(pairs: list[_Pair]) -> Arrays:
             for name in ("estimated", "measured", "along")
         },
     }
+
+
+def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
+    """⟨A, B⟩ / (‖A‖ ‖B‖), Frobenius, for symmetric float64 matrices (N × N); 0 where one is zero.
+
+    ``centred``: of A − (Tr A / N) I and B − (Tr B / N) I, without making these.
+    """
+    size = one_NN.shape[0]
+    product = float(torch.sum(one_NN * other_NN))
+    squares = [float(torch.linalg.vector_norm(each) ** 2) for each in (one_NN, other_NN)]
+    if centred:
+        traces = [float(each.diagonal().sum()) for each in (one_NN, other_NN)]
+        product -= traces[0] * traces[1] / size
+        squares = [s - trace**2 / size for s, trace in zip(squares, traces, strict=True)]
+    below = max(squares[0], 0.0) * max(squares[1], 0.0)
+    return product / below**0.5 if below > 0 else 0.0
+
+
+def overlap(one_NK: Tensor, other_NK: Tensor) -> float:
+    """‖UᵀV‖² / K of two orthonormal bases: 1 for the same subspace, 0 for orthogonal ones."""
+    found = torch.linalg.vector_norm(times(one_NK.T, other_NK)) ** 2
+    return float(found) / one_NK.shape[1]

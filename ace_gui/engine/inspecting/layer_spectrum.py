@@ -38,8 +38,8 @@ from ace_gui.engine.merging.store import MODEL, read_finished, reports
 from ace_gui.engine.planning.matrix_parts import of_row, read_row
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
-from ace_gui.linalg import side_by_side as decompositions
-from ace_gui.linalg.spectra import singular_values
+from ace_gui.linalg import polar as decompositions
+from ace_gui.linalg.leading import singular_values
 from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 

@@ -20,7 +20,7 @@ from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import MismatchError
-from ace_gui.linalg.spectra import singular_values
+from ace_gui.linalg.leading import singular_values
 
 
 @dataclass(frozen=True, kw_only=True)

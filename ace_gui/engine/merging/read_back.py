@@ -17,7 +17,7 @@ from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.streaming import checksum, sha256, single_threads
 from ace_gui.errors import OutputError
 from ace_gui.formatting import path_text, plain
-from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.passes import is_finite
 
 
 def write_verified(

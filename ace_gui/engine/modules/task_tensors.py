@@ -45,7 +45,7 @@ from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain
-from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.passes import is_finite
 from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, ModuleKind, unpacked
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import is_float

@@ -35,11 +35,10 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.blocks import widest
-from ace_gui.linalg.finite import is_finite
-from ace_gui.linalg.heterogeneity import GUARD, energy
+from ace_gui.linalg.heterogeneity import GUARD
+from ace_gui.linalg.passes import energy, is_finite, norms
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.precision import full_float32
-from ace_gui.linalg.widened import norms
 from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.first_pass import LayerEnergies, measure
 from ace_gui.methods.ace.float32_check import Probes, exact_enough

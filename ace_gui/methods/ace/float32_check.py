@@ -20,8 +20,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.passes import norms, times_transposed, widened
 from ace_gui.linalg.products import add_product_, moved, one_each, product, some
-from ace_gui.linalg.widened import norms, times_transposed, widened
 from ace_gui.methods.ace.problem import Precision, Problem, Solution, Terms
 from ace_gui.methods.shared.tolerance import Tolerance
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.centring import centre_
-from ace_gui.linalg.heterogeneity import energy, heterogeneity
+from ace_gui.linalg.heterogeneity import heterogeneity
+from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.shaping import shape_
 from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.tolerance import EXACT

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.finite import is_finite
-from ace_gui.linalg.heterogeneity import energy, heterogeneity
+from ace_gui.linalg.heterogeneity import heterogeneity
+from ace_gui.linalg.passes import energy, is_finite
 from ace_gui.methods.method import Diagnostics, Merged
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.passes import energy
 from ace_gui.linalg.selection import (
     BINS,
     INFINITE_BIN,

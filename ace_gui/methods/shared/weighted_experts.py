@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.passes import is_finite
 
 
 class WeightedExperts:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.formatting import shape_text
 from ace_gui.linalg.blocks import widest
-from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Merged, MergeMethod, parameter

@@ -32,8 +32,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.formatting import listing, plain
-from ace_gui.linalg.finite import is_finite
-from ace_gui.linalg.heterogeneity import energy
+from ace_gui.linalg.passes import energy, is_finite
 from ace_gui.methods.shared.on_demand import OnDemand
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
 

