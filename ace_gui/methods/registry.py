@@ -31,13 +31,11 @@ from ace_gui.methods.emr import EMR
 from ace_gui.methods.fr import FR_MERGING
 from ace_gui.methods.free import FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
-from ace_gui.methods.karcher import KARCHER
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
 from ace_gui.methods.method import INFO, Kind, MergeFunction, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
-from ace_gui.methods.multislerp import MULTISLERP
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
@@ -46,6 +44,7 @@ from ace_gui.methods.sce import SCE
 from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
+from ace_gui.methods.spherical_means import KARCHER, MULTISLERP
 from ace_gui.methods.star import STAR
 from ace_gui.methods.surgery import SURGERY
 from ace_gui.methods.tall import TALL_MASKS

@@ -1,4 +1,7 @@
-"""Objectives of training: the entropy of a model's answers, or their error.
+"""Objectives of training: the entropy of a model's answers, or their error; and when to stop.
+
+The entropy keeps falling even when answers become certain and wrong. Training has gone far enough
+when the merged model's answers no longer approach those of the experts, which needs no labels.
 
 N examples, R answers of one (words, tokens; mostly one), C possible answers.
 """
@@ -7,21 +10,64 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.askers import Asker, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
+
+_COMPARED: Final = 128
+"""Most inputs of each task whose answers are compared with the expert's."""
+
+_TOGETHER: Final = 16
+"""Inputs per batch when they are compared."""
+
+_Inputs = Sequence[Sequence[Piece]]
+Result = TypeVar("Result")
+
+
+class Kept:
+    """Keeps the first values up to ``most`` bytes; the others are computed each time.
+
+    Values are never dropped, so that each step takes as long as the one before.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[Hashable, Any] = {}
+        self._bytes = 0
+
+    def get(self, key: Hashable, make: Callable[[], Result]) -> Result:
+        """The cached result of ``make``. It must not be overwritten."""
+        if key in self._held:
+            found: Result = self._held[key]
+            return found
+        made = make()
+        size = _bytes_of(made)
+        if self._bytes + size <= self._most:
+            self._held[key] = made
+            self._bytes += size
+        return made
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, Tensor):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(_bytes_of, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes_of, value))
+    inputs = getattr(value, "inputs", None)
+    return 64 if inputs is None else _bytes_of(dict(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,3 +203,41 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
         batch = stacked(asker, [pieces[n][at] for n, at in group])
         found |= dict(zip(group, asker.rows(batch), strict=True))
     return [asker.joined([found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)]
+
+
+class Disagreement:
+    """Share of answers that differ from the expert's; mean over tasks, inputs and their answers."""
+
+    def __init__(self, *seed: int) -> None:
+        self._seed = seed
+        self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
+
+    def add_expert(self, expert: Asker) -> None:
+        """Store an expert's answers to some inputs of its task, if answers are choices."""
+        if expert.has_entropy:
+            examples = expert.data.examples
+            chosen = batch_indices(len(examples), _COMPARED, 0, self._seed)
+            pieces = expert.pieces_of([examples[at] for at in chosen])
+            self._tasks[expert.data.name] = pieces, list(_answers(expert, pieces))
+
+    def knows(self, task: str) -> bool:
+        """Whether the answers of the expert are stored."""
+        return task in self._tasks
+
+    def __call__(self, merged: Sequence[Asker]) -> float:
+        """The disagreement of the merged model, given an asker for each task."""
+        shares = []
+        for asker in merged:
+            pieces, wanted = self._tasks[asker.data.name]
+            found = zip(wanted, _answers(asker, pieces), strict=True)
+            each = [(own != theirs).double().mean() for own, theirs in found if len(own)]
+            shares.append(torch.stack(each).mean())
+        return float(torch.stack(shares).mean())
+
+
+def _answers(asker: Asker, pieces: _Inputs) -> Iterator[Tensor]:
+    """The indices of the answers to each input, R."""
+    with torch.no_grad():
+        for first in range(0, len(pieces), _TOGETHER):
+            for logits_RC in answers(asker, pieces[first : first + _TOGETHER]):
+                yield logits_RC.argmax(dim=1)

@@ -16,7 +16,6 @@ from ace_gui.engine.calibrating.calibration_data import (
     Calibration,
     calibration,
     digest,
-    file_digest,
 )
 from ace_gui.engine.calibrating.fisher_information import (
     FisherGroup,
@@ -26,7 +25,6 @@ from ace_gui.engine.calibrating.fisher_information import (
 from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
 from ace_gui.engine.calibrating.model_parameters import float_tensors, linear_tensors
 from ace_gui.engine.calibrating.statistics_folder import (
-    CalibratedWith,
     Statistics,
     StatisticsWriter,
     folder_to_write,
@@ -36,10 +34,10 @@ from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.executor import Executor
-from ace_gui.engine.planning.needs import lacking_sentence
+from ace_gui.engine.planning.needs import require_calibration
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import ClusterError, TaskError, WorkbenchError
+from ace_gui.errors import ClusterError, WorkbenchError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
@@ -72,10 +70,7 @@ def measure(
     prepared: Prepared, need: Need, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
     """Measure every expert; arguments as for ``calibrated``."""
-    lacking = prepared.plan.recipe.without_calibration
-    if lacking:
-        title = prepared.needs.get(need, "This")
-        raise TaskError(lacking_sentence(title, lacking), key="calibration")
+    require_calibration(prepared.plan.recipe, prepared.needs.get(need, "This"))
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     for source in sources if need is Need.GRADIENTS else ():
         for data, _ in source.tasks:
@@ -221,15 +216,7 @@ def _measured(
         need=need,
         expert=source.name,
         model=str(source.tasks[0][1].folder),
-        inputs=tuple(
-            CalibratedWith(
-                task=data.name,
-                data=tuple(map(str, data.table.files)),
-                digest=file_digest(data.table.files),
-                examples=len(data.examples),
-            )
-            for data, _ in source.tasks
-        ),
+        inputs=source.inputs(),
         seed=SEED,
         tensors=tensors,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.checkpoints.input_files import status_of
+from ace_gui.engine.calibrating.statistics_folder import CalibratedWith
 from ace_gui.engine.evaluating.evaluate import known_tasks, require_own_names
 from ace_gui.engine.evaluating.examples import read_calibration
 from ace_gui.engine.evaluating.kinds.every_kind import require_kind
@@ -34,6 +35,18 @@ class Calibration:
     def examples(self) -> int:
         """The number of inputs."""
         return sum(len(data.examples) for data, _ in self.tasks)
+
+    def inputs(self) -> tuple[CalibratedWith, ...]:
+        """The inputs of each task, as a manifest names them."""
+        return tuple(
+            CalibratedWith(
+                task=data.name,
+                data=tuple(map(str, data.table.files)),
+                digest=file_digest(data.table.files),
+                examples=len(data.examples),
+            )
+            for data, _ in self.tasks
+        )
 
     def terms(self) -> list[Any]:
         """Everything that the measurements depend on."""

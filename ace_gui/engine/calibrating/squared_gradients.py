@@ -1,17 +1,245 @@
-"""Sums of examples' squared gradients, with many examples per pass if that is correct."""
+"""Squares of each example's own gradient, from one backward pass over many examples.
+
+Uses of a parameter are recorded while the model runs. At each use, the inputs and the gradient of
+the batch's sum are still separate by example. For a linear layer the gradient of example n is G_nᵀ
+X_n, which is squared before summing over examples.
+
+No list of architectures could tell whether the examples of a batch stay independent. So two of them
+are also computed alone, and all are unless both ways agree.
+
+N examples, M rows of each (tokens), I inputs, O outputs, V rows of an embedding.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-from ace_gui.engine.calibrating.example_gradients import ExampleGradients, gradients_of
 from ace_gui.engine.evaluating.askers import Inputs
 from ace_gui.linalg.precision import full_float32
 from ace_gui.machine import free_memory
+
+_ENTRIES: Final = 1 << 19
+"""Bytes of gradients held at a time, so that they stay in the CPU cache."""
+
+Square = Callable[[Tensor], Tensor]
+"""Maps the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
+
+
+def gradients_of(
+    values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
+) -> Iterator[Sequence[Tensor | None]]:
+    """The gradients of the sum of each value (N each); None if there is no dependence."""
+    for index, value in enumerate(values, 1):
+        yield torch.autograd.grad(
+            value.sum(), wanted, retain_graph=index < len(values), allow_unused=True
+        )
+
+
+class ExampleGradients(TorchFunctionMode):
+    """Context in which a model records its uses of ``parameters`` (by name) for ``count`` examples.
+
+    ``left``: names of parameters used more than once, or in unsupported ways.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], count: int) -> None:
+        super().__init__()
+        self._names = {id(tensor): name for name, tensor in parameters.items()}
+        self._count = count
+        self._uses: dict[str, tuple[GradientEdge, Square]] = {}
+        self.left: set[str] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [*args, *kwargs.values()]
+        names = {self._names[id(each)]: each for each in given if id(each) in self._names}
+        if not names:
+            return func(*args, **kwargs)
+        use = _USES.get(func)
+        if func is functional.embedding and args[0].ndim > 1 and len(args[0]) == 1:
+            args = (args[0].expand(self._count, *args[0].shape[1:]), *args[1:])  # shared by all
+        found = func(*args, **kwargs)
+        if not isinstance(found, Tensor) or not found.requires_grad or id(found) in self._names:
+            return found
+        for name, tensor in names.items():
+            square = use and use(_Use(tensor, found, self._count), *args, **kwargs)
+            if square is None or name in self._uses or len(found) % self._count:
+                self.left.add(name)
+            else:
+                self._uses[name] = get_gradient_edge(found), square
+        return found
+
+    def squares(self, values: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Σ_n (∂ value_n / ∂ parameter)² by name, for each value (N)."""
+        names = [name for name in self._uses if name not in self.left]
+        edges = [self._uses[name][0] for name in names]
+        for found in gradients_of(values, edges):
+            for name, gradient in zip(names, found, strict=True):
+                if gradient is not None:
+                    yield name, self._uses[name][1](gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """One use of a parameter by ``count`` examples, and its output."""
+
+    own: Tensor
+    out: Tensor
+    count: int
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether all examples share the tensor by broadcasting."""
+        shared = self.out.ndim > self.own.ndim or len(self.own) == 1 or self.count == 1
+        return shared and len(self.out) == self.count
+
+    def of_rows(self, gradient: Tensor) -> Tensor:
+        """The squares for a tensor shared by all rows."""
+        return _rows(gradient, self.count).sum(dim=1).square().sum(dim=0)
+
+    def of_spread(self, gradient: Tensor) -> Tensor:
+        """The squares for a tensor shared by all examples, possibly with further broadcasting."""
+        own = self.own.shape
+        whole = (self.count, *[1] * (gradient.ndim - len(own) - 1), *own)[-gradient.ndim :]
+        each = gradient.sum_to_size(self.count, *whole[1:])
+        return each.square().sum(dim=0).reshape(own)
+
+
+def _rows(tensor: Tensor, count: int) -> Tensor:
+    """N × M × the last dimension."""
+    return tensor.reshape(count, -1, tensor.shape[-1])
+
+
+def _not_zero(rows_NMK: Tensor) -> Tensor:
+    """Whether each of the M rows has an entry other than 0 in any example."""
+    used_M = rows_NMK[..., 0].any(dim=0)  # mostly decides
+    return used_M if used_M.all() else rows_NMK.any(dim=2).any(dim=0)
+
+
+def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
+    """Σ_n (left_nᵀ right_n)², O × I, without the rows that are zero in all examples."""
+    shape = left_NMO.shape[-1], right_NMI.shape[-1]
+    used_M = _not_zero(left_NMO) & _not_zero(right_NMI)
+    if not used_M.all():
+        left_NMO, right_NMI = left_NMO[:, used_M], right_NMI[:, used_M]
+    if left_NMO.shape[1] == 1:
+        return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
+    total = left_NMO.new_zeros(shape)
+    some = max(1, _ENTRIES // prod(shape))
+    for left, right in zip(*(torch.split(e, some) for e in (left_NMO, right_NMI)), strict=True):
+        total += torch.bmm(left.mT, right).square_().sum(dim=0)
+    return total
+
+
+def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square | None:
+    count, x = use.count, x.detach()
+    if x.numel() // x.shape[-1] % count:
+        return None
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(gradient, count), _rows(x, count))
+    return use.of_rows
+
+
+def _addmm(use: _Use, _bias: Tensor, x: Tensor, weight: Tensor) -> Square | None:
+    """GPT-2's Conv1D, whose matrix is inputs × outputs."""
+    count = use.count
+    if use.own is x or len(x) % count:
+        return None
+    x = x.detach()
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(x, count), _rows(gradient, count))
+    return use.of_rows
+
+
+def _layer_norm(
+    use: _Use, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, **given: Any
+) -> Square | None:
+    if len(shape) != 1 or x.numel() // x.shape[-1] % use.count:
+        return None
+    if use.own is not weight:
+        return use.of_rows
+    normal = functional.layer_norm(x.detach(), shape, eps=given["eps"])
+    return lambda gradient: use.of_rows(gradient * normal)
+
+
+def _embedding(
+    use: _Use, chosen: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
+) -> Square | None:
+    if use.own is not weight or len(chosen) != use.count:
+        return None
+
+    def square(gradient: Tensor) -> Tensor:
+        rows, width = len(weight), gradient.shape[-1]
+        first = torch.arange(use.count, device=chosen.device)[:, None] * rows
+        own = first + chosen.reshape(use.count, -1)
+        keys, where = torch.unique(own, return_inverse=True)
+        each = gradient.new_zeros(len(keys), width)
+        each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
+        total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, each.square_())
+        if padding_idx is not None:
+            total[padding_idx] = 0
+        return total
+
+    return square
+
+
+def _convolution(
+    use: _Use,
+    x: Tensor,
+    weight: Tensor,
+    _bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Square | None:
+    if len(x) != use.count or groups != 1 or isinstance(padding, str):
+        return None
+    if use.own is not weight:
+        return lambda gradient: use.of_rows(gradient.flatten(2).mT)
+
+    def square(gradient: Tensor) -> Tensor:
+        patches_NIM = functional.unfold(x.detach(), weight.shape[2:], dilation, padding, stride)
+        found = _of_products(gradient.flatten(2).mT, patches_NIM.mT)
+        return found.reshape(weight.shape)
+
+    return square
+
+
+def _spread(use: _Use, *_: Any, **more: Any) -> Square | None:
+    """Added to all examples, such as position embeddings, or once to each of them."""
+    return use.of_spread if use.is_spread and not more else None
+
+
+def _multiplied(use: _Use, *given: Any) -> Square | None:
+    other = next((each for each in given if each is not use.own), None)
+    if not isinstance(other, Tensor) or not use.is_spread:
+        return None
+    factor = other.detach()
+    return lambda gradient: use.of_spread(gradient * factor)
+
+
+_USES: Final[Mapping[Any, Callable[..., Square | None]]] = {
+    functional.linear: _linear,
+    torch.addmm: _addmm,
+    functional.layer_norm: _layer_norm,
+    functional.embedding: _embedding,
+    functional.conv2d: _convolution,
+    Tensor.add: _spread,
+    torch.add: _spread,
+    Tensor.expand: _spread,
+    Tensor.mul: _multiplied,
+    torch.mul: _multiplied,
+}
+
 
 _TRIED: Final = 2
 """Examples with which both ways are compared."""
@@ -29,11 +257,7 @@ Sums = dict[str, Tensor]
 
 
 class SquaredGradients:
-    """Σ_n (∂ value_n / ∂ parameter)² of a model's ``parameters``, by name, over all ``values``.
-
-    No list of architectures could tell whether the examples of a batch stay independent. So two of
-    them are also computed alone. Unless both ways agree, all examples are computed alone.
-    """
+    """Σ_n (∂ value_n / ∂ parameter)² of a model's ``parameters``, by name, over all ``values``."""
 
     def __init__(self, values: Values, parameters: Mapping[str, Tensor]) -> None:
         self._values, self._parameters = values, parameters

@@ -38,7 +38,7 @@ from ace_gui.engine.merging.store import MODEL, read_finished, reports
 from ace_gui.engine.planning.matrix_parts import of_row, read_row
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
-from ace_gui.linalg import polar as decompositions
+from ace_gui.linalg import polar
 from ace_gui.linalg.leading import singular_values
 from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
@@ -123,7 +123,7 @@ def _of_merge(context: InspectionContext) -> Arrays:
         sigma = _values(merged.delta)
         return _entry(report, sigma, sigma, unshaped)
     both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
-    found = decompositions.side_by_side(_values, both, entries=entries, device=context.device)
+    found = polar.side_by_side(_values, both, entries=entries, device=context.device)
     return _entry(report, found[0], found[1], unshaped)
 
 

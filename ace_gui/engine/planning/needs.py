@@ -12,6 +12,7 @@ from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
+from ace_gui.errors import TaskError
 from ace_gui.formatting import plain
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import (
@@ -46,6 +47,12 @@ def lacking_sentence(title: str, experts: Sequence[str]) -> str:
         f"{title} needs inputs of each expert's task, but none are given for {names}; "
         "add tasks with `calibration` data to the recipe, or choose a method without data."
     )
+
+
+def require_calibration(recipe: Recipe, title: str) -> None:
+    """Raise TaskError if an expert has no data for the method with this title."""
+    if recipe.without_calibration:
+        raise TaskError(lacking_sentence(title, recipe.without_calibration), key="calibration")
 
 
 def data_checks(recipe: Recipe, needs: Mapping[Need, str]) -> tuple[Check, ...]:

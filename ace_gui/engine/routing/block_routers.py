@@ -15,10 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.disagreement import Disagreement
-from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import trained
-from ace_gui.engine.adapting.objectives import TaskObjective, descended
+from ace_gui.engine.adapting.objectives import Disagreement, Kept, TaskObjective, descended
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress

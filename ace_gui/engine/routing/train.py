@@ -21,11 +21,10 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.modules.whole_model import features
-from ace_gui.engine.planning.needs import lacking_sentence
+from ace_gui.engine.planning.needs import require_calibration
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.routing.block_routers import Changes, trained_blocks
 from ace_gui.engine.routing.head_corrections import trained_corrections
-from ace_gui.errors import TaskError
 from ace_gui.methods.shared.expert_modules import (
     ROUTED_WHOLE,
     Corrections,
@@ -49,9 +48,8 @@ def trained_tensors(
     errors of reading data and loading models.
     """
     modules = prepared.method.modules
-    lacking = prepared.plan.recipe.without_calibration if learns(modules) else ()
-    if lacking:
-        raise TaskError(lacking_sentence(prepared.method.title, lacking), key="calibration")
+    if learns(modules):
+        require_calibration(prepared.plan.recipe, prepared.method.title)
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from _trained_router(prepared, folder, device))
     if isinstance(modules, Differences) and modules.shared is not None:

@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.calibrating import example_gradients, squared_gradients
+from ace_gui.engine.calibrating import squared_gradients
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 
 SIZE, WORDS, LENGTH, COUNT = 6, 9, 4, 7
@@ -142,7 +142,7 @@ def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool
         gradient[n, rows[n % len(rows)], 1:] = torch.randn(SIZE - 1)
     pair = (x, gradient) if swapped else (gradient, x)
     with FlopCounterMode(display=False) as counter:
-        found = example_gradients._of_products(*pair)
+        found = squared_gradients._of_products(*pair)
     expected = torch.einsum("nmo,nmi->noi", *pair).square().sum(dim=0)
     torch.testing.assert_close(found, expected)
     assert counter.get_total_flops() == 2 * COUNT * len(rows) * SIZE**2

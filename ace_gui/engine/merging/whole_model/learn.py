@@ -15,8 +15,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.checkpoints import claimed
-from ace_gui.engine.adapting.disagreement import Disagreement
-from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import (
     CHECKPOINT,
     Curves,
@@ -25,7 +23,7 @@ from ace_gui.engine.adapting.learned_folder import (
     trained,
 )
 from ace_gui.engine.adapting.merged_values import MergedValues
-from ace_gui.engine.adapting.objectives import TaskObjective, descended
+from ace_gui.engine.adapting.objectives import Disagreement, Kept, TaskObjective, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.training import Loop, Seen, State, collapse
 from ace_gui.engine.calibrating.calibration_data import (
@@ -34,11 +32,9 @@ from ace_gui.engine.calibrating.calibration_data import (
     Calibration,
     calibration,
     digest,
-    file_digest,
 )
 from ace_gui.engine.calibrating.statistics_folder import (
     FACTORS,
-    CalibratedWith,
     Statistics,
     StatisticsWriter,
     folder_to_write,
@@ -59,7 +55,7 @@ from ace_gui.engine.merging.whole_model.learned_rows import (
 )
 from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.planning.memory import cached_bytes
-from ace_gui.engine.planning.needs import lacking_sentence
+from ace_gui.engine.planning.needs import require_calibration
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, TaskError
@@ -102,9 +98,7 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError if there is none."""
-    lacking, title = prepared.plan.recipe.without_calibration, prepared.needs[need]
-    if lacking:
-        raise TaskError(lacking_sentence(title, lacking), key="calibration")
+    require_calibration(prepared.plan.recipe, prepared.needs[need])
     few = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
     return [
         calibration(prepared, t, labelled=need is Need.LOSS, limit=few)
@@ -374,16 +368,7 @@ class _Work:
             need=self._need,
             expert="",
             model=str(self._prepared.plan.recipe.base_model),
-            inputs=tuple(
-                CalibratedWith(
-                    task=data.name,
-                    data=tuple(map(str, data.table.files)),
-                    digest=file_digest(data.table.files),
-                    examples=len(data.examples),
-                )
-                for source in self._sources
-                for data, _ in source.tasks
-            ),
+            inputs=tuple(each for source in self._sources for each in source.inputs()),
             seed=SEED,
             tensors={name: name for name in self._names},
         )

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.kept import Kept
 from ace_gui.engine.adapting.learned_folder import factors_on_disk
+from ace_gui.engine.adapting.objectives import Kept
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors

@@ -1,13 +1,14 @@
-"""The Karcher mean: the mean on the sphere.
+"""Means on the sphere: the Karcher mean, and multi-SLERP's mean of directions.
 
-T experts. Everything happens in the span of their directions u_t, so that only their cosines are
-needed: a point is x = Σ b_t u_t, and its inner products with them are C b.
+Of the experts' changes, or of whole weights, the base's among them. T experts. Everything of the
+Karcher mean happens in the span of the directions u_t, so that only their cosines are needed: a
+point is x = Σ b_t u_t, and its inner products with them are C b.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Unpack
@@ -17,9 +18,64 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
-from ace_gui.methods.shared.census import Census, census, combination, finished
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
-from ace_gui.methods.shared.whole_weights import PointsParameters, merged_points
+from ace_gui.methods.shared.census import (
+    Census,
+    census,
+    combination,
+    finished,
+    require_mean,
+    task_vector,
+)
+from ace_gui.methods.shared.on_demand import Computed
+from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
+
+CHANGES: Final = "changes"
+WEIGHTS: Final = "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointsParameters:
+    """``points``: what the mean is of. ``base_weight``: the base's own, among whole weights."""
+
+    points: str = parameter(
+        CHANGES,
+        label="Mean of",
+        help=(
+            "changes: of what each expert changes in the base. weights: of whole weights, as "
+            "mergekit does where a file names no base."
+        ),
+        choices=(CHANGES, WEIGHTS),
+    )
+    base_weight: float = parameter(
+        1.0,
+        label="Weight of the base",
+        help="Weight of the base in a mean of whole weights. 0 leaves it out.",
+        low=-1000.0,
+        high=1000.0,
+    )
+
+
+def merged_points(
+    merge: Callable[[Sequence[Tensor], Sequence[float]], Merged],
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: PointsParameters,
+    context: Context,
+) -> Merged:
+    """The mean by ``merge``, of changes or of whole weights, as a change of the base.
+
+    Raises MethodError if whole weights are wanted and there is no base.
+    """
+    if parameters.points == CHANGES:
+        return merge(deltas, weights)
+    base, with_base = require_base(context.get("base")), parameters.base_weight != 0
+    first = int(with_base)
+    points = Computed(
+        first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
+    )
+    found = merge(points, [*([parameters.base_weight] if with_base else []), *weights])
+    return Merged(delta=found.delta.sub_(base))
+
 
 VANISHING: Final = 1e-7
 """Norm of a mean of directions that counts as zero: they cancel, and have no mean direction."""
@@ -154,6 +210,78 @@ KARCHER = MergeMethod(
     ),
     parameters=KarcherParameters,
     merge=karcher,
+    kind=Kind.TENSOR,
+    working_memory=per_entry(5),
+)
+
+
+CANCELLED: Final = 1e-8
+"""Norm of a mean of directions that counts as zero, and what is added to norms; as in mergekit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultislerpParameters(PointsParameters):
+    """Parameters of multi-SLERP. ``normalize``: have the weights sum to 1."""
+
+    normalize: bool = parameter(
+        True,
+        label="Divide by the weights",
+        help=(
+            "Scale the weights so that they sum to 1. Otherwise they also scale the length of the "
+            "result."
+        ),
+    )
+
+
+def multislerp(
+    deltas: Sequence[Tensor],
+    weights: Sequence[float],
+    parameters: MultislerpParameters,
+    **context: Unpack[Context],
+) -> Merged:
+    """The normalised weighted mean of the directions, times the weighted mean norm; float32.
+
+    What multi-SLERP computes: its step in the tangent space at that mean is zero. Any shape, each
+    tensor as one vector. An expert that changed nothing has no direction, and norm 0. One expert
+    is returned as it is; where the directions of two cancel, their mean is. Reads every expert
+    twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
+    directions of more than two cancel.
+    """
+    return merged_points(partial(_multislerp, parameters), deltas, weights, parameters, context)
+
+
+def _multislerp(
+    parameters: MultislerpParameters, deltas: Sequence[Tensor], weights: Sequence[float]
+) -> Merged:
+    experts = WeightedExperts(deltas, weights)
+    count = len(experts)
+    if count == 1:
+        return finished(combination(experts, [1.0], [0]))
+    total = require_mean(weights) if parameters.normalize else 1.0
+    shares = [weight / total for weight in weights]
+    norms = [float(task_vector(experts, t).to(torch.float64).norm()) for t in range(count)]
+    units = [share / (norm + CANCELLED) for share, norm in zip(shares, norms, strict=True)]
+    mean = combination(experts, units, range(count))
+    length = float(mean.norm())
+    if length >= CANCELLED:
+        mean_norm = sum(share * norm for share, norm in zip(shares, norms, strict=True))
+        return finished(mean, mean_norm / length)
+    if count == 2 or not any(norms):
+        return finished(combination(experts, shares, range(count)))
+    raise MethodError(
+        "The experts' changes to this tensor cancel, so they have no mean direction; change the "
+        "weights or leave one out."
+    )
+
+
+MULTISLERP = MergeMethod(
+    name="multislerp",
+    title="Multi-SLERP",
+    summary="Takes the mean of the experts' directions, with their mean norm.",
+    formula="W = W₀ + (Σₜ aₜ ‖ΔWₜ‖) · x / ‖x‖,  x = Σₜ aₜ ΔWₜ / ‖ΔWₜ‖,  aₜ = wₜ / Σⱼ wⱼ",
+    citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
+    parameters=MultislerpParameters,
+    merge=multislerp,
     kind=Kind.TENSOR,
     working_memory=per_entry(5),
 )
