@@ -286,8 +286,15 @@ class OfPictures(Asker):
         self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
-        """All pictures together, as each call of a processor has overhead."""
-        found = self.processor(images=[self._picture(example) for example in examples])
+        """All pictures together, as each call of a processor has overhead.
+
+        Where none needs another size they are not resized, which would copy each several times.
+        """
+        pictures = [self._picture(example) for example in examples]
+        size = getattr(self.processor, "size", None)
+        wanted = getattr(size, "width", None), getattr(size, "height", None)
+        fits = all(picture.size == wanted for picture in pictures)
+        found = self.processor(images=pictures, **({"do_resize": False} if fits else {}))
         rows = zip(*found.values(), strict=True)
         return [
             [Piece(inputs={n: torch.as_tensor(v) for n, v in zip(found, row, strict=True)})]

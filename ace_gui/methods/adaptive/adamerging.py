@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     parameter,
     per_entry,
@@ -119,19 +117,6 @@ LEARNING = Learning[AdaMergingParameters](
 )
 
 
-def adamerging(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: AdaMergingParameters,
-    **context: Unpack[Context],
-) -> Merged:
-    """Σ_t λ_t w_t ΔW_t with the coefficients that were learned, any shape, float32.
-
-    Raises MethodError for a task vector that is not finite, and without what was learned.
-    """
-    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
-
-
 ADAMERGING = MergeMethod(
     name="adamerging",
     title="AdaMerging",
@@ -148,7 +133,7 @@ ADAMERGING = MergeMethod(
         "Merging for Multi-Task Learning, ICLR 2024, arXiv:2310.02575"
     ),
     parameters=AdaMergingParameters,
-    merge=adamerging,
+    merge=partial(merged_as_learned, learning=LEARNING),
     kind=Kind.TENSOR,
     least=2,
     survey=survey,

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     parameter,
     scaling_parameter,
@@ -149,20 +148,6 @@ LEARNING = Learning[AdaRankParameters](
 )
 
 
-def adarank(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: AdaRankParameters,
-    **context: Unpack[Context],
-) -> Merged:
-    """Σ_t λ_t w_t U_t diag(B_t ⊙ s_t) V_tᵀ as learned, float32.
-
-    Of tensors that are no matrices Σ_t λ_t w_t ΔW_t. Raises MethodError for a task vector that is
-    not finite, and without what was learned.
-    """
-    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
-
-
 def working_memory(shape: tuple[int, ...], _experts: int) -> float:
     """Float64 numbers alive at once at most: the decomposition and the factors of one expert."""
     if len(shape) != 2:
@@ -192,7 +177,7 @@ ADARANK = MergeMethod(
         "Model Merging, 2025, arXiv:2503.22178"
     ),
     parameters=AdaRankParameters,
-    merge=adarank,
+    merge=partial(merged_as_learned, learning=LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

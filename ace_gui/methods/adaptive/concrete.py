@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     parameter,
     per_entry,
@@ -120,19 +119,6 @@ LEARNING = Learning[ConcreteParameters](
 )
 
 
-def concrete(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: ConcreteParameters,
-    **context: Unpack[Context],
-) -> Merged:
-    """m / mean(m) ⊙ Σ_t λ_t w_t ΔW_t with the mask that was learned, any shape, float32.
-
-    Raises MethodError for a task vector that is not finite, and without what was learned.
-    """
-    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
-
-
 CONCRETE = MergeMethod(
     name="concrete",
     title="Concrete",
@@ -150,7 +136,7 @@ CONCRETE = MergeMethod(
         "Interference Elimination for Multi-task Model Fusion, 2023, arXiv:2312.06173"
     ),
     parameters=ConcreteParameters,
-    merge=concrete,
+    merge=partial(merged_as_learned, learning=LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

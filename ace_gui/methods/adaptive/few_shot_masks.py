@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import (
-    Context,
     Kind,
-    Merged,
     MergeMethod,
     learning_rate_parameter,
     parameter,
@@ -138,19 +137,6 @@ LEARNING = Learning[FewShotParameters](
 )
 
 
-def localize_stitch_few_shot(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: FewShotParameters,
-    **context: Unpack[Context],
-) -> Merged:
-    """Σ_t γ_t w_t ΔW_t / Σ_t γ_t, entry by entry, 0 where no γ_t is 1; any shape, float32.
-
-    Raises MethodError for a task vector that is not finite, and without what was learned.
-    """
-    return merged_as_learned(LEARNING, deltas, weights, parameters, context)
-
-
 def working_memory(shape: tuple[int, ...], experts: int) -> float:
     """Float64 numbers alive at once at most: masks are a byte an entry and expert."""
     return (6 + experts / 4) * prod(shape)
@@ -173,7 +159,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
         "Sparse Task Arithmetic, TMLR 2025, arXiv:2408.13656"
     ),
     parameters=FewShotParameters,
-    merge=localize_stitch_few_shot,
+    merge=partial(merged_as_learned, learning=LEARNING),
     kind=Kind.TENSOR,
     least=2,
     survey=survey,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -71,11 +71,12 @@ def factors_of(
 
 
 def merged_as_learned(
-    learning: Learning[Any],
     deltas: Sequence[Tensor],
     weights: Sequence[float],
     parameters: Any,
-    context: Context,
+    *,
+    learning: Learning[Any],
+    **context: Unpack[Context],
 ) -> Merged:
     """Σ_t w_t part(t) with the values that were learned, any shape, float32.
 

@@ -25,10 +25,6 @@ TOGETHER: Final = 1 << 22
 """Entries of the experts' parts of a tensor whose gradients are taken at once."""
 
 
-def _as_they_are(values: Values, *_: Any) -> Values:
-    return values
-
-
 @dataclass(frozen=True, kw_only=True)
 class Learning(Generic[Parameters]):
     """How a method's values are learned.
