@@ -27,9 +27,9 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
-from ace_gui.methods.shared.rescaling import RatioSurvey, norm_survey, rescale_parameter, rescaled
+from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, magnitudes
+from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, SumSurvey, magnitudes
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -135,7 +135,7 @@ def ratios(
     _weights: Sequence[float],
     findings: Findings,
     _random_key: RandomKey | None,
-) -> RatioSurvey | None:
+) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
     return norm_survey(each, lambda delta, t, _: crumbs(delta, t, findings))
 

@@ -28,13 +28,12 @@ from ace_gui.methods.shared.election import (
 )
 from ace_gui.methods.shared.rescaling import (
     BY_CHANCE,
-    RatioSurvey,
     norm_survey,
     rescale_parameter,
     rescaled,
 )
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, RankSurvey
+from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -112,7 +111,7 @@ def ratios(
     _weights: Sequence[float],
     _findings: Findings,
     random_key: RandomKey | None,
-) -> RatioSurvey | None:
+) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
 
     def kept_of(delta: Tensor, t: int, start: int) -> Tensor:

@@ -19,7 +19,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import census, combination, finished
-from ace_gui.methods.shared.survey import NormSurvey, required_findings
+from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -49,9 +49,9 @@ class NanParameters:
     )
 
 
-def survey(parameters: NanParameters, experts: int) -> NormSurvey | None:
+def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
     """The norms of the whole task vectors, where they count."""
-    return NormSurvey(experts) if parameters.norms == "model" else None
+    return norms_survey(experts) if parameters.norms == "model" else None
 
 
 def nan(

@@ -27,10 +27,11 @@ from ace_gui.methods.method import (
 from ace_gui.methods.shared.census import Census, finished, task_vector
 from ace_gui.methods.shared.survey import (
     Findings,
-    NormSurvey,
     RankSurvey,
     Stage,
+    SumSurvey,
     magnitudes,
+    norms_survey,
     required_findings,
 )
 from ace_gui.methods.shared.trimming import kept_count
@@ -87,9 +88,9 @@ def norms(
     _weights: Sequence[float],
     findings: Findings,
     _random_key: RandomKey | None,
-) -> NormSurvey | None:
+) -> SumSurvey | None:
     """‖ΔW_t‖ in a tensor, which shows the experts that changed it."""
-    return None if "norm" in findings else NormSurvey(len(each))
+    return None if "norm" in findings else norms_survey(len(each))
 
 
 def competition(

@@ -25,7 +25,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, SumSurvey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 SMALLEST: Final = 1e-6
@@ -99,47 +99,21 @@ def mean_squares(
     weights: Sequence[float],
     findings: Findings,
     _random_key: RandomKey | None,
-) -> MeanSquareSurvey | None:
+) -> SumSurvey | None:
     """The mean squares of the experts' selected changes, of which their coefficients are made."""
-    return None if SQUARE in findings else MeanSquareSurvey(weights, findings)
+    if SQUARE in findings:
+        return None
 
+    def figures(deltas: Sequence[Tensor], _start: int) -> Iterator[tuple[float, int]]:
+        mask = selected(deltas, weights, findings)
+        for weight, delta in zip(weights, deltas, strict=True):
+            own = delta if mask is None else torch.where(mask, delta, 0)
+            yield weight**2 * energy(own), delta.numel()
 
-class MeanSquareSurvey:
-    """The mean over a tensor of (m ⊙ τ_t)², m what is selected, in one pass."""
+    def means(sums: list[list[float]]) -> Findings:
+        return {SQUARE: tuple(square / max(1.0, entries) for square, entries in sums)}
 
-    whole = False
-
-    def __init__(self, weights: Sequence[float], findings: Findings) -> None:
-        self._weights = weights
-        self._selection = findings
-        self._sums = torch.zeros(len(weights) + 1, dtype=torch.float64)
-
-    def measure(
-        self,
-        experts: Sequence[int],
-        deltas: Sequence[Tensor],
-        start: int = 0,  # noqa: ARG002
-    ) -> Tensor:
-        """The sums of a part, and at last how many entries it has."""
-        mask, measured = selected(deltas, self._weights, self._selection), []
-        for t in experts:
-            own = deltas[t] if mask is None else torch.where(mask, deltas[t], 0)
-            measured.append(self._weights[t] ** 2 * energy(own))
-        return torch.tensor([*measured, deltas[0].numel()], dtype=torch.float64)
-
-    def add(self, measured: Tensor) -> None:
-        """Add sums."""
-        self._sums += measured
-
-    def finish_pass(self) -> bool:
-        """One pass is all."""
-        return False
-
-    @property
-    def findings(self) -> Findings:
-        """The mean squares."""
-        *sums, entries = self._sums.tolist()
-        return {SQUARE: tuple(each / max(1.0, entries) for each in sums)}
+    return SumSurvey(len(weights), 2, figures, means)
 
 
 def sce(

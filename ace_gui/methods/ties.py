@@ -25,8 +25,8 @@ from ace_gui.methods.shared.election import (
     ElectionParameters,
     merged_by_election,
 )
-from ace_gui.methods.shared.rescaling import RatioSurvey, norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
+from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
+from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -88,7 +88,7 @@ def ratios(
     _weights: Sequence[float],
     findings: Findings,
     _random_key: RandomKey | None,
-) -> RatioSurvey | None:
+) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
     return norm_survey(each, lambda delta, t, _: kept(delta, t, findings))
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import parameter
-from ace_gui.methods.shared.survey import Findings
+from ace_gui.methods.shared.survey import Findings, SumSurvey
 
 NONE: Final = "none"
 BY_CHANCE: Final = "by chance"
@@ -50,54 +50,29 @@ class Rescaling(Protocol):
         """One of the choices of ``rescale_parameter``."""
 
 
-class RatioSurvey:
-    """Sums the magnitudes of one tensor before and after a choice of entries, in one pass."""
-
-    whole = False
-
-    def __init__(
-        self, experts: int, kept: Callable[[Sequence[Tensor], int], Iterator[Tensor]]
-    ) -> None:
-        """``kept``: from the task vectors of a part and where it begins, their kept entries."""
-        self._sums = torch.zeros(experts, 2, dtype=torch.float64)
-        self._kept = kept
-
-    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
-        """T × 2 sums of a part: of all magnitudes, and of the kept ones."""
-        measured = torch.zeros_like(self._sums)
-        for index, (t, kept) in enumerate(zip(experts, self._kept(deltas, start), strict=True)):
-            measured[t, 0] = deltas[index].abs().sum(dtype=torch.float64)
-            measured[t, 1] = kept.abs().sum(dtype=torch.float64)
-        return measured
-
-    def add(self, measured: Tensor) -> None:
-        """Add sums."""
-        self._sums += measured
-
-    def finish_pass(self) -> bool:
-        """One pass is all."""
-        return False
-
-    @property
-    def findings(self) -> Findings:
-        """The ratio of each expert; 1 if there is next to nothing to rescale."""
-        pairs = self._sums.tolist()
-        ratios = (a / b if min(a, b) >= VANISHING else 1.0 for a, b in pairs)
-        return {RATIO: tuple(ratios)}
-
-
 def norm_survey(
     each: Sequence[Rescaling], kept: Callable[[Tensor, int, int], Tensor]
-) -> RatioSurvey | None:
+) -> SumSurvey | None:
     """The survey of a tensor's ratios, where kept entries are rescaled by norm.
 
     ``kept``: from a part of a task vector, its expert and where the part begins, the kept entries.
+    The ratio is 1 if there is next to nothing to rescale.
     """
     if each[0].rescale != BY_NORM:
         return None
-    return RatioSurvey(
-        len(each), lambda deltas, start: (kept(d, t, start) for t, d in enumerate(deltas))
-    )
+
+    def figures(deltas: Sequence[Tensor], start: int) -> Iterator[tuple[float, float]]:
+        for t, delta in enumerate(deltas):
+            yield _magnitude(delta), _magnitude(kept(delta, t, start))
+
+    def ratios(sums: list[list[float]]) -> Findings:
+        return {RATIO: tuple(a / b if min(a, b) >= VANISHING else 1.0 for a, b in sums)}
+
+    return SumSurvey(len(each), 2, figures, ratios)
+
+
+def _magnitude(entries: Tensor) -> float:
+    return float(entries.abs().sum(dtype=torch.float64))
 
 
 def rescaled(kept: Tensor, t: int, findings: Findings) -> Tensor:

@@ -7,7 +7,7 @@ bounded amount: sums and counts, never the numbers. T experts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -233,29 +233,35 @@ def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Itera
     return (deltas[index].abs() for index in range(len(deltas)))
 
 
-class NormSurvey:
-    """‖ΔW_t‖_F over all surveyed tensors, in one pass, under the name "norm"."""
+class SumSurvey:
+    """Sums of figures of each expert over all parts, float64, in one pass."""
 
     whole = False
 
-    def __init__(self, experts: int) -> None:
-        self._squares = torch.zeros(experts, dtype=torch.float64)
-
-    def measure(
+    def __init__(
         self,
-        experts: Sequence[int],
-        deltas: Sequence[Tensor],
-        start: int = 0,  # noqa: ARG002
-    ) -> Tensor:
-        """Squared norms of a part, one an expert."""
-        measured = torch.zeros_like(self._squares)
-        for index, t in enumerate(experts):
-            measured[t] = energy(deltas[index])
+        experts: int,
+        width: int,
+        figures: Callable[[Sequence[Tensor], int], Iterable[Sequence[float]]],
+        found: Callable[[list[list[float]]], Findings],
+    ) -> None:
+        """``figures``: from the task vectors of a part and where it begins, ``width`` numbers each.
+
+        ``found``: from the sums, T × ``width``, to the findings.
+        """
+        self._sums = torch.zeros(experts, width, dtype=torch.float64)
+        self._figures, self._found = figures, found
+
+    def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
+        """The figures of a part; zero for experts that lack the tensor."""
+        measured = torch.zeros_like(self._sums)
+        for t, own in zip(experts, self._figures(deltas, start), strict=True):
+            measured[t] = torch.tensor(own, dtype=torch.float64)
         return measured
 
     def add(self, measured: Tensor) -> None:
-        """Add squared norms."""
-        self._squares += measured
+        """Add the figures of a part."""
+        self._sums += measured
 
     def finish_pass(self) -> bool:
         """One pass is all."""
@@ -263,5 +269,15 @@ class NormSurvey:
 
     @property
     def findings(self) -> Findings:
-        """The norms."""
-        return {"norm": tuple(self._squares.sqrt().tolist())}
+        """What the sums say."""
+        return self._found(self._sums.tolist())
+
+
+def norms_survey(experts: int) -> SumSurvey:
+    """‖ΔW_t‖_F over all surveyed tensors, under the name "norm"."""
+    return SumSurvey(
+        experts,
+        1,
+        lambda deltas, _: ([energy(delta)] for delta in deltas),
+        lambda sums: {"norm": tuple(math.sqrt(square) for (square,) in sums)},
+    )
