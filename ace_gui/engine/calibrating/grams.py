@@ -18,8 +18,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.calibrating.linear_inputs import LinearInputs, ModuleInput, Seen
-from ace_gui.engine.calibrating.model_parameters import locate
+from ace_gui.engine.calibrating.model_parameters import LinearInputs, ModuleInput, Seen, locate
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel

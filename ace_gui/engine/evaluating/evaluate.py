@@ -22,7 +22,12 @@ from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, require_kind
-from ace_gui.engine.evaluating.loaded_models import Loaded, answered, older_objects_frozen, unchanged
+from ace_gui.engine.evaluating.loaded_models import (
+    Loaded,
+    answered,
+    older_objects_frozen,
+    unchanged,
+)
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import (
     Loading,
