@@ -34,7 +34,7 @@ import pyqtgraph as pg
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.canvas import Canvas
-from ace_gui.gui.plots.frame.controls import PictureButton
+from ace_gui.gui.plots.frame.controls import picture_button
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
@@ -102,7 +102,7 @@ class Plot(ThemedWidget):
         self._chosen: list[QWidget] = []  # those in a row of their own
         self.log_box.setChecked(bool(logarithmic))
         self.log_box.toggled.connect(lambda _on: self.rescale())
-        self.picture_button = PictureButton(self)
+        self.picture_button = picture_button(self)
         self._quantity = QLabel()
         if isinstance(left, QuantityAxis):
             left.retitled = self._quantity.setText
@@ -332,13 +332,12 @@ class Plot(ThemedWidget):
         column.addWidget(self._stack, 1)
 
     def _add_actions(self) -> None:
-        copy = QAction("Copy picture", self)
+        copy, save = QAction("Copy picture", self), QAction("Save picture…", self)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        copy.triggered.connect(lambda: copy_plot(self))
-        save = QAction("Save picture…", self)
         save.setShortcut(QKeySequence("Ctrl+Alt+S"))
-        save.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        for action in (copy, save):
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        copy.triggered.connect(lambda: copy_plot(self))
         save.triggered.connect(lambda: ask_for_picture(self, self))
         fit = QAction("Show everything", self)
         fit.triggered.connect(self.fit)

@@ -81,18 +81,28 @@ class Choice(QComboBox):
         self.setToolTip(self.itemData(self.currentIndex(), Qt.ItemDataRole.ToolTipRole))
 
 
-class PictureButton(QToolButton):
-    """Opens the menu for the plot's picture."""
+class HeadButton(QToolButton):
+    """A small button next to a plot's title; ``picture``: its icon instead of the text."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, text: str, tip: str, parent: QWidget, picture: str = "") -> None:
         super().__init__(parent)
-        self.setAutoRaise(True)
-        self.setAccessibleName("Picture of this plot")
-        self.setToolTip("Scale and curves of this plot, and its picture to copy or save")
-        self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.setMenu(QMenu(self))
-        self.setIcon(icon("export"))
+        self.setText(text)
+        if picture:
+            self.setIcon(icon(picture))
+        self.setToolTip(tip)
+        self.setAccessibleName(text)
+        self.setAccessibleDescription(tip)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self.property(IN_PICTURE):
             super().paintEvent(event)
+
+
+def picture_button(parent: QWidget) -> HeadButton:
+    """Opens the menu for the plot's picture."""
+    tip = "Scale and curves of this plot, and its picture to copy or save"
+    button = HeadButton("Picture of this plot", tip, parent, "export")
+    button.setAutoRaise(True)
+    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    button.setMenu(QMenu(button))
+    return button

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QKeySequence, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QStackedWidget,
     QTableView,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.export_image import IN_PICTURE
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.plots.frame.controls import HeadButton
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
@@ -44,7 +43,7 @@ class PlotWithTable(QStackedWidget):
         self._selected: int | None = None
         self.model = FiguresModel(self)
         self.table = self._make_table()
-        self.table_button = _HeadButton("Table", "Show the same figures as a table", self, "table")
+        self.table_button = HeadButton("Table", "Show the same figures as a table", self, "table")
         self.table_button.clicked.connect(lambda: self.show_table(True))
         plot.add_control(self.table_button)
         self.addWidget(plot)
@@ -148,7 +147,7 @@ class PlotWithTable(QStackedWidget):
             ("Plot", "Show the plot again", lambda: self.show_table(False)),
         )
         for text, tip, slot in buttons:
-            button = _HeadButton(text, tip, page)
+            button = HeadButton(text, tip, page)
             button.clicked.connect(slot)
             head.addWidget(button)
         layout = QVBoxLayout(page)
@@ -182,20 +181,3 @@ class _FittedTable(QTableView):
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self._share_room()
-
-
-class _HeadButton(QToolButton):
-    """A small button next to a plot's title, which exported pictures omit."""
-
-    def __init__(self, text: str, tip: str, parent: QWidget, picture: str = "") -> None:
-        super().__init__(parent)
-        self.setText(text)
-        if picture:  # the text is only its accessible name
-            self.setIcon(icon(picture))
-        self.setToolTip(tip)
-        self.setAccessibleName(text)
-        self.setAccessibleDescription(tip)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.property(IN_PICTURE):
-            super().paintEvent(event)
