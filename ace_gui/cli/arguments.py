@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -47,32 +46,6 @@ def model_given(text: str) -> str:
     """A model as in a recipe: a path, or ``org/name``. Raises BadParameter."""
     path_given(text)
     return text
-
-
-def gigabytes_given(text: str) -> float:
-    """An amount of memory in gigabytes. Raises BadParameter."""
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
-    if not 0.001 <= amount <= MOST_GIGABYTES:
-        raise typer.BadParameter(
-            f"{text[:40]!r} is not an amount of memory; give gigabytes from 0.001 to "
-            f"{MOST_GIGABYTES:g}."
-        )
-    return amount
-
-
-def threads_given(text: str) -> int:
-    """A number of threads. Raises BadParameter."""
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
-        digits = "0"
-    if not 1 <= int(digits) <= MOST_THREADS:
-        raise typer.BadParameter(
-            f"{text[:40]!r} is not a number of threads; give 1 to {MOST_THREADS}."
-        )
-    return int(digits)
 
 
 def counts_given(text: str) -> tuple[int, ...]:

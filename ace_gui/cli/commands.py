@@ -14,6 +14,7 @@ import typer
 
 from ace_gui import __version__
 from ace_gui.cli.arguments import (
+    MOST_GIGABYTES,
     MOST_SPEED,
     MethodId,
     NewFolder,
@@ -21,7 +22,6 @@ from ace_gui.cli.arguments import (
     Settings,
     counts_given,
     flag,
-    gigabytes_given,
     model_given,
     path_given,
     path_option,
@@ -156,7 +156,8 @@ class Merge(Computing, WithLimit, WithCluster, WithRank):
     memory: Annotated[
         float | None,
         typer.Option(
-            parser=gigabytes_given,
+            min=0.001,
+            max=MOST_GIGABYTES,
             metavar="GB",
             help="Memory limit (default: the free memory).",
         ),

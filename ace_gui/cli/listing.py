@@ -1,7 +1,7 @@
 """``ace-gui methods``: the shelf, every method by family, or one method in detail.
 
 The list needs every method's module, and those need torch, which takes seconds to import. It is
-therefore kept in a file that is valid for the exact files of this package, and only if no method
+therefore kept in a file that is valid for the code that determines it, and only if no method
 comes from elsewhere.
 """
 
@@ -10,18 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import hashlib
 import json
-import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
-import ace_gui
 from ace_gui.cli.console import Outputs, Terminal, print_warnings, table
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
 from ace_gui.engine.contract.shelf import NAMES, SHELF
@@ -30,9 +25,13 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import printable, shown, value_text
 from ace_gui.output_files import write_file
 from ace_gui.paths import cache_root, methods_folder
+from ace_gui.versions import code_digest
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Methods
+
+SOURCES: Final = ("methods", "recipe", "engine/capabilities.py", "engine/contract", "field_info.py")
+"""The code that determines the list."""
 
 WIDE: Final = 120
 """Columns of a terminal that has room for titles, too."""
@@ -55,7 +54,7 @@ def methods(given: Methods) -> None:
 
 def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """A record for every method, and sentences about methods that could not be loaded."""
-    file = cache_root() / "methods" / f"{_digest()}.json"
+    file = cache_root() / "methods" / f"{code_digest(*SOURCES)}.json"
     own = _from_elsewhere()
     if not own:
         with contextlib.suppress(OSError, ValueError):
@@ -75,18 +74,6 @@ def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
                 old.unlink()
             write_file(file, json.dumps(found).encode(), ())
     return json.loads(json.dumps(found)), PROBLEMS
-
-
-def _digest() -> str:
-    """Changes with every file of the package; a bundled application has its own file."""
-    text = [ace_gui.__version__, sys.executable]
-    folder = Path(ace_gui.__file__).parent
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(parent, name))  # noqa: PTH116, PTH118 - fast
-                text.append(f"{parent}/{name} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(sorted(text)).encode()).hexdigest()[:32]
 
 
 def _from_elsewhere() -> bool:

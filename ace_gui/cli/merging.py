@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,18 +51,16 @@ def merge(given: Merge) -> None:
     if given.dry_run:
         print_dry_run(recipe, given)
         return
-    options = Options(
-        device=given.device,
-        threads=given.threads,
-        memory_bytes=None if given.memory is None else int(given.memory * 1e9),
-        resume=given.resume,
-        convert=given.convert,
-        complete_heads=given.complete_heads,
-        evaluate=given.evaluate,
-        cluster=given.cluster,
-    )
     assert given.out is not None
-    merge_to_folder(recipe, given.out, options, Terminal.of(given))
+    merge_to_folder(recipe, given.out, _options(given), Terminal.of(given))
+
+
+def _options(given: Merge | Extract | Report) -> Options:
+    """The fields that a command has among its own options; ``--memory`` is in gigabytes."""
+    names = [field.name for field in fields(Options) if hasattr(given, field.name)]
+    memory = getattr(given, "memory", None)
+    bytes_ = None if memory is None else int(memory * 1e9)
+    return Options(memory_bytes=bytes_, **{name: getattr(given, name) for name in names})
 
 
 def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float | None) -> Recipe:
@@ -106,9 +104,7 @@ def merged_with_progress(
 def extract(given: Extract) -> None:
     """Write a model's change as an adapter."""
     paths = recipe_for(given.base, [given.model], "task_arithmetic")
-    options = Options(
-        device=given.device, threads=given.threads, resume=given.resume, convert=given.convert
-    )
+    options = _options(given)
     events = extract_adapter(
         paths.base_model,
         paths.models[0].model,
@@ -160,12 +156,11 @@ def _print_merged(
 def report(given: Report) -> None:
     """Describe the merge, tensor by tensor, in one HTML file."""
     terminal = Terminal.of(given)
-    options = Options(device=given.device, threads=given.threads, convert=given.convert)
     recipe = load_recipe(given.recipe)
     events = report_to_file(
         replace(recipe, tasks=limited(recipe.tasks, given.limit)),
         given.out,
-        options,
+        _options(given),
         inputs=(given.recipe,),
         overwrite=given.overwrite,
     )

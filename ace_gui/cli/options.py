@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type
 
 import typer
 
-from ace_gui.cli.arguments import flag, path_option, threads_given
+from ace_gui.cli.arguments import MOST_THREADS, flag, path_option
 from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.interrupts import interruptible, starting
 from ace_gui.processes import heavy_imports
@@ -49,7 +49,8 @@ class Reading(Options):
     threads: Annotated[
         int | None,
         typer.Option(
-            parser=threads_given,
+            min=1,
+            max=MOST_THREADS,
             metavar="N",
             help="Number of compute threads (default: one per processor).",
         ),

@@ -11,9 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from ace_gui.cli.from_models import checked_recipe, init_recipe, recipe_of
-from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, every_variant, method_variant
-from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for, recipe_keys, recommended_keys
 from ace_gui.recipe.overrides import After, Cap
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
@@ -218,13 +216,6 @@ def test_a_mistake_ends_in_one_sentence(
     assert sum(line.startswith("Error: ") for line in lines) == 1
     assert words.lower() in lines[-1].lower()
     assert not (tmp_path / "out").exists()
-
-
-def test_values_make_a_recipe_as_a_file_does(models: list[str]) -> None:
-    base, *experts = models
-    with pytest.raises(RecipeError):
-        recipe_for(base, [])
-    assert isinstance(recipe_for(base, experts), Recipe)
 
 
 def test_init_says_what_else_to_compare_for_adapters_alone(models: list[str]) -> None:
