@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
@@ -65,9 +65,9 @@ def preflight(
     checks, agreed = _of_base(base), base.checkpoint.dtype or "no floating-point format"
     if experts and not base.slices:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
-        checks.append(_fine("Shapes", "Every shared tensor has the base's shape."))
+        checks.append(_check("Shapes", "Every shared tensor has the base's shape."))
         checks += _together("Number format", _format, base, experts, f"All in {agreed}.")
-        checks.append(_fine("Quantisation", "No model is quantised."))
+        checks.append(_check("Quantisation", "No model is quantised."))
         checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
         checks.append(_heads(rows, experts))
         find = partial(_vocabulary, vocabulary)
@@ -95,26 +95,36 @@ def _together(
     """One check for each expert with a finding, or a single check if all is fine."""
     found = [(expert, find(base, expert)) for expert in experts]
     checks = [
-        Check(
-            subject=plain(expert.name),
-            title=title,
-            verdict=result[0],
-            sentence=result[1],
-            details="\n".join(plain(line) for line in result[2]),
-        )
+        _check(title, result[1], result[0], _plain_lines(result[2]), expert.name)
         for expert, result in found
         if result is not None
     ]
-    return checks or [_fine(title, fine)]
+    return checks or [_check(title, fine)]
 
 
-def _fine(title: str, sentence: str) -> Check:
-    return Check(subject=EVERYTHING, title=title, verdict=Verdict.OK, sentence=sentence)
+def _check(
+    title: str,
+    sentence: str,
+    verdict: Verdict = Verdict.OK,
+    details: str = "",
+    subject: str = EVERYTHING,
+) -> Check:
+    return Check(
+        subject=plain(subject),
+        title=title,
+        verdict=verdict,
+        sentence=sentence,
+        details=details,
+    )
+
+
+def _plain_lines(lines: Iterable[str]) -> str:
+    return "\n".join(map(plain, lines))
 
 
 def _of_base(base: OpenedModel) -> list[Check]:
     """Whether the base has everything that an output needs."""
-    checkpoint, name = base.checkpoint, plain(base.name)
+    checkpoint = base.checkpoint
     verdict, sentence = Verdict.OK, "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
     if not any(file.endswith(("config.json", PIPELINE)) for file in checkpoint.side_files):
@@ -125,15 +135,7 @@ def _of_base(base: OpenedModel) -> list[Check]:
         )
     elif remarks:
         verdict, sentence = Verdict.NOTE, remarks[0]
-    return [
-        Check(
-            subject=name,
-            title="Base model",
-            verdict=verdict,
-            sentence=sentence,
-            details="\n".join(remarks),
-        )
-    ]
+    return [_check("Base model", sentence, verdict, "\n".join(remarks), base.name)]
 
 
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
@@ -281,27 +283,24 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         for row in heads
         if t in row.experts
     ]
-    return Check(
-        subject=EVERYTHING,
-        title="Heads",
-        verdict=Verdict.NOTE,
-        sentence=f"Kept per expert, in heads/, for {names}: {own}.",
-        details="\n".join(plain(line) for line in lines),
+    return _check(
+        "Heads",
+        f"Kept per expert, in heads/, for {names}: {own}.",
+        Verdict.NOTE,
+        _plain_lines(lines),
     )
 
 
 def _merged_heads(rows: Sequence[PlanRow]) -> Check:
     merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
     if not merged:
-        return _fine("Heads", "No expert has a task head of its own.")
-    return Check(
-        subject=EVERYTHING,
-        title="Heads",
-        verdict=Verdict.NOTE,
-        sentence=f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's "
-        "options (heads: keep) every expert's own is saved instead.",
-        details="\n".join(plain(f"{row.name}: {row.reason}") for row in merged),
+        return _check("Heads", "No expert has a task head of its own.")
+    sentence = (
+        f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's options "
+        "(heads: keep) every expert's own is saved instead."
     )
+    lines = (f"{row.name}: {row.reason}" for row in merged)
+    return _check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
 
 
 def _own_shape(expert: OpenedModel, name: str) -> tuple[int, ...]:
@@ -332,7 +331,7 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
     if not found.tokens:
         return None
     sentence = (
-        f"{found.tokens} of {max(found.size, found.base_size)} token ids mean something else than "
+        f"{found.tokens} of {found.size} token ids mean something else than "
         f"in the base: {plain(found.examples[0])}. "
     )
     verdict, outcome = _rows_outcome(choice, base, expert)
@@ -418,15 +417,8 @@ def _duplicates(
             f"Probably the same weights as {seen[digest]}: every block that was sampled is equal. "
             "Remove it unless it is meant to count."
         )
-        checks.append(
-            Check(
-                subject=plain(model.name),
-                title="Duplicates",
-                verdict=Verdict.WARNING,
-                sentence=sentence,
-            )
-        )
-    return checks or [_fine("Duplicates", "No two models hold the same weights.")]
+        checks.append(_check("Duplicates", sentence, Verdict.WARNING, subject=model.name))
+    return checks or [_check("Duplicates", "No two models hold the same weights.")]
 
 
 def _sample(model: OpenedModel, names: Sequence[str]) -> str | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from ace_gui.checkpoints import Checkpoint, FileStamp, find_side_files
 from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_at, read_json, refusal
@@ -20,19 +19,16 @@ _SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
 _LONGEST_NAMED: Final = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(NamedTuple):
     """How an expert's token → id map differs from the base's.
 
     ``tokens``: number of ids with different tokens, or with a token in only one of the two;
-    ``base_size`` and ``size``: numbers of ids. ``examples``: "id 7: `a` in the base, `b` here", by
-    id.
+    ``size``: number of ids in the larger one. ``examples``: the first such ids, a sentence each.
     """
 
     tokens: int
-    base_size: int
     size: int
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...]
 
 
 def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
@@ -79,19 +75,12 @@ def _compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diff
     differing = sorted(
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
     )
-    return Difference(
-        tokens=len(differing),
-        base_size=len(theirs),
-        size=len(ours),
-        examples=tuple(_example(index, theirs, ours) for index in differing[:_LONGEST_NAMED]),
-    )
-
-
-def _example(index: int, base: Mapping[int, str], expert: Mapping[int, str]) -> str:
-    first, second = (
-        f"{found[index]!r}" if index in found else "nothing" for found in (base, expert)
-    )
-    return f"id {index} is {first} in the base and {second} in the expert"
+    named = [
+        (index, *(f"{found[index]!r}" if index in found else "nothing" for found in (theirs, ours)))
+        for index in differing[:_LONGEST_NAMED]
+    ]
+    examples = (f"id {i} is {one} in the base and {two} in the expert" for i, one, two in named)
+    return Difference(len(differing), max(len(theirs), len(ours)), tuple(examples))
 
 
 # One comparison needs two tokenizers; the base's is used for every expert.
