@@ -58,22 +58,18 @@ class Counted(RayStandIn):
         return call == "run" and self.ran == 1
 
 
-def workers(ray: RayStandIn) -> RayWorkers:
-    return ray.workers()
-
-
 def test_evaluate(recipe: Recipe, fresh) -> None:
     models, tasks = models_of(prepare(recipe), [recipe.base_model]), recipe.tasks
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
     ray = Counted()
-    events = [each for each in evaluate(models, tasks, device="cpu", workers=workers(ray)) if each]
+    events = [each for each in evaluate(models, tasks, device="cpu", workers=ray.workers()) if each]
     assert isinstance(expected, Evaluated)
     assert told(events[-1].scores) == told(expected.scores)
     assert ray.ran == 5  # base, two experts, a folder, and one once more
     again = Counted()
-    *_, known = evaluate(models, tasks, device="cpu", workers=workers(again))
+    *_, known = evaluate(models, tasks, device="cpu", workers=again.workers())
     assert told(known.scores) == told(expected.scores)
     assert again.started == 0  # all is remembered
 
@@ -98,7 +94,7 @@ def test_compare(recipe: Recipe, fresh) -> None:
     expected = rows(compare_all(recipes, "cpu"))
     fresh()
     ray = Counted()
-    assert rows(compare_all(recipes, "cpu", workers(ray))) == expected
+    assert rows(compare_all(recipes, "cpu", ray.workers())) == expected
     assert expected[2]["error"]  # that data are missing is said in its row
     assert expected[0]["scores"]
 
@@ -109,7 +105,7 @@ def test_the_window_compares_by_workers(
     """Each merge by all of them, one after another: its store is kept, as the window wants it."""
     ray = RayStandIn()
     monkeypatch.setattr(
-        ray_cluster, "workers_at", lambda to, *_: nullcontext(workers(ray) if to else None)
+        ray_cluster, "workers_at", lambda to, *_: nullcontext(ray.workers() if to else None)
     )
 
     def rows(cluster: str) -> list[MethodCompared]:
@@ -149,7 +145,7 @@ def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
     expected = found()
     fresh()
     ray = Counted()
-    assert found(workers=workers(ray)) == expected
+    assert found(workers=ray.workers()) == expected
     assert ray.ran > len(expected[0])
 
 
@@ -183,7 +179,7 @@ def test_statistics_must_be_seen_from_here(tmp_path: Path, monkeypatch: pytest.M
     prepared = prepare(load_recipe(bert_family(tmp_path / "family")))
     monkeypatch.setattr(calibrate, "_measured_alone", nothing)
     with pytest.raises(ClusterError, match="one cache folder"):
-        list(calibrated(prepared, torch.device("cpu"), workers(RayStandIn())))
+        list(calibrated(prepared, torch.device("cpu"), RayStandIn().workers()))
 
 
 def nothing(*_: object) -> None:
@@ -196,4 +192,4 @@ def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_pat
     fresh()
     models = models_of(prepare(recipe), [])
     with pytest.raises(TaskError):
-        list(evaluate(models, tasks, device="cpu", workers=workers(RayStandIn())))
+        list(evaluate(models, tasks, device="cpu", workers=RayStandIn().workers()))

@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from ace_gui.engine import streaming
 from ace_gui.engine.cluster import pool, ray_cluster
 from ace_gui.engine.cluster.pool import ATTEMPTS, Call
-from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.worker import Kind, Order, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
@@ -56,10 +55,6 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return gpt2_family(tmp_path_factory.mktemp("family"))
 
 
-def workers(ray: RayStandIn, count: int = 2) -> RayWorkers:
-    return ray.workers(count)
-
-
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
     return merged_tensors(prepare(recipe), store, device="cpu")
 
@@ -75,7 +70,7 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 def test_same_bits_as_one_process(family: Family, tmp_path: Path, method: str, count: int) -> None:
     recipe = recipe_of(family, merge_method=method)
     expected = alone(recipe, tmp_path / "alone")
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=workers(RayStandIn(), count))
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers(count))
     assert same(found, expected)
 
 
@@ -85,7 +80,7 @@ def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) 
     generator = torch.Generator().manual_seed(seed)
     lost = torch.rand(10_000, generator=generator) < 0.15
     ray = RayStandIn(lambda call, number: call == "merge" and bool(lost[number]))
-    members = workers(ray)
+    members = ray.workers()
     expected = alone(recipe, tmp_path / "alone")
     assert same(merged_tensors(prepare(recipe), tmp_path / "many", workers=members), expected)
     assert members.lost > 0
@@ -97,7 +92,7 @@ def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None
     recipe = recipe_of(family)
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
-    members = workers(ray)
+    members = ray.workers()
     members.longest = 0.0
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
@@ -109,7 +104,7 @@ def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_
     after = 8
     ray = RayStandIn(lambda call, number: call == "merge" and number > after)
     with pytest.raises(ClusterError, match="give workers more memory, then resume") as stopped:
-        merged_tensors(prepared, store, workers=workers(ray, 1))
+        merged_tensors(prepared, store, workers=ray.workers(1))
     assert stopped.value.tensor
     assert ray.started == ATTEMPTS
     # With a cluster that is well, it goes on where it was.
@@ -117,7 +112,7 @@ def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_
     again = RayStandIn()
     calls = []
     again.fails = lambda call, number: calls.append(call) is not None
-    found = merged_tensors(prepared, store, workers=workers(again), resume=True)
+    found = merged_tensors(prepared, store, workers=again.workers(), resume=True)
     assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
     everything = len(units(in_base(prepared), prepared, torch.device("cpu")))
     assert calls.count("merge") < everything
@@ -143,7 +138,7 @@ def test_every_row_is_in_one_unit(family: Family) -> None:
 
 def test_an_interrupted_merge_leaves_no_workers(family: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
-    stopped_merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
+    stopped_merge(prepare(recipe_of(family)), tmp_path / "store", workers=ray.workers())
     assert ray.started == ray.killed == 2
     assert not (tmp_path / "store" / TOKEN).exists()
 
@@ -161,7 +156,7 @@ def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
     try:
         with pytest.raises(NonFiniteError) as error:
             merged_tensors(
-                prepare(recipe_of(family)), tmp_path / "store", workers=workers(RayStandIn())
+                prepare(recipe_of(family)), tmp_path / "store", workers=RayStandIn().workers()
             )
         assert error.value.tensor == name
     finally:
@@ -174,7 +169,7 @@ def test_a_store_of_one_process_is_not_continued_by_others(family: Family, tmp_p
     stopped_merge(prepared, store, 3, device="cpu")
     torch.set_num_threads(1)
     with pytest.raises(ResumeError, match="threads"):
-        merged_tensors(prepared, store, workers=workers(RayStandIn()), resume=True)
+        merged_tensors(prepared, store, workers=RayStandIn().workers(), resume=True)
 
 
 def test_what_machines_read_must_agree(tmp_path: Path) -> None:
@@ -200,7 +195,7 @@ def test_looks_at_the_whole_model_are_put_together(
     list(surveyed(here, Readers(here)))
     lost = iter([True])
     ray = RayStandIn(lambda call, number: call == "scan" and next(lost, False))
-    members = workers(ray, 3)
+    members = ray.workers(3)
     members.begin(there)
     readers = Readers(there)
     list(surveyed(there, readers, workers=members))
@@ -244,7 +239,7 @@ def test_workers_write_what_they_reach(
     whole = RowMerged.pieces
     monkeypatch.setattr(RowMerged, "pieces", lambda *given: sent.append(given) or whole(*given))
     recipe = recipe_of(family)
-    members = workers(RayStandIn())
+    members = RayStandIn().workers()
     prepared = prepare(recipe)
     *_, finished = merge(prepared, tmp_path / "store", workers=members)
     found = load_file(tmp_path / "store" / MODEL / "model.safetensors")
@@ -261,7 +256,7 @@ def test_matrices_between_others_are_sent(tmp_path: Path) -> None:
     recipe = recipe_of(family)
     rows = in_base(prepare(recipe))
     assert any(row.part is not None for row in rows)
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=workers(RayStandIn()))
+    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers())
     assert same(found, alone(recipe, tmp_path / "alone"))
 
 
@@ -291,7 +286,7 @@ def test_a_cluster_of_several_kinds_says_so(
 ) -> None:
     kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
     monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
-    *_, finished = merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn()))
+    *_, finished = merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn().workers())
     assert any("not all of one kind" in note for note in finished.notes)
 
 
@@ -301,20 +296,20 @@ def test_workers_of_another_version_are_refused(
     other = replace(Kind.here("cpu"), code="other")
     monkeypatch.setattr(Worker, "kind", lambda _: other)
     with pytest.raises(ClusterError, match="another version"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn())))
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn().workers()))
 
 
 def test_workers_that_do_not_start(family: Family, tmp_path: Path) -> None:
     ray = RayStandIn(lambda call, number: call == "kind")
     with pytest.raises(ClusterError, match="cannot be started"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(ray)))
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=ray.workers()))
     assert ray.started <= 2 * ATTEMPTS
 
 
 def test_a_merge_can_be_stopped_while_the_cluster_starts(family: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
     ray.starting = 1 << 30
-    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=workers(ray))
+    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=ray.workers())
     while not isinstance(next(events), MergeStarted):
         pass
     assert [next(events) for _ in range(3)] == [None] * 3
@@ -327,13 +322,13 @@ def test_the_head_ends(family: Family, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(pool, "WATCH_SECONDS", 0.0)
     ray = RayStandIn()
     prepared, store = prepare(recipe_of(family)), tmp_path / "store"
-    events = merge(prepared, store, workers=workers(ray))
+    events = merge(prepared, store, workers=ray.workers())
     while not isinstance(next(events), TensorFinished):
         pass
     ray.ended = True
     with pytest.raises(ClusterError, match="server has ended"):
         list(events)
-    found = merged_tensors(prepared, store, workers=workers(RayStandIn()), resume=True)
+    found = merged_tensors(prepared, store, workers=RayStandIn().workers(), resume=True)
     assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
 
 
@@ -344,7 +339,7 @@ def test_a_connection_that_breaks(family: Family, tmp_path: Path) -> None:
         return False
 
     with pytest.raises(ClusterError, match="server has ended"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=workers(RayStandIn(fails))))
+        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn(fails).workers()))
 
 
 def test_workers_without_memory_for_the_models(
@@ -359,13 +354,13 @@ def test_workers_without_memory_for_the_models(
         whole(self, order)
 
     monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
-    recipe, members = recipe_of(family), workers(RayStandIn())
+    recipe, members = recipe_of(family), RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2
     fails += [True] * 100
     with pytest.raises(ClusterError, match="cannot be started"):
-        merged_tensors(prepare(recipe), tmp_path / "none", workers=workers(RayStandIn()))
+        merged_tensors(prepare(recipe), tmp_path / "none", workers=RayStandIn().workers())
 
 
 def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
@@ -374,7 +369,7 @@ def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
     ray.hangs = lambda call, number: call == "merge"
     job = MergeJob(recipe=recipe_of(family), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_cluster, "workers_at", lambda *_: nullcontext(workers(ray)))
+        patch.setattr(ray_cluster, "workers_at", lambda *_: nullcontext(ray.workers()))
         steps = job.steps(Runner())
         while not isinstance(next(steps), MergeStarted):
             pass
@@ -395,7 +390,7 @@ def test_a_worker_without_memory_hands_its_unit_on(
         return whole(self, names)
 
     monkeypatch.setattr(Worker, "merge", merge_or_fail)
-    recipe, members = recipe_of(family), workers(RayStandIn())
+    recipe, members = recipe_of(family), RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2

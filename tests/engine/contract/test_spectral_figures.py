@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from ace_gui.engine.contract.figures.spectral_figures import (
     condition_number,
     cumulative_energy,
-    directions_for,
     effective_rank,
     leading,
     numerical_rank,
     spectral_figures,
-    stable_rank,
-    top_energy,
 )
 
 Array = NDArray[np.float64]
@@ -58,15 +55,6 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, 
     entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
     assert effective_rank(sigma) == pytest.approx(math.exp(entropy))
     assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
-
-
-def test_equal_singular_values_count_fully() -> None:
-    sigma = np.full(40, 3.0)
-    assert effective_rank(sigma) == pytest.approx(40)
-    assert stable_rank(sigma) == pytest.approx(40)
-    assert top_energy(sigma) == pytest.approx(0.05)
-    assert directions_for(sigma, 0.9) == 36
-    assert condition_number(sigma) == 1
 
 
 def test_directions_below_the_rounding_of_float32_do_not_count() -> None:

@@ -23,7 +23,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
-from ace_gui.engine.inspecting.layer_subspaces import alignment, overlap, subspaces
+from ace_gui.engine.inspecting.layer_subspaces import overlap, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
@@ -237,13 +237,6 @@ def test_overlap_counts_the_directions_that_all_have() -> None:
     assert found[:2, :2].tolist() == [[1.0, 0.5], [0.5, 1.0]]
     assert np.isnan(found[2]).all()
     assert np.isnan(found[:, 2]).all()
-
-
-def test_a_matrix_is_aligned_with_itself_up_to_sign() -> None:
-    matrix = torch.randn(9, 14, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    left, right = alignment(matrix, -2 * matrix)
-    np.testing.assert_allclose(left, np.ones(9))
-    np.testing.assert_allclose(right, np.ones(9))
 
 
 def test_distributions_are_numpys_histograms(prepared: Prepared, cache: InspectionCache) -> None:
