@@ -213,7 +213,8 @@ class Pool:
         for member, asked in zip(busy, waited, strict=True):
             task = member.given[asked]
             if asked not in ready:
-                if time.monotonic() - member.since > self._limit(task):
+                limit = STARTING_SECONDS if task.call is None else self.longest
+                if time.monotonic() - member.since > limit:
                     left.extendleft(reversed(self._without(member)))
                 continue
             found = self._found(asked)
@@ -232,29 +233,21 @@ class Pool:
 
     def _found(self, asked: Any) -> Any:
         """The result of a call; a lost worker and one out of memory are handled alike."""
+        errors = self._ray.exceptions
         try:
             return self._ray.get(asked)
-        except self._losses:
-            return NoMemory()
-        except Exception as error:
-            if is_out_of_memory(error):  # also while sending the result
-                return NoMemory()
-            raise
-
-    def _limit(self, task: _Task) -> float:
-        return STARTING_SECONDS if task.call is None else self.longest
-
-    @property
-    def _losses(self) -> tuple[type[Exception], ...]:
-        """Ray's exceptions for a lost worker, machine or result."""
-        errors = self._ray.exceptions
-        return (
+        except (
             errors.RayActorError,
             errors.WorkerCrashedError,
             errors.ObjectLostError,
             errors.OutOfMemoryError,
             errors.NodeDiedError,
-        )
+        ):
+            return NoMemory()
+        except Exception as error:
+            if is_out_of_memory(error):  # also while sending the result
+                return NoMemory()
+            raise
 
     def _without(self, member: _Member) -> list[_Task]:
         """Remove a lost worker; returns its calls for others.
