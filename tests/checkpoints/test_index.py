@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from ace_gui.checkpoints import Checkpoint, is_adapter, nested_models, open_checkpoint
+from ace_gui.checkpoints.index import is_plain_shard_name
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import entry, raw_file, save_model, small_tensors, write_index
 
@@ -374,3 +375,28 @@ def test_a_link_in_place_of_the_index_to_a_device(folder: Path):
     write.unlink()
     write_index(folder, {"a": "absent.safetensors"})
     refused(folder, "Shard 1 of 1 is missing.")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model-00001-of-00002.safetensors", "x.safetensors", "con-1.safetensors", "ü.safetensors"],
+)
+def test_plain_names_are_accepted(name: str):
+    assert is_plain_shard_name(name)
+
+
+@pytest.mark.parametrize("name", ["é" * 125 + ".safetensors", "\udcff.safetensors"])
+def test_names_no_file_system_holds(name: str):
+    assert not is_plain_shard_name(name)
+
+
+def test_a_link_among_the_shards_to_a_fifo_does_not_hang(tmp_path: Path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no FIFOs on this system")
+    os.mkfifo(tmp_path / "pipe")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "x.safetensors").symlink_to(tmp_path / "pipe")
+    write_index(folder, {"x": "x.safetensors"})
+    with pytest.raises(CheckpointError, match="Not a regular file"):
+        open_checkpoint(folder)
