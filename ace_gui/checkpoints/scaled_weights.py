@@ -1,6 +1,7 @@
 """Quantised weights with scales, read as float32: W = scale · q, for a tensor, rows or blocks.
 
-fp8 (E4M3) as FBGEMM, compressed-tensors and DeepSeek's models store it, and gpt-oss's MXFP4.
+fp8 (E4M3) as FBGEMM, compressed-tensors and DeepSeek's models store it, bitsandbytes' int8, and
+gpt-oss's MXFP4.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.formatting import counted
 
 _FP4: Final = tuple(sign * x for sign in (1.0, -1.0) for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6))
 _FP8: Final = "F8_E4M3"
 _SCALES: Final = ("weight_scale_inv", "weight_scale")
 _SCALE_FORMATS: Final = ("F32", "BF16", "F16")
+_FORMAT: Final = ".weight_format"
+_BY_ROWS: Final = 0
+"""bitsandbytes' number of the layout; others belong to old GPUs."""
 _OF_INPUTS: Final = ("input_scale", "input_activation_scale")
 
 
@@ -46,20 +51,22 @@ class QuantisedInfo(TensorInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledInfo(QuantisedInfo):
-    """A weight in fp8. ``block``: rows and columns of one scale."""
+    """A weight in fp8 or int8. ``block``: rows and columns of a scale, which is for ``divisor``."""
 
     block: tuple[int, int]
+    divisor: float = 1.0
 
     def read(self, stored: Stored, start: int, stop: int) -> Tensor:
         """Elements of the weight; scales are those of the rows that they are in."""
         raw = stored(replace(self.quantised, dtype="U8"), start, stop)
-        part = raw.view(torch.float8_e4m3fn).to(torch.float32)
+        is_int8 = self.quantised.dtype == "I8"
+        part = raw.view(torch.int8 if is_int8 else torch.float8_e4m3fn).to(torch.float32)
         if start < stop:
             width = self.shape[-1]
             first, last = start // width, -(-stop // width)
             scales = stored(self.scale, 0, prod(self.scale.shape))
             factors = self._factors(scales, first, last).reshape(-1)
-            part.mul_(factors[start - first * width : stop - first * width])
+            part.mul_(factors[start - first * width : stop - first * width]).div_(self.divisor)
         return part
 
     def _factors(self, scales: Tensor, first: int, last: int) -> Tensor:
@@ -105,7 +112,7 @@ class PackedInfo(QuantisedInfo):
 def with_scales(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, Any] | None
 ) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors, where fp8 weights with scales are float32, and a note of what that costs.
+    """The tensors, where quantised weights with scales are float32, and a note of what that costs.
 
     ``config``: the model's, which may have the size of the blocks. Weights without scales, or with
     scales that do not fit, stay as they are, to be refused.
@@ -119,6 +126,7 @@ def with_scales(
         return dict(tensors), ()
     ends = tuple(f".{end}" for end in _OF_INPUTS)
     used = {made.scale.name for made in found.values()}
+    used |= {name.replace(".SCB", _FORMAT) for name in used if name.endswith(".SCB")}
     kept = {
         found[name].name if name in found else name: found.get(name, info)
         for name, info in tensors.items()
@@ -126,9 +134,10 @@ def with_scales(
     }
     weights = counted(len(found), "quantised weight is", "quantised weights are")
     note = (
-        f"{weights} read as float32 (fp8 or MXFP4, with scales). The merged model is not "
-        "quantised: its weights are four times as large as fp8, eight times as large as MXFP4, and "
-        "half of that with `out_dtype: bfloat16`. What they rounded away is in every change."
+        f"{weights} read as float32 (fp8, int8 or MXFP4, with scales). The merged model is not "
+        "quantised: its weights are four times as large as fp8 and int8, eight times as large as "
+        "MXFP4, and half of that with `out_dtype: bfloat16`. What they rounded away is in every "
+        "change."
     )
     return kept, (note,)
 
@@ -145,6 +154,8 @@ def _scaled(
     info: TensorInfo, tensors: Mapping[str, TensorInfo], blocks: tuple[int, int] | None
 ) -> ScaledInfo | None:
     owner, _, last = info.name.rpartition(".")
+    if info.dtype == "I8" and last == "weight" and len(info.shape) == 2:
+        return _int8(info, tensors, owner)
     if info.dtype != _FP8 or last != "weight" or len(info.shape) not in (2, 3):
         return None
     named = (tensors.get(f"{owner}.{end}") for end in _SCALES)
@@ -159,18 +170,39 @@ def _scaled(
         grid = stack * -(-rows // block[0]) * -(-columns // block[1])
         whole = scale.shape[-2:] == (-(-rows // block[0]), -(-columns // block[1]))
         if prod(scale.shape) == grid and (whole or block[1] == columns):
-            return ScaledInfo(
-                name=info.name,
-                dtype="F32",
-                shape=info.shape,
-                file=info.file,
-                start=info.start,
-                nbytes=4 * prod(info.shape),
-                quantised=info,
-                scale=scale,
-                block=block,
-            )
+            return _as_float32(info, scale, block)
     return None
+
+
+def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> ScaledInfo | None:
+    """W = q · SCB / 127, row by row (Dettmers et al. 2022, section 3), stored by rows."""
+    scale, layout = tensors.get(f"{owner}.SCB"), tensors.get(f"{owner}{_FORMAT}")
+    if scale is None or scale.dtype != "F32" or scale.shape != info.shape[:1]:
+        return None
+    if layout is not None:
+        byte = bytearray(1)
+        with open_regular(layout.file) as (descriptor, _):
+            read_at(descriptor, memoryview(byte), layout.start)
+        if layout.nbytes != 1 or byte[0] != _BY_ROWS:
+            return None
+    return _as_float32(info, scale, (1, info.shape[1]), divisor=127.0)
+
+
+def _as_float32(
+    info: TensorInfo, scale: TensorInfo, block: tuple[int, int], divisor: float = 1.0
+) -> ScaledInfo:
+    return ScaledInfo(
+        name=info.name,
+        dtype="F32",
+        shape=info.shape,
+        file=info.file,
+        start=info.start,
+        nbytes=4 * prod(info.shape),
+        quantised=info,
+        scale=scale,
+        block=block,
+        divisor=divisor,
+    )
 
 
 def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo | None:

@@ -82,6 +82,45 @@ def test_without_scales_that_fit_it_stays_refused(
         open_checkpoint(folder)
 
 
+BITSANDBYTES = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}
+
+
+def int8(form: int = 0, rows: int = 8) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    return {
+        "q.weight": torch.randint(-128, 128, (8, 24), generator=generator, dtype=torch.int8),
+        "q.SCB": scales(rows) * 3,
+        "q.weight_format": torch.tensor(form, dtype=torch.uint8),
+    }
+
+
+@pytest.mark.parametrize("with_format", [True, False])
+def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path: Path) -> None:
+    tensors = {**int8(), "norm.weight": torch.ones(3, dtype=torch.float16)}
+    if not with_format:
+        del tensors["q.weight_format"]
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=BITSANDBYTES))
+    assert set(checkpoint.tensors) == {"q.weight", "norm.weight"}
+    assert any("int8" in warning for warning in checkpoint.warnings)
+    assert "quantization_config" not in (checkpoint.config or {})
+    exact = tensors["q.weight"].double() * tensors["q.SCB"].double()[:, None] / 127
+    with TensorReader(checkpoint) as reader:
+        found = reader.read("q.weight")
+        assert found.dtype == torch.float32
+        assert (found - exact).abs().max() <= 2e-7 * exact.abs().max()
+        part = reader.read_part("q.weight", 31, 90)
+        assert torch.equal(part, found.flatten()[31:90])
+
+
+@pytest.mark.parametrize("tensors", [int8(form=1), int8(rows=7), {"q.weight": int8()["q.weight"]}])
+def test_int8_of_another_layout_stays_refused(
+    tensors: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    folder = save_model(tmp_path / "m", tensors, config=BITSANDBYTES)
+    with pytest.raises(CheckpointError, match="quantised"):
+        open_checkpoint(folder)
+
+
 def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     generator, name = torch.Generator().manual_seed(3), "mlp.experts.down_proj"
     blocks_EOGB = torch.randint(0, 256, (3, 5, 2, 16), generator=generator, dtype=torch.uint8)

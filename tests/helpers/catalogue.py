@@ -272,7 +272,7 @@ def only(name: str, content: bytes = b"weights") -> Callable[[Path], Path]:
 
 
 UNSUPPORTED = [
-    Unsupported("bitsandbytes, 4 and 8 bits", configured("bitsandbytes")),
+    Unsupported("bitsandbytes, 4 bits", configured("bitsandbytes")),
     Unsupported("bitsandbytes without its config", tensors_named("q.weight", "q.weight.absmax")),
     Unsupported("GPTQ", configured("gptq")),
     Unsupported("AWQ", configured("awq")),
