@@ -143,9 +143,15 @@ def write_mergekit(given: Mergekit) -> None:
     """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
     recipe = load_recipe(given.recipe)
     outputs = Outputs.of(given, (given.recipe, *recipe.paths), out=MERGEKIT_MARK)
-    parameters = checked_parameters(get_method(recipe.merge_method), recipe.parameters)
-    text = dump_mergekit(recipe, asdict(parameters), given.out.resolve().parent)
+    folder = given.out.resolve().parent
+    text = dump_mergekit(recipe, _every_parameter(recipe), folder, _every_parameter)
     outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}")
     for line in text.splitlines():
         if line.startswith("# "):
             Terminal.of(given).notes.print(shown(f"Note: {line[2:]}", style="yellow"))
+
+
+def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:
+    """The parameters of the recipe's method, its defaults too."""
+    method = get_method(recipe.merge_method)
+    return asdict(checked_parameters(method, recipe.parameters))

@@ -161,7 +161,7 @@ def test_mergekit_is_told_it_or_it_is_refused(each: Field[Any], tmp_path: Path) 
         return
     recipe = replace(changed(each), merge_method="linear")
     with pytest.raises(RecipeError, match=r"mergekit"):
-        dump_mergekit(recipe, {"normalize": True}, tmp_path)
+        dump_mergekit(recipe, {"normalize": True, "base_weight": 0.0}, tmp_path)
 
 
 def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_path: Path) -> None:

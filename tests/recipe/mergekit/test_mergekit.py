@@ -15,7 +15,7 @@ from ace_gui.methods.model_stock import ModelStockParameters, model_stock
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Slice, Source, Vocabulary
+from ace_gui.recipe.values import Heads, Slice, Source, Vocabulary
 from tests.helpers.mergekit_files import entries
 
 TIES = {
@@ -537,7 +537,7 @@ def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path: Path)
             {"overrides": (Override(pattern="*x*", merge_method="ace"),)},
             "overrides[0].merge_method",
         ),
-        ({"slices": (Slice(sources=(Source(model=Path("a"), layers=(0, 2)),)),)}, "slices"),
+        ({"slices": (Slice(sources=(Source(model=Path("nowhere")),)),)}, "slices"),
     ],
 )
 def test_what_mergekit_cannot_express_is_named(
@@ -567,3 +567,130 @@ def test_an_adapter_on_the_base_is_an_expert(tmp_path: Path) -> None:
     assert recipe.base_model == tmp_path / "base"
     assert [entry.model for entry in recipe.models] == [tmp_path / "adapter", tmp_path / "other"]
     assert recipe.weights == (0.5, 2.0)
+
+
+def written_and_read(folder: Path, recipe: Recipe) -> Recipe:
+    path = folder / "out.yaml"
+    path.write_text(dump_mergekit(recipe, get_parameters(recipe), folder, get_parameters))
+    return load_recipe(path)
+
+
+def source(model: str, first: int, end: int, **parameters: Any) -> dict[str, Any]:
+    return {"model": model, "layer_range": [first, end], "parameters": parameters}
+
+
+SLICES: dict[str, dict[str, Any]] = {
+    "weights of slices": {
+        "merge_method": "task_arithmetic",
+        "base_model": "base",
+        "slices": [
+            {"sources": [source("base", 0, 2), source("a", 0, 2, weight=0.3)]},
+            {
+                "sources": [source("b", 1, 4), source("base", 1, 4), source("a+x", 0, 3)],
+                "parameters": {"lambda": 0.5, "weight": 0.7},
+            },
+        ],
+    },
+    "filters": {
+        "merge_method": "slerp",
+        "base_model": "base",
+        "slices": [
+            {
+                "sources": [source("base", 0, 4), source("a", 2, 6)],
+                "parameters": {"t": [{"filter": "mlp", "value": 0.2}, {"value": 0.8}]},
+            }
+        ],
+    },
+    "without a base": {
+        "merge_method": "linear",
+        "slices": [
+            {"sources": [source("a", 0, 3, weight=1.0), source("b", 0, 3, weight=2.0)]},
+            {"sources": [source("b", 0, 3, weight=0.25), source("a", 3, 6, weight=0.5)]},
+        ],
+    },
+    "passthrough": {
+        "merge_method": "passthrough",
+        "slices": [
+            {"sources": [source("base", 0, 4)]},
+            {"sources": [source("a", 2, 4, scale=0.5)]},
+            {
+                "sources": [
+                    source("base", 2, 4, scale=[{"filter": "o_proj", "value": 0.0}, {"value": 1}])
+                ]
+            },
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SLICES)
+def test_slices_come_back_from_mergekits_file(tmp_path: Path, kind: str) -> None:
+    give_blocks(tmp_path, a=6, b=6)
+    recipe = read(tmp_path, **SLICES[kind])
+    assert recipe.slices
+    assert written_and_read(tmp_path, recipe) == recipe
+    text = yaml.safe_load((tmp_path / "out.yaml").read_text())
+    assert text["merge_method"] == SLICES[kind]["merge_method"]
+
+
+def test_gradients_within_a_slice_are_refused_by_name(tmp_path: Path) -> None:
+    part = {"sources": [source("base", 0, 3), source("a", 0, 3, weight=[0, 1])]}
+    recipe = read(tmp_path, merge_method="task_arithmetic", base_model="base", slices=[part])
+    with pytest.raises(RecipeError, match=r"slices\[0\].overrides\[.\] is for tensors"):
+        dump_mergekit(recipe, get_parameters(recipe), tmp_path)
+
+
+def test_stages_come_back_from_mergekits_file(tmp_path: Path) -> None:
+    stage = {"merge_method": "linear", "models": models({"weight": 1}, {"weight": 2})}
+    last = {"merge_method": "ties", "base_model": "base", "models": [{"model": "first"}]}
+    path = tmp_path / "stages.yaml"
+    path.write_text(yaml.safe_dump_all([{"name": "first", **stage}, last]))
+    recipe = load_recipe(path)
+    back = written_and_read(tmp_path, recipe)
+    assert [each.models for each in back.stages.values()] == [
+        each.models for each in recipe.stages.values()
+    ]
+    names = [each.get("name") for each in yaml.safe_load_all((tmp_path / "out.yaml").read_text())]
+    assert names == ["stage-1", None]
+    with pytest.raises(RecipeError, match="ace-gui mergekit"):
+        dump_mergekit(recipe, get_parameters(recipe), tmp_path)
+
+
+def test_the_base_s_own_weight_in_a_rule_comes_back(tmp_path: Path) -> None:
+    rule = Override(pattern="*mlp*", parameters={"base_weight": 0.5})
+    recipe = ours(tmp_path, rule, merge_method="linear")
+    assert written_and_read(tmp_path, recipe).overrides == (rule,)
+
+
+def test_the_tokenizer_of_an_expert_is_written(tmp_path: Path) -> None:
+    recipe = ours(tmp_path, tokenizer="b", parameters=TIES)
+    assert written_and_read(tmp_path, recipe).tokenizer == "b"
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "language": {"architectures": ["LlamaForCausalLM"]},
+    "named": {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "no"}},
+    "other": {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "cat"}},
+    "unnamed": {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "heads", "noted"),
+    [
+        (("named", "other"), Heads.AUTO, True),
+        (("unnamed", "unnamed"), Heads.AUTO, True),
+        (("named", "language"), Heads.AUTO, True),
+        (("named", "named"), Heads.AUTO, False),
+        (("language", "language"), Heads.AUTO, False),
+        (("named", "other"), Heads.MERGE, False),
+    ],
+)
+def test_heads_that_mergekit_would_merge_are_noted(
+    tmp_path: Path, tasks: tuple[str, str], heads: Heads, noted: bool
+) -> None:
+    for name, task in zip("ab", tasks, strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(TASKS[task]))
+    text = dump_mergekit(ours(tmp_path, heads=heads), TIES, tmp_path)
+    assert ("heads" in text.partition("merge_method")[0]) is noted
