@@ -23,6 +23,9 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.read_checksums import ReadChecksums
 from ace_gui.checkpoints.reader import TensorReader, require_finite
 
+_BLOCK = 1 << 22
+"""Elements in memory at a time for a mean."""
+
 NOWHERE = -1
 """Marks a row that a model lacks."""
 
@@ -46,10 +49,16 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """A tensor made of rows of the base (``own``, None if it has none) and of other models."""
+    """A tensor made of rows of the base (``own``, None if it has none) and of other models.
+
+    ``padding``: number of last rows that are the mean of all others. ``merged``: rows that the base
+    lacks and the method merges nevertheless, since the experts' differ.
+    """
 
     own: Source | None
     sources: tuple[Source, ...]
+    padding: int = 0
+    merged: tuple[int, ...] = ()
 
     @property
     def rows(self) -> Rows:
@@ -104,7 +113,7 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
 
 
 def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
-    """The ranges of a tensor's elements that are rows its base lacks."""
+    """The ranges of a tensor's elements that are rows its base lacks and no method merges."""
     extension = (
         checkpoint.extensions.get(name) if isinstance(checkpoint, ExtendedCheckpoint) else None
     )
@@ -112,7 +121,8 @@ def new_parts(checkpoint: Checkpoint, name: str) -> Iterator[tuple[int, int]]:
         return
     width = math.prod(checkpoint.tensors[name].shape) // max(1, len(extension.rows))
     numbers = np.arange(len(extension.rows))
-    for start, _, count in runs(np.where(extension.own.rows == NOWHERE, numbers, NOWHERE)):
+    added = (extension.own.rows == NOWHERE) & ~np.isin(numbers, extension.merged)
+    for start, _, count in runs(np.where(added, numbers, NOWHERE)):
         yield start * width, (start + count) * width
 
 
@@ -154,6 +164,18 @@ class ExtendedReader(TensorReader):
             self._own.will_read(name)
 
     def _rows(self, extension: Extension, first: int, last: int, width: int) -> Tensor:
+        rows = self._rows_of_tokens(extension, first, last, width)
+        count = len(extension.rows) - extension.padding
+        if extension.padding and last > count:
+            step = max(1, _BLOCK // width)
+            blocks = ((at, min(at + step, count)) for at in range(0, count, step))
+            total = torch.zeros(width, dtype=torch.float64)
+            for a, b in blocks:
+                total += self._rows_of_tokens(extension, a, b, width).double().sum(0)
+            rows[max(count - first, 0) :] = (total / count).to(rows.dtype)
+        return rows
+
+    def _rows_of_tokens(self, extension: Extension, first: int, last: int, width: int) -> Tensor:
         total = torch.zeros(last - first, width)
         added = np.full(last - first, True)
         if extension.own is not None:

@@ -33,6 +33,7 @@ __all__ = [
     "Slice",
     "Source",
     "Task",
+    "TokenSource",
     "Vocabulary",
     "model_name",
 ]
@@ -158,6 +159,21 @@ class Slice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenSource:
+    """The row of a token for models that lack it: that of ``model``, "base" or an expert.
+
+    ``token`` or ``token_id``: of another token there. ``zero``: a row of zeros. ``force``: also for
+    models that have the token.
+    """
+
+    model: str = ""
+    token: str = ""
+    token_id: int | None = field(default=None, metadata=about(limits={"ge": 0}))
+    zero: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Choices:
     """The settings of a merge besides the models and the method.
 
@@ -168,8 +184,9 @@ class Choices:
     ``poolers``: whether modules that feed only heads are kept with them. ``adapter``: the base is
     the base model with this adapter on it. ``slices``: of which blocks the output is made; empty:
     of all blocks of the models. ``tokenizer``: the expert with the output's tokens, in their order;
-    empty: as ``vocabulary`` says. ``chat_template``: base, an expert, a file, auto, a
-    well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
+    empty: as ``vocabulary`` says. ``tokens``: rows of single tokens, which are added if they are
+    new. ``pad_to_multiple_of``: of the number of rows. ``chat_template``: base, an expert, a file,
+    auto, a well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
     draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
     to the merged change of each matrix. ``output``: a whole model, or an adapter of this ``rank``,
     or of the ranks that keep this share of the ``energy`` of each change. ``overrides``: other
@@ -185,6 +202,8 @@ class Choices:
     adapter: Path | None = None
     slices: tuple[Slice, ...] = ()
     tokenizer: str = ""
+    tokens: Mapping[str, TokenSource] = field(default_factory=dict, hash=False)
+    pad_to_multiple_of: int | None = field(default=None, metadata=about(limits={"ge": 1}))
     chat_template: str = field(default="", metadata=about(task_vectors=False))
     out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))

@@ -31,9 +31,9 @@ from transformers import (
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.vocabulary.chat_templates import BUILT_IN
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import CheckpointError, MismatchError
+from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import TokenSource, Vocabulary
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
@@ -200,6 +200,63 @@ def test_a_tokenizer_that_no_expert_has_is_the_base_s_with_more_tokens(
         for token in tokens:
             has = [each[name][token] for each in owned if token in each[name]]
             torch.testing.assert_close(own[token], torch.stack(has).mean(dim=0))
+
+
+def test_rows_of_single_tokens_come_from_their_sources(tmp_path: Path) -> None:
+    base = base_model("llama", tmp_path / "base")
+    one = expert(base, tmp_path / "one", ["<x>", "new"], 1)
+    two = expert(base, tmp_path / "two", ["<x>"], 2)
+    tokens = {
+        "<x>": TokenSource(model="one"),
+        "new": TokenSource(model="one", force=True),
+        "<z>": TokenSource(zero=True),
+        "<copy>": TokenSource(model="base", token="a"),
+        "b": TokenSource(model="two", force=True),
+        "c": TokenSource(model="one", token_id=WORDS.index("d"), force=True),
+    }
+    more = {"tokens": tokens, "pad_to_multiple_of": 20, "merge_method": "linear"}
+    out = merged(base, [one, two], tmp_path / "out", vocabulary="union", **more)
+    ids = AutoTokenizer.from_pretrained(out).get_vocab()
+    assert set(ids) == {*WORDS, *tokens}
+    assert load(out).config.vocab_size == 20
+    found, start, first, second = rows(out), rows(base), rows(one), rows(two)
+    for name, row in found.items():
+        own = {
+            "<x>": first[name]["<x>"],
+            "new": first[name]["new"],
+            "<z>": torch.zeros(16),
+            "<copy>": start[name]["a"],
+            "b": second[name]["b"],
+            "c": first[name]["d"],
+        }
+        for token, exact in own.items():
+            mean = (exact + second[name]["<x>"]) / 2 if token == "<x>" else exact
+            torch.testing.assert_close(row[token], mean)
+        torch.testing.assert_close(row["e"], (first[name]["e"] + second[name]["e"]) / 2)
+        before = torch.stack([own.get(token, start[name].get(token)) for token in ids])
+        padding = load(out).state_dict()[name][len(ids) :]
+        torch.testing.assert_close(padding, before.mean(0).expand(6, -1))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary", "words"),
+    [
+        ({"<x>": TokenSource(model="one")}, "position", "union"),
+        ({"<q>": TokenSource(model="one")}, "union", "one has no row for '<q>'"),
+        ({"<q>": TokenSource(model="base", token_id=99)}, "union", "no row for '<q>'"),
+        ({"a": TokenSource(model="one")}, "union", "force: true"),
+    ],
+)
+def test_single_tokens_that_no_source_has_are_refused(
+    tokens: dict[str, TokenSource], vocabulary: str, words: str, tmp_path: Path
+) -> None:
+    base = base_model("llama", tmp_path / "base")
+    one = expert(base, tmp_path / "one", ["<x>"], 1)
+    two = expert(base, tmp_path / "two", ["<x>"], 2)
+    tokenizer([*(word if word != "a" else "other" for word in WORDS), "<x>"]).save_pretrained(two)
+    recipe = recipe_over(base, [one, two], vocabulary=Vocabulary(vocabulary), tokens=tokens)
+    with pytest.raises(RecipeError, match=words):
+        prepare(recipe)
 
 
 def test_ids_that_moved_are_followed_in_the_configs(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from ace_gui.recipe.mergekit.schema import (
     Reference,
     Setting,
     Slice,
+    Token,
+    TokenRow,
 )
 from ace_gui.recipe.mergekit.settings_at_depth import Chain, rules_of
 from ace_gui.recipe.values import (
@@ -37,6 +39,7 @@ from ace_gui.recipe.values import (
     Override,
     Recipe,
     Source,
+    TokenSource,
     Vocabulary,
 )
 from ace_gui.recipe.values import Slice as RecipeSlice
@@ -396,32 +399,48 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models, path: P
             key="tokenizer",
         )
     chosen = document.tokenizer
-    for key in ("tokens", "pad_to_multiple_of"):
-        if chosen is not None and getattr(chosen, key) is not None:
-            raise RecipeError(
-                f"{path}: {key!r} of 'tokenizer' is not possible here; leave it out.",
-                path=path,
-                key=f"tokenizer.{key}",
-            )
     recipe = replace(recipe, chat_template=document.chat_template or "")
+    names = dict(zip(map(_pair_of, recipe.models), recipe.expert_names, strict=True))
+    names[recipe.base_model, recipe.adapter] = _BASE
+
+    def named(reference: Reference) -> str:
+        pair = models.pair(reference)
+        if pair not in names:
+            raise RecipeError(
+                f"{path}: the tokenizer of {reference} is wanted, which is not among the models; "
+                "take that of one of them.",
+                path=path,
+                key="tokenizer_source",
+            )
+        return names[pair]
+
+    if chosen is not None:
+        tokens = {token: _token_source(each, named) for token, each in chosen.tokens.items()}
+        recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=chosen.pad_to_multiple_of)
     source = document.tokenizer_source if chosen is None else chosen.source
     if source is None:
         return recipe
-    if isinstance(source, str):
-        choice = Vocabulary.UNION if source == "union" else Vocabulary.BASE_TOKENS
+    name = source if isinstance(source, str) else named(source)
+    if name in (_BASE, "union"):
+        choice = Vocabulary.UNION if name == "union" else Vocabulary.BASE_TOKENS
         return replace(recipe, vocabulary=choice)
-    pair = models.pair(source)
-    if pair == (recipe.base_model, recipe.adapter):
-        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
-    names = dict(zip(map(_pair_of, recipe.models), recipe.expert_names, strict=True))
-    if pair not in names:
-        raise RecipeError(
-            f"{path}: the tokenizer of {source} is wanted, which is not among the models; take "
-            "that of one of them.",
-            path=path,
-            key="tokenizer_source",
+    return replace(recipe, tokenizer=name)
+
+
+_BASE: Final = "base"
+
+
+def _token_source(token: Token, named: Callable[[Reference], str]) -> TokenSource:
+    source = token.source
+    if isinstance(source, TokenRow):
+        return TokenSource(
+            model="" if source.model is None else named(source.model),
+            token=source.token,
+            token_id=source.token_id,
+            zero=source.kind == "zero",
+            force=token.force,
         )
-    return replace(recipe, tokenizer=names[pair])
+    return TokenSource(model="" if source is None else named(source), force=token.force)
 
 
 def _pair_of(entry: ModelEntry) -> tuple[Path, Path | None]:

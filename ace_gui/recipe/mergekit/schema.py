@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -117,14 +117,34 @@ def _template(written: str) -> str:
     raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
 
 
+class TokenRow(BaseModel):
+    """A row for a token: that of another token, or zeros."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    kind: Literal["model_token", "zero"]
+    model: ModelName | None = None
+    token: str = ""
+    token_id: Annotated[int, Field(ge=0)] | None = None
+
+
+class Token(BaseModel):
+    """What a token's row is where a model lacks it; with ``force`` everywhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: TokenRow | ModelName | None = None
+    force: bool = False
+
+
 class TokenizerChoice(BaseModel):
     """The tokenizer of the output."""
 
     model_config = ConfigDict(extra="forbid")
 
     source: Literal["base", "union"] | ModelName = "union"
-    tokens: dict[str, Any] | None = None
-    pad_to_multiple_of: int | None = None
+    tokens: dict[str, Token] = {}
+    pad_to_multiple_of: Annotated[int, Field(ge=1)] | None = None
 
 
 class Document(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -266,9 +266,8 @@ def _refuse_others(recipe: Recipe) -> None:
         )
     if recipe.heads is Heads.KEEP:
         raise RecipeError("mergekit cannot keep task heads of the experts.", key="heads")
-    usual = {each.name: each.default for each in fields(Choices) if each.name not in _EXPRESSED}
     for name, value in recipe.choices().items():
-        if value != usual.get(name, value):
+        if name not in _EXPRESSED and value != getattr(Choices(), name):
             shown = f"{name}: {value}" if isinstance(value, str) else f"the key {name}"
             raise RecipeError(f"mergekit's file cannot express {shown}; remove it.", key=name)
 

@@ -28,7 +28,7 @@ from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.fields import traits_of
 from ace_gui.recipe.mergekit.writing import _EXPRESSED, dump_mergekit
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Choices
+from ace_gui.recipe.values import Choices, TokenSource
 from tests.helpers.inspected import row_named
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
@@ -38,6 +38,7 @@ BY_NAME: dict[str, Any] = {
     "blocks": "4-7",
     "layers": (0, 8),
     "overrides": (RULE,),
+    "tokens": {"<t>": TokenSource(zero=True)},
     "models": (ModelEntry(model=Path("/models/other"), name="x", weight=0.5),),
 }
 """Where not any value of the type will do."""

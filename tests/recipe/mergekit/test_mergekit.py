@@ -15,7 +15,7 @@ from ace_gui.methods.model_stock import ModelStockParameters, model_stock
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Heads, Slice, Source, Vocabulary
+from ace_gui.recipe.values import Heads, Slice, Source, TokenSource, Vocabulary
 from tests.helpers.mergekit_files import entries
 
 TIES = {
@@ -331,8 +331,8 @@ def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: li
 @pytest.mark.parametrize(
     ("more", "key"),
     [
-        ({"tokenizer": {"source": "base", "tokens": {"<t>": {"source": "a"}}}}, "tokenizer.tokens"),
-        ({"tokenizer": {"pad_to_multiple_of": 8}}, "tokenizer.pad_to_multiple_of"),
+        ({"tokenizer": {"tokens": {"<t>": {"source": "z"}}}}, "tokenizer_source"),
+        ({"tokenizer": {"pad_to_multiple_of": 0}}, "tokenizer.pad_to_multiple_of"),
         ({"tokenizer": {}, "tokenizer_source": "base"}, "tokenizer"),
         ({"tokenizer_source": "z"}, "tokenizer_source"),
         ({"chat_template": "unknown"}, "chat_template"),
@@ -372,6 +372,34 @@ def test_the_source_of_the_tokenizer(
     )
     assert (recipe.vocabulary, recipe.tokenizer) == (vocabulary, tokenizer)
     assert (recipe.chat_template, recipe.notes) == ("chatml", ())
+    own = tmp_path / "own.yaml"
+    own.write_text(dump_recipe(recipe, tmp_path))
+    assert load_recipe(own) == recipe
+
+
+def test_single_tokens_and_padding_are_read(tmp_path: Path) -> None:
+    tokens = {
+        "<t>": {"source": "a"},
+        "<u>": {"source": {"kind": "model_token", "model": "base", "token": "x"}, "force": True},
+        "<v>": {"source": {"kind": "model_token", "model": {"model": "b"}, "token_id": 3}},
+        "<w>": {"source": {"kind": "zero"}},
+        "<x>": {},
+    }
+    recipe = read(
+        tmp_path,
+        merge_method="linear",
+        base_model="base",
+        models=models({"weight": 1.0}, {"weight": 1.0}),
+        tokenizer={"tokens": tokens, "pad_to_multiple_of": 8},
+    )
+    assert (recipe.vocabulary, recipe.pad_to_multiple_of) == (Vocabulary.UNION, 8)
+    assert recipe.tokens == {
+        "<t>": TokenSource(model="a"),
+        "<u>": TokenSource(model="base", token="x", force=True),
+        "<v>": TokenSource(model="b", token_id=3),
+        "<w>": TokenSource(zero=True),
+        "<x>": TokenSource(),
+    }
     own = tmp_path / "own.yaml"
     own.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(own) == recipe

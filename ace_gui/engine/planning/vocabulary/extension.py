@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -30,9 +31,9 @@ from ace_gui.engine.planning.vocabulary.new_tokens import (
 from ace_gui.engine.planning.vocabulary.rows import match, vocabulary_tensors
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of, tokenizer_stamps, tokens_of
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import plain
+from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import BY_TOKEN, TokenSource, Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float
 
 _TOKENIZER: Final = (
@@ -43,6 +44,9 @@ _TEMPLATES: Final = ("chat_template.*", "additional_chat_templates/*")
 _WITH_IDS: Final = ("config.json", "generation_config.json")
 
 _TOKEN_ID: Final = re.compile(r"_token_ids?$")
+
+_BASE: Final = "base"
+"""Names the base as the source of a token's row."""
 
 _Changes = dict[str, dict[str, object]]
 
@@ -56,7 +60,14 @@ def with_new_tokens(
     """
     names = vocabulary_tensors(base)
     owners = tuple(expert for expert in experts if any(map(expert.has, names)))
-    adding = recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
+    single = bool(recipe.tokens or recipe.pad_to_multiple_of)
+    if single and recipe.matching not in BY_TOKEN:
+        raise RecipeError(
+            "tokens and pad_to_multiple_of need rows that are matched by token; set vocabulary: "
+            "union.",
+            key="vocabulary",
+        )
+    adding = single or recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
     if not adding or not owners or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
     if not all(_as_wide(expert, base, names) for expert in owners):  # refused there
@@ -66,7 +77,11 @@ def with_new_tokens(
         joined = _tokens_of(recipe.tokenizer, ours, known)
     else:
         union = recipe.vocabulary is Vocabulary.UNION
-        joined = join(ours, known, union=union, advice=recipe.keep_base_rows)
+        of_experts = () if recipe.vocabulary is Vocabulary.BASE_TOKENS else known
+        advice = recipe.keep_base_rows
+        joined = join(ours, of_experts, union=union, also=recipe.tokens, advice=advice)
+    if single:
+        joined = _padded(joined, ours, recipe)
     if joined is None:
         return base, tuple(experts)
     return _Growing(
@@ -78,6 +93,22 @@ def with_new_tokens(
         names=names,
         recipe=recipe,
     ).models(experts)
+
+
+def _padded(joined: Joined | None, ours: Known, recipe: Recipe) -> Joined | None:
+    """With the rows of ``pad_to_multiple_of``; None if nothing is to be done."""
+    joined = joined or Joined(
+        tokens=ours.tokens, rows=ours.rows, added=(), owner=None, left_out=frozenset()
+    )
+    missing = [token for token in recipe.tokens if token not in joined.tokens.values()]
+    if missing:
+        raise RecipeError(
+            f"The tokenizer of {plain(recipe.tokenizer)} lacks {listing(missing)}; name these "
+            "tokens with tokenizer: union.",
+            key="tokens",
+        )
+    padding = -joined.rows % (recipe.pad_to_multiple_of or 1)
+    return replace(joined, rows=joined.rows + padding, padding=padding)
 
 
 def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
@@ -146,17 +177,24 @@ class _Growing:
         return token_indices(self.joined.tokens, self.joined.rows, model, padding=True)
 
     def _growth(self, name: str) -> Extension:
-        own = _source(self.base, name, self._rows_in(self.ours))
+        own = _source(self.base, name, self._of_tokens(_BASE, self._rows_in(self.ours), self.ours))
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
         ruling = tied or name
         weights = weights_for(ruling, traits[ruling], self.recipe)
         sources = tuple(
-            _source(owner, found, self._rows_in(known), weights[owner.name])
+            _source(
+                owner,
+                found,
+                self._of_tokens(owner.name, self._rows_in(known), known),
+                weights[owner.name],
+            )
             for owner, known in zip(self.owners, self.known, strict=True)
             if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
         )
         unknown = own.rows == NOWHERE
+        unknown[len(unknown) - self.joined.padding :] = False
+        unknown[[row for row, each in self._single.items() if each.zero]] = False
         for source in sources:
             unknown &= source.rows == NOWHERE
         if unknown.any():
@@ -167,7 +205,44 @@ class _Growing:
                 f"{self.recipe.keep_base_rows}.",
                 key="vocabulary",
             )
-        return Extension(own=own, sources=sources)
+        merged = tuple(row for row, each in self._single.items() if not each.force)
+        return Extension(own=own, sources=sources, padding=self.joined.padding, merged=merged)
+
+    @cached_property
+    def _single(self) -> Mapping[int, TokenSource]:
+        """The tokens with a source, by their rows, where the base has that source's row."""
+        rows = {token: row for row, token in self.joined.tokens.items()}
+        found = {}
+        for token, each in self.recipe.tokens.items():
+            if not each.zero and not each.model:
+                continue
+            if token in self.ours.held and not each.force:
+                lacking = [known.name for known in self.known if token not in known.held]
+                if lacking and each.model != _BASE:
+                    raise RecipeError(
+                        f"The base has the token {plain(token)!r}, which {plain(lacking[0])} lacks;"
+                        " it gets the base's row. Name model: base, or force: true.",
+                        key=f"tokens.{token}",
+                    )
+                continue
+            found[rows[token]] = each
+        return found
+
+    def _of_tokens(self, name: str, rows: NDArray[np.int64], known: Known) -> NDArray[np.int64]:
+        """The rows of a model, of which those of single tokens are its own only where it is their
+        source. Raises RecipeError if the source has no such row."""
+        ids = {token: row for row, token in known.tokens.items() if row < known.rows}
+        for row, each in self._single.items():
+            token = each.token or self.joined.tokens[row]
+            index = each.token_id if each.token_id is not None else ids.get(token, NOWHERE)
+            rows[row] = index if each.model == name and not each.zero else NOWHERE
+            if each.model == name and not each.zero and not 0 <= index < known.rows:
+                raise RecipeError(
+                    f"{plain(name)} has no row for {plain(token)!r}, from which the token "
+                    f"{plain(self.joined.tokens[row])!r} is wanted; name another.",
+                    key=f"tokens.{self.joined.tokens[row]}",
+                )
+        return rows
 
     def _answering(self, expert: OpenedModel) -> OpenedModel:
         """The expert, unchanged in the rows of new tokens, which are the experts' mean already."""
@@ -175,7 +250,9 @@ class _Growing:
         if position is None:
             return expert
         known = self.known[position]
-        ours = set(self.ours.tokens.values())
+        forced = {token for token, each in self.recipe.tokens.items() if each.force}
+        own = {self.joined.tokens[row] for row, each in self._single.items()}
+        ours = {*self.ours.tokens.values(), *own} - forced
         tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
         rows = token_indices(tokens, self.joined.rows, known, padding=False)
         shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == known.rows]

@@ -36,7 +36,8 @@ class Joined:
     """``tokens`` of the merged model, in ``rows`` rows; ``added``: the new ones.
 
     ``owner``: the expert whose tokenizer has exactly these tokens; None if the base's is extended.
-    ``left_out``: tokens that some experts have and the merged model lacks.
+    ``left_out``: tokens that some experts have and the merged model lacks. ``padding``: number of
+    last rows, of no token, that are added.
     """
 
     tokens: Tokens
@@ -44,10 +45,20 @@ class Joined:
     added: tuple[str, ...]
     owner: int | None
     left_out: frozenset[str]
+    padding: int = 0
 
 
-def join(base: Known, experts: Sequence[Known], *, union: bool, advice: str = "") -> Joined | None:
+def join(
+    base: Known,
+    experts: Sequence[Known],
+    *,
+    union: bool,
+    also: Iterable[str] = (),
+    advice: str = "",
+) -> Joined | None:
     """The base's tokens and new ones that all experts have; with ``union`` those of any expert.
+
+    ``also``: tokens that are added in any case.
 
     None if nothing is added. The tokenizer is that of an expert with exactly these tokens,
     preferably one with the base's tokens at their ids. Otherwise the base's is extended. Raises
@@ -57,9 +68,12 @@ def join(base: Known, experts: Sequence[Known], *, union: bool, advice: str = ""
     ours = set(base.tokens.values())
     new = [expert.held - ours for expert in experts]
     wanted = set[str]().union(*new) if union or not new else set[str].intersection(*new)
+    more = [token for token in also if token not in ours]
+    wanted = wanted | set(more)
     if not wanted:
         return None
-    added = tuple(dict.fromkeys(t for e in experts for t in _in_order(e.tokens, wanted)))
+    known = (token for each in experts for token in _in_order(each.tokens, wanted))
+    added = tuple(dict.fromkeys((*known, *more)))
     left_out = frozenset(set[str]().union(*new) - wanted)
     fitting = [
         t
