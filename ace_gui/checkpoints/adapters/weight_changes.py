@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import torch
@@ -36,7 +36,8 @@ class Change:
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
         """The tensors that are read for it."""
-        raise NotImplementedError
+        values = (getattr(self, each.name) for each in fields(self))
+        return tuple(value for value in values if isinstance(value, TensorInfo))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,11 +84,6 @@ class LowRank(Change):
         return self.magnitude is not None
 
     @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The factors, and the magnitudes."""
-        return tuple(each for each in (self.a, self.b, self.middle, self.magnitude) if each)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the change, as the weight is stored."""
         if self.turned:
@@ -124,11 +120,6 @@ class StackedLowRank(Change):
     turned: bool
 
     @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The two factors."""
-        return self.a, self.b
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the stack."""
         sides = (self.b.shape[0], self.a.shape[1])
@@ -161,11 +152,6 @@ class AddedVector(Change):
     scale: float
 
     @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The vector."""
-        return (self.vector,)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the bias."""
         return self.vector.shape
@@ -187,11 +173,6 @@ class TokenRows(Change):
     count: int = 0
 
     uses_base: ClassVar[bool] = True
-
-    @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The new rows."""
-        return (self.table,)
 
     @property
     def shape(self) -> tuple[int, ...]:
