@@ -136,22 +136,17 @@ class ExtendedReader(TensorReader):
         checksums: ReadChecksums | None = None,
     ) -> None:
         """``readers``: of the base and the sources' checkpoints, by ``id``."""
-        super().__init__(checkpoint.base, checksums)
+        super().__init__(checkpoint, checksums)
         self._extended = checkpoint
         self._readers = readers
         self._own = readers[id(checkpoint.base)]
-
-    def read(self, name: str) -> Tensor:
-        """The tensor ``name`` in its shape. Raises as ``TensorReader.read``, and as below."""
-        shape = self._extended.tensors[name].shape
-        return self.read_part(name, 0, math.prod(shape)).reshape(shape)
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements of a tensor. Raises NonFiniteError if a source has NaN or Inf in them."""
         extension = self._extended.extensions.get(name)
         if extension is None:
             return self._own.read_part(name, start, stop)
-        width = math.prod(self._extended.tensors[name].shape) // max(1, len(extension.rows))
+        width = math.prod(self._tensors[name].shape) // max(1, len(extension.rows))
         if start >= stop or not width:
             return torch.empty(0)
         first, last = start // width, -(-stop // width)

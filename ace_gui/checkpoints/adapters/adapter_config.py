@@ -70,13 +70,13 @@ class AdapterSettings:
 
     rank: int
     alpha: float
-    rank_pattern: Mapping[str, int]
-    alpha_pattern: Mapping[str, float]
-    use_rslora: bool
-    fan_in_fan_out: bool
-    named_base: str
-    keeps_ties: bool
-    warnings: tuple[str, ...]
+    rank_pattern: Mapping[str, int] = field(default_factory=dict)
+    alpha_pattern: Mapping[str, float] = field(default_factory=dict)
+    use_rslora: bool = False
+    fan_in_fan_out: bool = False
+    named_base: str = ""
+    keeps_ties: bool = False
+    warnings: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

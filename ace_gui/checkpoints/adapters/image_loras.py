@@ -199,17 +199,8 @@ def _settings(
     ranked = ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b")
     rank = next((pieces[name].shape[0] for name in ranked if pieces.get(name)), 0)
     alpha = _alpha(path, pieces.get("alpha"), reader)
-    return AdapterSettings(
-        rank=rank or 1,
-        alpha=float(rank or 1) if alpha is None or not rank else alpha,
-        rank_pattern={},
-        alpha_pattern={},
-        use_rslora=False,
-        fan_in_fan_out=False,
-        named_base="",
-        keeps_ties=False,
-        warnings=(),
-    )
+    own = float(rank or 1) if alpha is None or not rank else alpha
+    return AdapterSettings(rank=rank or 1, alpha=own)
 
 
 def _alpha(path: Path, info: TensorInfo | None, reader: TensorReader) -> float | None:
