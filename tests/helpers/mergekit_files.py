@@ -283,9 +283,6 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
         "merge_method": "passthrough",
         "slices": [{"sources": [{"model": "a", "layer_range": [0, 40]}]}],
     },
-    "tokens of one model": over_base(
-        "linear", EVEN, tokenizer={"source": "base", "tokens": {"<t>": {"source": "a"}}}
-    ),
 }
 """What no file of ours can say, refused by name."""
 
