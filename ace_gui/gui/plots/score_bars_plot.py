@@ -15,7 +15,7 @@ from ace_gui.gui.models.task_figures_model import figure_words, score_text
 from ace_gui.gui.plots.frame.bars_plot import BarsPlot
 from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.spec import Bar, Curve, PlotSpec
-from ace_gui.gui.state.found.score_figures import Figure
+from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 

@@ -20,7 +20,7 @@ from ace_gui.engine.planning.merge_checks import output_checks, store_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
-from ace_gui.gui.state.checks import checks_of
+from ace_gui.gui.state.session import checks_of
 from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder

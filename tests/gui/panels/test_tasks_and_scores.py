@@ -44,8 +44,8 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import REFRESH, ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.found.known_scores import figures_of
 from ace_gui.gui.state.found.runs import mean_score
-from ace_gui.gui.state.found.score_figures import figures_of
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, started, task_score

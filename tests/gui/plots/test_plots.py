@@ -46,7 +46,7 @@ from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
-from ace_gui.gui.state.found.score_figures import Figure
+from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.windows import in_view, items_of
 

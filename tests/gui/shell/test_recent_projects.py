@@ -16,9 +16,8 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.welcome.recent_column import RecentRow, last_use, summary_of
 from ace_gui.gui.panels.welcome.sample_card import SamplePictures
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.recent_project import RecentProject
 from ace_gui.gui.state.sample_figures import sample_figures
-from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.state.settings import RecentProject, Settings
 from ace_gui.paths import resource_path, sessions_folder
 from tests.gui.fakes import FakeWorker
 

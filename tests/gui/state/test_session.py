@@ -9,10 +9,9 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.checks import checks_of
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.planned_layers import model_order
-from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.session import Session, checks_of
 from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import (
     BASE,

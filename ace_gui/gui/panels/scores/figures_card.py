@@ -15,7 +15,7 @@ from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK, TaskFiguresModel
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.found.score_figures import TaskFigures
+from ace_gui.gui.state.found.known_scores import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.numbers import short_score_text
-from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write

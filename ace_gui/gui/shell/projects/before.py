@@ -14,7 +14,7 @@ from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.menus import Menus
 from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND
 from ace_gui.gui.shell.shell_window import ShellWindow
-from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name
 from ace_gui.gui.widgets.files.file_dialogs import ask_files
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.state.recent_project import RecentProject
+from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import hub_name, model_name
