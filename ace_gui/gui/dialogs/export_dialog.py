@@ -302,8 +302,8 @@ class ExportDialog(Dialog):
         self.expert_wanted.emit(self._exported_to)
 
     def _show_progress(self) -> None:
-        progress = self._session.activity.progress
-        if progress is None or progress.state is not State.EXPORTING or progress.total <= 0:
+        progress = self._session.activity.counted(State.EXPORTING)
+        if progress is None:
             self.progress.setRange(0, 0)
             return
         self.progress.setRange(0, 1000)

@@ -71,13 +71,13 @@ class Footer(QStatusBar):
         ]
         for shown in (self.tensors, *self._links):
             self.addPermanentWidget(shown)
-        for signal in (
-            session.engine_changed,
-            session.activity.changed,
-            session.results.changed,
-            session.draft.changed,
-        ):
-            signal.connect(self.refresh)
+        self._follow(session)
+        self.refresh()
+
+    def _follow(self, session: Session) -> None:
+        for part in (session.activity, session.results, session.draft):
+            part.changed.connect(self.refresh)
+        session.engine_changed.connect(self.refresh)
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.refresh)
         session.activity.progressed.connect(lambda: _start(self._timer))
@@ -86,7 +86,6 @@ class Footer(QStatusBar):
         session.layers.learnt.connect(lambda _name: _start(self._counting))
         for signal in (session.draft.changed, session.draft.tau_changed):
             signal.connect(lambda *_: _start(self._counting))
-        self.refresh()
 
     def refresh(self) -> None:
         """Show the session's state."""
@@ -119,19 +118,15 @@ class Footer(QStatusBar):
         return f"{named}, {counted(count, 'thread', 'threads')}"
 
     def _parts(self) -> list[str]:
-        session, progress = self._session, self._session.activity.progress
-        parts = []
+        session, parts = self._session, []
         if session.draft.plan is not None and session.draft.plan.experts:
             parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
         state = self._work
         if state is not None:
-            known = progress is not None and progress.state is state and progress.total > 0
-            word = (progress.title if known and progress else "") or state.value
-            if known and progress:
-                share = f"{progress.done} of {progress.total}"
-                parts.append(f"{sentence_case(word)}, {share}")
-            else:
-                parts.append(f"{sentence_case(word)} …")
+            progress = session.activity.counted(state)
+            word = sentence_case((progress.title if progress else "") or state.value)
+            share = f", {progress.done} of {progress.total}" if progress else " …"
+            parts.append(word + share)
         return parts
 
     def _counts(self) -> list[str]:
@@ -142,22 +137,22 @@ class Footer(QStatusBar):
         found = Counter(row.disposition for row in rows)
         counts = [counted(len(rows), "tensor", "tensors")]
         counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
-        gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
         tau = session.draft.tau  # called once, because it looks things up
-        above = sum(gamma is not None and gamma > tau for gamma in gammas)
-        return [
-            *counts,
-            *([f"{above} heterogeneous"] if session.draft.has_gamma and isfinite(tau) else []),
-        ]
+        if session.draft.has_gamma and isfinite(tau):
+            gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
+            above = sum(gamma is not None and gamma > tau for gamma in gammas)
+            counts.append(f"{above} heterogeneous")
+        return counts
 
     def _show_bar(self) -> None:
         """Show the progress bar with updates disabled: a bar repaints itself and the window at
         once."""
-        progress, state = self._session.activity.progress, self._work
+        state = self._work
+        progress = self._session.activity.counted(state)
         self.bar.setUpdatesEnabled(False)
         for widget in (self.bar, self.stop):
             widget.setVisible(state is not None)
-        if progress is None or progress.state is not state or progress.total <= 0:
+        if progress is None:
             self.bar.setRange(0, 0)
         else:
             self.bar.setRange(0, 1000)

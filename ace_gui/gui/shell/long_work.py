@@ -64,11 +64,9 @@ class LongWork(QObject):
 
     def _count(self) -> None:
         activity = self._session.activity
-        progress, foremost = activity.progress, activity.foremost
-        known = progress is not None and progress.state is foremost and foremost in _ENDED
-        share = None
-        if known and progress is not None and progress.total > 0:
-            share = int(100 * progress.done / progress.total)
+        progress = activity.counted(activity.foremost)
+        known = progress is not None and progress.state in _ENDED
+        share = int(100 * progress.done / progress.total) if known and progress else None
         if share != self.share:
             self.share = share
             self.counted.emit()

@@ -134,7 +134,7 @@ class PrimaryArea(QWidget):
         self._next = None
         self._set_style("progress", QIcon())
         self._allow(True)
-        if progress is None or progress.state is not state or progress.total <= 0:
+        if (progress := self._session.activity.counted(state)) is None:
             self.main.show_progress(0.0, _WORDS[state])
         else:
             words = progress_text(progress)

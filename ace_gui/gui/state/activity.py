@@ -112,6 +112,11 @@ class Activity(QObject):
         """The most important running kind, or None."""
         return next((state for state in _BY_PRIORITY if state in self._running), None)
 
+    def counted(self, state: State | None) -> Progress | None:
+        """The progress of a job of this kind, if its total is known."""
+        known = self.progress
+        return known if known is not None and known.state is state and known.total > 0 else None
+
     def is_running(self, *states: State) -> bool:
         """Whether a job of one of these kinds is running, even if it is not the foremost."""
         return not self._running.isdisjoint(states)
