@@ -107,7 +107,7 @@ class Workbench:
         self._preload.finished.connect(gc.freeze)
         self._preload.finished.connect(self.window.prepare)
         self._preload.start()
-        self._crashes.ask(take_crash, self.window.before.tell_of_crash)
+        self._crashes.ask(take_crash, self.window.recent_projects.show_crash)
 
     def _end(self) -> None:
         self._preload.wait()

@@ -23,9 +23,9 @@ from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
 from ace_gui.gui.shell.menus import SAFETY, Menus
 from ace_gui.gui.shell.merge_news import MergeNews
-from ace_gui.gui.shell.projects.before import Before
 from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
+from ace_gui.gui.shell.projects.recent_projects import RecentProjects
 from ace_gui.gui.shell.questions import Questions
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
@@ -89,7 +89,7 @@ class MainWindow(ShellWindow):
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.before = Before(self, self.menus, self.help)
+        self.recent_projects = RecentProjects(self, self.menus, self.help)
         self._connect_session()
         self._connect_actions()
         self._restore()

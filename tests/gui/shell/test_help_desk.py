@@ -244,9 +244,9 @@ def test_a_report_can_be_completed_and_copied(loaded: MainWindow) -> None:
 
 
 def test_a_crash_of_before_is_offered_to_be_reported(window: MainWindow) -> None:
-    window.before.tell_of_crash("")
+    window.recent_projects.show_crash("")
     assert not window.notice.isVisible()
-    window.before.tell_of_crash("Fatal Python error: Segmentation fault")
+    window.recent_projects.show_crash("Fatal Python error: Segmentation fault")
     assert [each.text() for each in window.notice.answers] == ["Report a problem"]
     window.notice.answers[0].click()
     (dialog,) = window.findChildren(ProblemDialog)

@@ -315,7 +315,7 @@ def test_nothing_is_opened_under_a_merge(
     loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
     Settings().remember(tmp_path / "r.yaml")
-    loaded.before.refresh()
+    loaded.recent_projects.refresh()
     loaded.actions_.merge.trigger()
     (recent,) = loaded.menus.recent.actions()
     for begin in (lambda: drop(loaded, tmp_path / "r.yaml"), recent.trigger):

@@ -140,7 +140,7 @@ def test_a_recipe_that_is_gone_can_be_located(
     here, gone = tmp_path / "here.yaml", tmp_path / "gone.yaml"
     here.write_text("x", encoding="utf-8")
     Settings().remember(gone)
-    opened.before.refresh()
+    opened.recent_projects.refresh()
     (row,) = rows(opened)
     assert row.is_lost
     row.click()
@@ -181,8 +181,8 @@ def test_a_crash_is_told_once_and_its_project_stays_among_the_recent_ones(
 def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
     crashed: Path, opened: MainWindow, worker: FakeWorker
 ) -> None:
-    opened.before.tell_of_crash("Fatal Python error: Aborted")
-    opened.before.refresh()
+    opened.recent_projects.show_crash("Fatal Python error: Aborted")
+    opened.recent_projects.refresh()
     assert not opened.notice.isHidden()
     opened.actions_.reopen.trigger()
     (path,) = worker.jobs[worker.newest(LoadRecipeJob)].paths

@@ -287,7 +287,7 @@ def _messages(studio: Studio) -> Iterator[Step]:
     window.notice.offer(f"The report is in {report}.", offers(report))
     yield "a file written", window
     window.help.crash = "Fatal Python error: Segmentation fault\n\nCurrent thread …"
-    window.before.tell_of_crash(window.help.crash)
+    window.recent_projects.show_crash(window.help.crash)
     yield "after a crash", window
     window.help.crash = ""
     window.notice.hide()

@@ -19,7 +19,7 @@ from ace_gui.gui.text import plain, short_name
 from ace_gui.gui.widgets.files.file_dialogs import ask_files
 
 
-class Before(QObject):
+class RecentProjects(QObject):
     """Shows recent projects in the menu and on the welcome page, and reopens them."""
 
     def __init__(self, window: ShellWindow, menus: Menus, desk: HelpDesk) -> None:
@@ -40,7 +40,7 @@ class Before(QObject):
         window.actions_.connect(window.actions_.reopen, self.reopen)
         self.refresh()
         if self._recovered is not None:
-            self._tell_of_crash({"Reopen last session": self.reopen})
+            self._show_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
         """Update the list of recent projects."""
@@ -83,15 +83,15 @@ class Before(QObject):
 
         ask_files(self._window, f"Locate {gone}", RECIPE, RECIPES_KIND, take)
 
-    def tell_of_crash(self, words: str) -> None:
+    def show_crash(self, words: str) -> None:
         """Report that an earlier window crashed, with its last output; "" means that none did."""
         if not words:
             return
         self._help.crash = words
         reopen = {"Reopen last session": self.reopen} if self._recovered else {}
-        self._tell_of_crash({**reopen, "Report a problem": self._help.report_problem})
+        self._show_crash({**reopen, "Report a problem": self._help.report_problem})
 
-    def _tell_of_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
+    def _show_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:
         if self._recovered:
             text = "The last session crashed. Its project and its merges are kept."
         else:
