@@ -43,7 +43,7 @@ from ace_gui.gui.plots.one_layer.spectrum_curves import (
 )
 from ace_gui.gui.plots.one_layer.spectrum_plot import Quantity, SpectrumPlot
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
-from ace_gui.gui.state.found.score_figures import Figure
+from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, lab

@@ -25,8 +25,7 @@ from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
 from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
-from ace_gui.gui.control.operations.one_operation import OneOperation
-from ace_gui.gui.control.operations.try_operation import TryOperation
+from ace_gui.gui.control.operations.one_operation import OneOperation, TryOperation
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
