@@ -20,7 +20,6 @@ from ace_gui.engine.contract.scored.scores import (
     normalised,
 )
 from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
-from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe.tasks import Task
 
@@ -227,6 +226,8 @@ def _mean_figure(known: KnownScores, model: str, figures: Sequence[Figure]) -> F
 
 
 def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
+    from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts  # imports NumPy
+
     if own is None or expert is None or len(own.each_N) != len(expert.each_N):
         return None, None
     found = verdicts(own.metric, own.each_N, expert.each_N)
