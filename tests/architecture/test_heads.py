@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ace_gui.architecture import blueprint, transformers_library
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role
-from tests.architecture.feeding_heads import fed
+from tests.architecture.feeding_heads import every_fed, fed
 from tests.architecture.model_classes import built
 
 # Modules with heads; those after the bar are vocabulary heads.
@@ -106,6 +108,15 @@ FEEDING = {
 @pytest.mark.parametrize("name", FEEDING)
 def test_what_feeds_a_head_alone(name: str) -> None:
     found = fed(name)
-    assert not found.is_wrong, found.wrong
+    assert (found.why, found.is_wrong) == ("", False), found.wrong
     assert bool(found.alone) == bool(FEEDING[name])
     assert all(tensor.startswith(FEEDING[name]) for tensor in found.alone)
+
+
+@pytest.mark.long
+def test_what_feeds_the_heads_alone_in_all_classes() -> None:
+    found = every_fed(os.cpu_count() or 1)
+    counted = [each for each in found if not each.why]
+    assert len(counted) > 400
+    assert sum(bool(each.alone) for each in counted) > 50
+    assert [each.wrong for each in counted if each.is_wrong] == []
