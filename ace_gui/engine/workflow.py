@@ -13,7 +13,7 @@ from ace_gui.engine.cluster.ray_cluster import Address, workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
 from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
@@ -314,5 +314,5 @@ def expected_of(found: Inspected) -> Forecast | None:
     """How far the merge would move the model, from as many matrices as a few seconds allow."""
     cache = InspectionCache(inspections_folder())
     events = sampled(found.prepared, resolve_device("cpu"), cache)
-    reports = {event.name: event for event in events if event is not None}
+    reports = {event.name: event for event in events if isinstance(event, LayerReport)}
     return forecast(found.prepared.plan, found.statistics, reports)

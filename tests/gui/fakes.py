@@ -27,10 +27,12 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
     Regime,
 )
+from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.merge_stores import RunRecord, record_of, write_record
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
@@ -221,6 +223,17 @@ def recorded(store: Path, recipe: Recipe) -> Path:
 def finished_merge(store: Path = Path("/cache/store"), seconds: float = 1.0) -> MergeFinished:
     """The end of a merge."""
     return MergeFinished(store=store, seconds=seconds, peak_bytes=1)
+
+
+def merged(
+    window: MainWindow, worker: FakeWorker, *tensors: TensorFinished, seconds: float = 1.0
+) -> Path:
+    """Merge in the window, with what the engine says of these tensors; the merge's store."""
+    window.actions_.merge.trigger()
+    number = worker.newest(MergeJob)
+    store: Path = worker.jobs[number].store
+    worker.say(started(), *tensors, finished_merge(store, seconds), JobDone(), job=number)
+    return store
 
 
 def spectrum(name: str) -> LayerSpectrum:

@@ -172,6 +172,14 @@ class LayerAnalysed(JobProgress):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MatrixTimed:
+    """``seconds`` that one matrix took to merge, which is this ``share`` of the work on all."""
+
+    share: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergeStarted(JobProgress):
     """The merge starts: ``done`` of ``total`` tensors were finished by an earlier run.
 

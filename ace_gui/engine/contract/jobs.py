@@ -210,7 +210,8 @@ class SpectrumJob(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleMergesJob(Job):
-    """Merge as many matrices as a few seconds allow. Yields the LayerReport of each."""
+    """Merge as many matrices as a few seconds allow. Yields the LayerReport of each, and a
+    MatrixTimed for each that was not known."""
 
     recipe: Recipe
     device: str = "auto"

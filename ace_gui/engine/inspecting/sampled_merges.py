@@ -15,6 +15,7 @@ from typing import Final
 
 import torch
 
+from ace_gui.engine.contract.events import MatrixTimed
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import matrices
 from ace_gui.engine.contract.plan import PlanRow
@@ -44,24 +45,29 @@ _GOLDEN: Final = (sqrt(5) - 1) / 2
 
 def sampled(
     prepared: Prepared, device: torch.device, cache: InspectionCache
-) -> Iterator[LayerReport | None]:
+) -> Iterator[LayerReport | MatrixTimed | None]:
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
     Matrices that cannot be merged are skipped; the merge itself reports them. Methods that survey
     the whole model first or need data are not tried. Nothing is written except to the cache.
     """
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
-    for row in in_order([row for row in matrices(prepared.plan) if not waits(row, prepared)]):
-        started, report = time.monotonic(), None
+    every = matrices(prepared.plan)
+    whole = sum(map(work, every))
+    for row in in_order([row for row in every if not waits(row, prepared)]):
+        started, report, seconds = time.monotonic(), None, 0.0
         context = InspectionContext(prepared, row, device, cache)
         known = cache.get(context.merge_key("report"))
         if known is not None:
             report = report_from(known["report"])
         elif work(row) / rate < min(left, ONE_SECONDS):
             report = _merged(context)
-            rate = work(row) / max(time.monotonic() - started, 1e-6)
+            seconds = max(time.monotonic() - started, 1e-6)
+            rate = work(row) / seconds
         left -= time.monotonic() - started
         yield report
+        if seconds:
+            yield MatrixTimed(share=work(row) / whole, seconds=seconds)
         if left < 0:
             return
 

@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPushButton, QWidget
 
-from ace_gui.gui.widgets.layout.arrangement import Part, down
+from ace_gui.gui.widgets.layout.arrangement import Part, down, tab_through
 
 _OF_SCREEN: Final = 0.92
 _Standard = QDialogButtonBox.StandardButton
@@ -38,10 +38,9 @@ class Dialog(QDialog):
     def add_button(
         self, text: str, pressed: Callable[[], object], *, kind: str = "", tip: str = ""
     ) -> QPushButton:
-        """Append a button. Only the first one answers to Enter in a field."""
-        first = len(self.buttons.buttons()) == 1
-        role = _Roles.AcceptRole if first and kind != "ghost" else _Roles.ActionRole
-        button = self.buttons.addButton(text, role)
+        """Append a button. If there is *Cancel*, the button answers to Enter in a field."""
+        accepts = self._standard is _Standard.Cancel
+        button = self.buttons.addButton(text, _Roles.AcceptRole if accepts else _Roles.ActionRole)
         if kind:
             button.setProperty("kind", kind)
         button.setToolTip(tip)
@@ -49,5 +48,6 @@ class Dialog(QDialog):
         return button
 
     def fill(self, *parts: Part, margin: int = 12, gap: int = 8) -> None:
-        """Set the content above the buttons."""
+        """Set the content above the buttons; Tab goes through it in this order."""
         self.setLayout(down(*parts, self.buttons, margins=[margin] * 4, gap=gap))
+        tab_through(self, self)

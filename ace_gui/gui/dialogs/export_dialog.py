@@ -35,13 +35,13 @@ from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import amount_field, named
+from ace_gui.gui.widgets.fields.named import amount_field, named, read_only
 from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of, show
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.layout.arrangement import across, down, pane
 from ace_gui.recipe.values import model_name
 
 _DTYPES: Final = {None: ("as in the recipe", "")} | {
@@ -155,18 +155,13 @@ class ExportDialog(Dialog):
     def _make_form(self) -> Form:
         form = Form(())
         browse = push_button("Browse…", self._browse, name="Browse for the target folder")
-        line = QWidget()
-        line.setLayout(across((self.folder, 1), browse))
         merge = down(plain_label(self._recipe_text()), gap=2)
         if not self._session.merge_is_current:
             merge.addWidget(muted_label(_CHANGED))
-        shown = QWidget()
-        shown.setLayout(merge)
-        folder = QWidget()
-        folder.setLayout(down(line, self.verdict, gap=4))
+        line = across((self.folder, 1), browse)
         for label, widget, tip in (
-            ("Merge", shown, ""),
-            ("Folder", folder, ""),
+            ("Merge", pane(merge), ""),
+            ("Folder", pane(down(line, self.verdict, gap=4)), ""),
             (
                 "Write as",
                 self.output_kind,
@@ -197,8 +192,8 @@ class ExportDialog(Dialog):
         page = QWidget(self)
         self.outcome = plain_label("", page)
         self.files = muted_label("", page)
-        self.snippet = _code("How to load the model in Python", page)
-        self.commands = _code("How to publish, convert and run the model", page)
+        self.snippet = _code("How to load the model in Python")
+        self.commands = _code("How to publish, convert and run the model")
         copy = QGuiApplication.clipboard().setText
         buttons = across(
             push_button("Open folder", lambda: show(self._exported_to)),
@@ -330,12 +325,11 @@ class ExportDialog(Dialog):
         self.close_button.setText("Close")
 
 
-def _code(name: str, page: QWidget) -> QPlainTextEdit:
+def _code(name: str) -> QPlainTextEdit:
     """A box for lines to copy."""
-    box = named(QPlainTextEdit(page, readOnly=True), name)
-    box.setFont(face(Face.MONO))
-    box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    return box
+    box_of_code = read_only(name, role=Face.MONO)
+    box_of_code.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    return box_of_code
 
 
 def _show_code(box: QPlainTextEdit, text: str) -> None:

@@ -9,7 +9,6 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
-    QPlainTextEdit,
     QTreeView,
     QWidget,
 )
@@ -18,8 +17,8 @@ from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
 from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.named import search_field
+from ace_gui.gui.theme import Face
+from ace_gui.gui.widgets.fields.named import read_only, search_field
 from ace_gui.gui.widgets.layout.arrangement import across
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
@@ -45,11 +44,8 @@ class LogDialog(Dialog):
         self.filter = search_field("Find in the log", "Text in the message")
         self.found = FoundEntries(LogModel(log, self), self)
         self.table = self._make_table()
-        self.details = QPlainTextEdit(self)
-        self.details.setReadOnly(True)
-        self.details.setAccessibleName("The message and its details")
-        self.details.setFont(face(Face.MONO_CAPTION))
-        self.details.setFixedHeight(_DETAIL_LINES * self.details.fontMetrics().lineSpacing())
+        name = "The message and its details"
+        self.details = read_only(name, _DETAIL_LINES, Face.MONO_CAPTION)
         tip = "Copy the selected messages, or all that are shown"
         self.copy = self.add_button("&Copy", self._copy, tip=tip)
         above = across(self.levels, (self.filter, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from PySide6.QtCore import (
@@ -12,6 +12,7 @@ from PySide6.QtCore import (
     QSize,
     QSortFilterProxyModel,
     Qt,
+    QTimer,
     Signal,
 )
 from PySide6.QtGui import (
@@ -35,7 +36,8 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.field_info import FieldInfo
-from ace_gui.formatting import counted
+from ace_gui.formatting import counted, duration
+from ace_gui.gui.control.engine.engine_client import RunningJob
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
@@ -57,6 +59,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     across,
     down,
     scroll_area,
+    tab_through,
 )
 from ace_gui.gui.widgets.tables.cells import (
     MEANS,
@@ -69,6 +72,7 @@ from ace_gui.gui.widgets.tables.cells import (
 from ace_gui.recipe import recommended
 
 _SIZES: Final = (340, 692)
+_PAUSE: Final = 400  # ms on a method before its time is estimated
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
@@ -81,7 +85,8 @@ class ChooseMethodDialog(Dialog):
     """``chosen`` carries a method's name and closes the dialog, ``compare_wanted`` several names.
 
     ``current``: the current method. ``experts``: number of loaded experts. ``costs``: a sentence on
-    the cost of a merge of these models, by method, as far as known.
+    the cost of a merge of these models, by method, as far as known. ``estimate`` begins to estimate
+    how long a method takes, and says so in seconds.
     """
 
     chosen = Signal(str)
@@ -94,9 +99,15 @@ class ChooseMethodDialog(Dialog):
         experts: int,
         parent: QWidget,
         costs: Mapping[str, str] | None = None,
+        estimate: Callable[[str, Callable[[float], object]], RunningJob | None] | None = None,
     ) -> None:
         super().__init__("Merge method", parent, cancels=True)
         self._experts, self._costs = experts, costs or {}
+        self._estimate = estimate
+        self._estimating: RunningJob | None = None
+        self._timer = QTimer(self, singleShot=True, interval=_PAUSE)
+        self._timer.timeout.connect(self._begin_estimate)
+        self.finished.connect(self._end_estimate)
         self.setProperty("kind", "card-dialog")
         self.fit(1032, 672)
         self._found = QSortFilterProxyModel(self)
@@ -108,7 +119,7 @@ class ChooseMethodDialog(Dialog):
         hint = "Name, word or author"
         self.filter = search_field("Find a method by name, word or author", hint)
         self.tree = self._make_tree()
-        self.about = scroll_area("What the method does", self)
+        self.about = scroll_area("What the method does")
         self.about.viewport().setAutoFillBackground(False)  # the dialog's ground, not the window's
         self.use = self.add_button("&Use this method", self._choose, kind="primary")
         self.cost = muted_label("", self)
@@ -178,6 +189,7 @@ class ChooseMethodDialog(Dialog):
         foot.setProperty("kind", "foot")
         foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
         self.setLayout(down((splitter, 1), foot, gap=0))
+        tab_through(self, self)
 
     def _find(self, words: str) -> None:
         before = self.method
@@ -221,9 +233,30 @@ class ChooseMethodDialog(Dialog):
         title = method.title.replace("&", "&&") if method is not None else "this method"
         self.use.setText(f"&Use {title}")
         self.cost.setText("" if method is None else self._costs.get(method.name, ""))
+        self._end_estimate()
+        self._timer.start()
         page = _about(method, self._experts)
         self.about.setWidget(page)
         page.setAutoFillBackground(False)  # which a scroll area sets, with the window's grey
+
+    def _begin_estimate(self) -> None:
+        """Estimate the time of a merge by the method on which the person rests."""
+        method = self.method
+        if method is None or self._estimate is None or misfit(method, self._experts):
+            return
+        needs = self._costs.get(method.name, "")
+
+        def say(seconds: float) -> None:
+            about = f"About {duration(seconds)}, estimated from some matrices"
+            self.cost.setText(". ".join(filter(None, (about, needs))))
+
+        self._estimating = self._estimate(method.name, say)
+
+    def _end_estimate(self) -> None:
+        self._timer.stop()
+        if self._estimating is not None:
+            self._estimating.drop()
+            self._estimating = None
 
     def _show_count(self) -> None:
         """The number of methods in the list; those of the first group are listed twice."""

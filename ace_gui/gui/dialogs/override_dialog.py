@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
-    QComboBox,
     QLineEdit,
     QVBoxLayout,
     QWidget,
 )
 
-from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.form import CAP_TIP, CapField, Form
+from ace_gui.gui.widgets.fields.form import AfterForm, Form
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
@@ -57,12 +55,11 @@ class OverrideDialog(Dialog):
         self._rule = rule or Override()
         self._values: dict[str, ParameterValue] = dict(self._rule.parameters)
         self.setMinimumWidth(460)
-        self.role = named(QComboBox(), "Role", "The role of the tensors in the model")
+        self.role = Choice("Role", self._roles())
         self.blocks = named(QLineEdit(placeholderText="all blocks"), "Blocks", _BLOCKS_TIP)
         self.pattern = named(QLineEdit(placeholderText="all names"), "Names", _PATTERN_TIP)
-        self.outcome = named(QComboBox(), "How to merge them")
+        self.outcome = Choice("How to merge them", self._outcomes())
         self.verdict = muted_label("", self)
-        self.form, self.after, self.cap = Form(()), Form(()), CapField(inherits=True)
         self._after = self._rule.after
         self._parameters = QVBoxLayout()
         self._box: QWidget | None = None
@@ -70,20 +67,20 @@ class OverrideDialog(Dialog):
         self._fill()
         self._lay_out()
         self._show_parameters()
-        self.role.currentIndexChanged.connect(self._judge)
+        self.role.chosen.connect(self._judge)
         self.blocks.textChanged.connect(self._judge)
         self.pattern.textChanged.connect(self._judge)
-        self.outcome.currentIndexChanged.connect(self._change_outcome)
+        self.outcome.chosen.connect(self._change_outcome)
         self._judge()
 
     def rule(self) -> Override:
         """The rule in the form."""
-        method, chosen = self._method(), self.outcome.currentData()
+        method, chosen = self._method(), self.outcome.current
         fate: Fate | None = "merge" if method is not None else chosen
         if chosen == _RECIPE:
             fate = None
         return Override(
-            role=self.role.currentData(),
+            role=self.role.current,
             blocks=self.blocks.text().strip() or None,
             pattern=self.pattern.text().strip() or None,
             tensors=self._rule.tensors,
@@ -100,23 +97,25 @@ class OverrideDialog(Dialog):
         self.rule_made.emit(self.rule())
         super().accept()
 
+    def _roles(self) -> dict[str | None, tuple[str, str]]:
+        tip = "The role of the tensors in the model"
+        roles = dict.fromkeys(row.role for row in self._session.layers.rows)
+        return {None: (ANY_ROLE, tip)} | {role: (role, tip) for role in roles}
+
+    def _outcomes(self) -> dict[str, tuple[str, str]]:
+        methods = self._session.draft.methods
+        offered = {_RECIPE: "merge as in the recipe, with other values"}
+        offered |= {method.name: f"merge with {method.title}" for method in methods}
+        return {value: (text, "") for value, text in (offered | dict(_OTHER_FATES)).items()}
+
     def _fill(self) -> None:
-        rows = self._session.layers.rows
-        self.role.addItem(ANY_ROLE, None)
-        for role in dict.fromkeys(row.role for row in rows):
-            self.role.addItem(role, role)
-        self.role.setCurrentIndex(max(0, self.role.findData(self._rule.role)))
-        self.blocks.setText(self._rule.blocks or "")
-        self.pattern.setText(self._rule.pattern or "")
-        self.outcome.addItem("merge as in the recipe, with other values", _RECIPE)
-        for method in self._session.draft.methods:
-            self.outcome.addItem(f"merge with {method.title}", method.name)
-        for fate, text in _OTHER_FATES:
-            self.outcome.addItem(text, fate)
         rule = self._rule
+        self.blocks.setText(rule.blocks or "")
+        self.pattern.setText(rule.pattern or "")
         chosen = rule.disposition if rule.disposition in ("average", "base") else rule.merge_method
-        chosen = chosen or _RECIPE
-        self.outcome.setCurrentIndex(max(0, self.outcome.findData(chosen)))
+        for choice, value in ((self.role, rule.role), (self.outcome, chosen)):
+            if value in choice.options:
+                choice.choose(value)
 
     def _lay_out(self) -> None:
         selector = Form(())
@@ -131,7 +130,7 @@ class OverrideDialog(Dialog):
         self.fill(*which, heading("Treatment", self), self.outcome, self._parameters, None)
 
     def _method(self) -> MethodInfo | None:
-        name = self.outcome.currentData() or self._session.draft.inputs.method
+        name = self.outcome.current or self._session.draft.inputs.method
         return next((method for method in self._session.draft.methods if method.name == name), None)
 
     def _change_outcome(self) -> None:
@@ -148,15 +147,10 @@ class OverrideDialog(Dialog):
         method = self._method()
         if method is None:
             return
-        self._box = area = scroll_area("Values of the override", self)
-        self.form, self.after = Form(method.fields), Form(AFTER_FIELDS)
+        self._box = area = scroll_area("Values of the override")
+        self.form, self.after = Form(method.fields), AfterForm(inherits=True)
         self.form.edited.connect(self._set)
-        self.after.edited.connect(
-            lambda name, value: self._set_after(with_value(self._after, name, value))
-        )
-        self.cap = CapField(inherits=True)
-        self.cap.edited.connect(lambda cap: self._set_after(replace(self._after, cap=cap)))
-        self.after.add_row("Cap", self.cap, tooltip(CAP_TIP))
+        self.after.changed.connect(self._set_after)
         folding = Folding("After the method", self.after)
         self.form.add_row("", folding)
         if self._after != After():
@@ -180,20 +174,11 @@ class OverrideDialog(Dialog):
     def _show_values(self) -> None:
         values = {name: self._inherited(name, each) for name, each in self.form.fields.items()}
         self.form.show_values((values | self._values).get, self._values)
-        own = {info.name: value_of(self._after, info.name) for info in AFTER_FIELDS}
-        recipe = self._session.draft.inputs.after
-        shown: dict[str, ParameterValue] = {}
-        for info in AFTER_FIELDS:
-            known = (own[info.name], value_of(recipe, info.name), info.default)
-            shown[info.name] = next(value for value in known if value is not None)
-        self.after.show_values(
-            shown.get, [name for name, value in own.items() if value is not None]
-        )
-        self.cap.show_cap(self._after.cap)
+        self.after.show_after(self._after, self._session.draft.inputs.after)
 
     def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
         """The recipe's value if the rule keeps its method, else the method's default."""
-        if self.outcome.currentData() in (_RECIPE, self._session.draft.inputs.method):
+        if self.outcome.current in (_RECIPE, self._session.draft.inputs.method):
             known = self._session.draft.parameter(name)
             return field.field.default if known is None else known
         return field.field.default

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
     QSizePolicy,
     QWidget,
 )
 
 from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
@@ -48,9 +48,7 @@ class PreferencesDialog(Dialog):
         self._add_computing()
         self._add_looks()
         self._add_files()
-        area = scroll_area("Preferences", self)
-        area.setWidget(self._form)
-        self.fill((area, 1))
+        self.fill((scroll_area("Preferences", self._form), 1))
         self.fit(36, 34, lines=True)
 
     def _add_computing(self) -> None:
@@ -160,14 +158,12 @@ class _Folder(QWidget):
 
 def _choice(
     name: str, titles: Mapping[Any, str], chosen: object, use: Callable[..., object]
-) -> QComboBox:
-    """A box of titles by value."""
-    box = QComboBox()
-    box.setAccessibleName(name)
-    for value, title in titles.items():
-        box.addItem(title, value)
-    box.setCurrentIndex(box.findData(chosen))
+) -> Choice:
+    """A choice of titles by value."""
+    made = Choice(name, {value: (title, "") for value, title in titles.items()})
+    if chosen in titles:
+        made.choose(chosen)
     # the font size can change
-    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    box.activated.connect(lambda _: use(box.currentData()))
-    return box
+    made.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    made.chosen.connect(lambda: use(made.current))
+    return made

@@ -20,14 +20,13 @@ from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.fields.named import named
+from ace_gui.gui.widgets.fields.named import named, read_only
 from ace_gui.gui.widgets.labels.plain_label import IconLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import (
     Column,
     across,
     clear_layout,
     down,
-    on_font_change,
     scroll_area,
 )
 from ace_gui.gui.widgets.layout.following import Following
@@ -85,9 +84,8 @@ class PreflightPanel(Following):
         self.rows = QVBoxLayout(self._column)
         self.rows.setContentsMargins(0, 0, 4, 0)
         self.rows.setSpacing(0)
-        self.area = scroll_area("Checks", self)
+        self.area = scroll_area("Checks", self._column)
         self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
-        self.area.setWidget(self._column)
         parts = (self.summary, self._advice, (self.area, 1))
         self.setLayout(down(*parts, margins=(4, 8, 0, 0)))
         self._rows_of: Sequence[Check] = ()
@@ -143,7 +141,7 @@ class CheckRow(QFrame):
         self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.details_button.setArrowType(Qt.ArrowType.RightArrow)
         self.details_button.setVisible(bool(check.details))
-        self.details = _details(check, self)
+        self.details = _details(check)
         self.details_button.toggled.connect(self._fold)
         self._lay_out(title, subject)
 
@@ -165,16 +163,13 @@ class CheckRow(QFrame):
         self.setLayout(across(down(picture, None), (body, 1), margins=(0, 7, 0, 7)))
 
 
-def _details(check: Check, parent: QWidget) -> QPlainTextEdit:
-    box = QPlainTextEdit(plain(check.details), parent)
-    box.setReadOnly(True)
-    box.setTabChangesFocus(True)
-    box.setAccessibleName(f"All of {plain(check.title)}, {plain(check.subject)}")
-    box.setFont(face(Face.MONO))
+def _details(check: Check) -> QPlainTextEdit:
     lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
-    on_font_change(box, lambda metrics: box.setFixedHeight(metrics.lineSpacing() * lines + 8))
-    box.hide()
-    return box
+    name = f"All of {plain(check.title)}, {plain(check.subject)}"
+    text = read_only(name, lines, Face.MONO)
+    text.setPlainText(plain(check.details))
+    text.hide()
+    return text
 
 
 def _word(verdict: Verdict, parent: QWidget) -> QLabel:

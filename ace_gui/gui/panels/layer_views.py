@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
@@ -20,6 +20,7 @@ from ace_gui.gui.plots.learning_plot import LearningPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 _PlotOfLayers = GammaPlot | RoleMapPlot | EnergiesAlongPlot
@@ -178,9 +179,7 @@ class HeterogeneityPanel(QWidget):
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)
         self._fill()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 2, 8, 4)
-        layout.addWidget(self.tabs)
+        self.setLayout(down(self.tabs, margins=(8, 2, 8, 4)))
         self.tabs.currentChanged.connect(self.reload)
         self._layers.replaced.connect(self.reload)
         self._layers.figures_changed.connect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -22,7 +21,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.forecast import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
@@ -33,7 +31,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button, tool_button, widget_action
-from ace_gui.gui.widgets.fields.form import CAP_TIP, CapField, Form
+from ace_gui.gui.widgets.fields.form import AfterForm, Form
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -92,9 +90,8 @@ class MethodPanel(QWidget):
         self.forecast.setProperty("kind", "caption")
         self.forecast.setFont(face(Face.CAPTION))
         self.forecast.hide()
-        self.parameters, self.options, self.cap = Form(()), Form(()), CapField()
         self._forms = down()
-        self._more = down(gap=0)
+        self._more = down(gap=6)
         content = QWidget(self)
         content.setLayout(self._more)
         self.more = Folding("More options", content, self)
@@ -155,16 +152,12 @@ class MethodPanel(QWidget):
 
     def _show_options(self, inputs: Inputs) -> None:
         shown = {option.name: option.shown(inputs) for option in self._all_options}
-        after = {info.name: value_of(inputs.after, info.name) for info in AFTER_FIELDS}
-        defaults = {info.name: info.default for info in AFTER_FIELDS}
-        set_ones = {name for name, value in after.items() if value is not None}
-        set_ones |= {o.name for o in self._all_options if shown[o.name] != o.shown(Inputs())}
-        values = {**defaults, **{n: v for n, v in after.items() if v is not None}, **shown}
-        self.options.show_values(values.get, set_ones)
-        self.cap.show_cap(inputs.after.cap or None)
+        set_ones = {o.name for o in self._all_options if shown[o.name] != o.shown(Inputs())}
+        self.options.show_values(shown.get, set_ones)
+        self.after.show_after(inputs.after)
         # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
-        self.options.show_row(self.cap, bool(inputs.after.cap) or not own)
+        self.after.show_row(self.after.cap, bool(inputs.after.cap) or not own)
         seeded = self._shown is not None and self._shown.seeded
         self.options.show_row(self.options.fields[SEED], seeded)
 
@@ -192,25 +185,19 @@ class MethodPanel(QWidget):
         clear_layout(self._more)
         self.parameters = Form(self._shown.fields if self._shown is not None else ())
         self.parameters.edited.connect(self.parameter_edited)
-        scope, *others = (option.info for option in self._all_options)
-        self.options = Form((scope, *AFTER_FIELDS, *others))
+        self.options, self.after = Form(o.info for o in self._all_options), AfterForm()
         seed = self.options.fields[SEED].control
         assert isinstance(seed, QLineEdit)
         seed.setValidator(QRegularExpressionValidator(_DIGITS, seed))
         self.options.edited.connect(self._choose)
-        self.cap = CapField()
-        self.cap.edited.connect(lambda cap: self._edit(lambda old: replace(old, cap=cap)))
-        self.options.add_row("Cap", self.cap, tooltip(CAP_TIP))
+        self.after.changed.connect(self._set_after)
         self._forms.addWidget(self.parameters)
-        self._more.addWidget(self.options)
+        for form in (self.options, self.after):
+            self._more.addWidget(form)
         tab_through(self._change, self)
 
     def _choose(self, name: str, value: ParameterValue | None) -> None:
-        option = next((each for each in self._all_options if each.name == name), None)
-        if option is None:
-            number = None if value is None else float(value)
-            self._edit(lambda after: with_value(after, name, number))
-            return
+        option = next(each for each in self._all_options if each.name == name)
         inputs = self._session.draft.inputs
         edited = option.edited(inputs, None if value is None else str(value))
         if edited != inputs:
@@ -218,9 +205,8 @@ class MethodPanel(QWidget):
         else:
             self.refresh()
 
-    def _edit(self, change: Callable[[After], After]) -> None:
-        inputs = self._session.draft.inputs
-        self.inputs_edited.emit(replace(inputs, after=change(inputs.after)))
+    def _set_after(self, after: After) -> None:
+        self.inputs_edited.emit(replace(self._session.draft.inputs, after=after))
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QIcon
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
-    QPlainTextEdit,
     QPushButton,
     QSizePolicy,
-    QToolButton,
     QWidget,
 )
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.fields.buttons import push_button, tool_button
+from ace_gui.gui.widgets.fields.named import read_only
 from ace_gui.gui.widgets.labels.plain_label import IconLabel, plain_label
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down, on_font_change
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down
 
 _ICON = 16  # px
 _DETAIL_LINES = 8
@@ -39,11 +40,6 @@ _ON_TOAST: Final = {
     Severity.INFO: "toast_action",
     Severity.WARNING: "toast_warn",
     Severity.ERROR: "toast_bad",
-}
-_SPOKEN: Final = {
-    Severity.INFO: "info",
-    Severity.WARNING: "warning",
-    Severity.ERROR: "error",
 }
 
 
@@ -69,19 +65,14 @@ class Notice(QFrame):
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)
-        self.details_button = self._button("Details", "Show or hide the details")
+        self.details_button = tool_button("Details", "Show or hide the details")
         self.details_button.setCheckable(True)
-        self.copy = self._button("Copy", "Copy the message and its details")
-        self.dismiss = self._button("", "Dismiss this message")
-        self.details = QPlainTextEdit(self)
-        self.details.setReadOnly(True)
-        self.details.setAccessibleName("Details of the message")
-        box = self.details
-        on_font_change(box, lambda each: box.setFixedHeight(each.lineSpacing() * _DETAIL_LINES))
+        self.copy = tool_button("Copy", "Copy the message and its details", self._copy_text)
+        self.dismiss = tool_button("", "Dismiss this message", self.hide)
+        self.dismiss.setIcon(icon("cancel", "toast_text" if floats else "text2"))
+        self.details = read_only("Details of the message", _DETAIL_LINES)
         self._lay_out()
         self.details_button.toggled.connect(self.details.setVisible)
-        self.copy.clicked.connect(self._copy_text)
-        self.dismiss.clicked.connect(self.hide)
         self.hide()
 
     @property
@@ -98,14 +89,15 @@ class Notice(QFrame):
         sentence = quoted(sentence)
         self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(breakable(sentence, names=True))
-        self.sentence.setAccessibleName(f"{_SPOKEN[severity]}: {plain(sentence)}")
+        self.sentence.setAccessibleName(f"{severity}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()
         self._forget_answers()
         self.details_button.setVisible(bool(details))
         self.copy.setVisible(severity is not Severity.INFO)
-        self._icon.show_icon(self._picture(severity))
+        ink = _ON_TOAST[severity] if self._floats else ""
+        self._icon.show_icon(icon(severity.value, ink))
         self.show()
         self.shown.emit()
 
@@ -131,10 +123,7 @@ class Notice(QFrame):
 
     def _add_answers(self, answers: Mapping[str, Callable[[], object]]) -> None:
         for text, action in answers.items():
-            button = QPushButton(text, self)
-            button.setProperty("kind", "link")
-            button.setAccessibleName(text)
-            button.clicked.connect(lambda _=False, action=action: self._answer(action))
+            button = push_button(text, partial(self._answer, action), kind="link")
             self._answers.addWidget(button)
             self.answers.append(button)
         self.passes = False
@@ -146,19 +135,6 @@ class Notice(QFrame):
         for button in (self.details_button, self.copy):
             self._answers.addWidget(button)
         self.setLayout(down(line, self._answers, self.details, margins=(14, 12, 10, 10)))
-
-    def _picture(self, severity: Severity) -> QIcon:
-        return icon(severity.value, _ON_TOAST[severity] if self._floats else "")
-
-    def _button(self, text: str, tip: str) -> QToolButton:
-        button = QToolButton(self)
-        if text:
-            button.setText(text)
-        else:
-            button.setIcon(icon("cancel", "toast_text" if self._floats else "text2"))
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
-        return button
 
     def _answer(self, action: Callable[[], object]) -> None:
         self._forget_answers()

@@ -7,10 +7,7 @@ from typing import Final
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
+    QTreeWidgetItem,
     QWidget,
 )
 
@@ -19,7 +16,6 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.layers.what_if import WhatIf
-from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.panels.recipe_options import scope_option
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
@@ -31,7 +27,7 @@ from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change, scroll_area
-from ace_gui.gui.widgets.tables.table_tools import fit_rows
+from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
 
@@ -76,8 +72,9 @@ class WhatIfPanel(QWidget):
         self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label("")
         self._scroll = scroll_area("Values to try")
-        self.table = QTableWidget(len(FIGURES), 2)
-        self._cells = _fill_figures_table(self.table)
+        name = "Figures of the layer with the recipe's and the trial values"
+        self.table = row_tree(name, ["", *what_if.labels])
+        self.rows = [QTreeWidgetItem(self.table, [title]) for title, _tip, _figure in FIGURES]
         self.note = muted_label("")
         self.plot = SpectrumPlot()
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
@@ -161,20 +158,23 @@ class WhatIfPanel(QWidget):
         self.note.setText(sentence)
         shown = bool(sentence) and not both  # the plot says it, too, if there is room for it
         self.note.setVisible(shown and (self._drawing.isHidden() or sentence == _BOTH))
-        self.table.setHorizontalHeaderLabels(list(what_if.labels))
+        self.table.setHeaderLabels(["", *what_if.labels])
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
         elif sentence and sentence != _BOTH:
             self.plot.clear(sentence)
 
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
-        for (_title, _tip, figure), cells in zip(FIGURES, self._cells, strict=True):
+        for (_title, tip, figure), row in zip(FIGURES, self.rows, strict=True):
             texts = ["–" if s is None else figure_text(s.report, figure) for s in (old, new)]
-            for cell, text in zip(cells, texts, strict=True):
-                cell.setText(text)
-            font = cells[1].font()
+            font = self.table.font()
             font.setBold(new is not None and texts[0] != texts[1])
-            cells[1].setFont(font)
+            for column, text in enumerate(texts, start=1):
+                row.setText(column, text)
+                row.setTextAlignment(column, Qt.AlignmentFlag.AlignCenter)
+            row.setFont(2, font)
+            for column in range(3):
+                row.setToolTip(column, tooltip(tip))
 
     # Layout
 
@@ -213,26 +213,3 @@ def figure_text(report: LayerReport, figure: str) -> str:
     if isinstance(value, tuple):
         return " → ".join(number_text(each, 3) for each in value)
     return number_text(value, 4) if isinstance(value, float) else value.value
-
-
-def _fill_figures_table(table: QTableWidget) -> list[tuple[QTableWidgetItem, QTableWidgetItem]]:
-    """Set the table's look, titles and cells: one row per figure, recipe and trial."""
-    table.setAccessibleName("Figures of the layer with the recipe's and the trial values")
-    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-    table.setTabKeyNavigation(False)
-    table.setShowGrid(False)
-    table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-    table.horizontalHeader().setHighlightSections(False)
-    table.verticalHeader().setHighlightSections(False)
-    fit_rows(table, 5)
-    cells = []
-    for row, (title, tip, _figure) in enumerate(FIGURES):
-        head, old, new = (QTableWidgetItem(text) for text in (GAP + title, "–", "–"))
-        for item in (head, old, new):
-            item.setToolTip(tooltip(tip))
-        for column, item in enumerate((old, new)):
-            item.setTextAlignment(Qt.AlignmentFlag.AlignCenter)
-            table.setItem(row, column, item)
-        table.setVerticalHeaderItem(row, head)
-        cells.append((old, new))
-    return cells

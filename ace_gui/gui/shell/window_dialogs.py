@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.formatting import counted, duration, human_bytes
+from ace_gui.gui.control.engine.engine_client import RunningJob
 from ace_gui.gui.control.preferences import Preferences
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
@@ -33,6 +34,7 @@ class Dialogs(QObject):
         super().__init__(window)
         self._session, self._conductor = window.session, window.conductor
         self._output, self._runs, self._window = window.output, window.runs, window
+        self._forecasting = window.forecasting
         self._to_export: MergeRun | None = None
         self._adds = False
         self.export: ExportDialog | None = None
@@ -55,7 +57,13 @@ class Dialogs(QObject):
         inputs = draft.inputs
         method = recommended.NAME if inputs.is_recommended else inputs.method
         methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
-        dialog = ChooseMethodDialog(methods, method, experts, self._window, self._costs(method))
+        merged = self._merged()
+
+        def estimate(name: str, say: Callable[[float], object]) -> RunningJob | None:
+            return None if name in merged else self._forecasting.estimate(name, say)
+
+        costs = self._costs(method) | merged
+        dialog = ChooseMethodDialog(methods, method, experts, self._window, costs, estimate)
         dialog.compare_wanted.connect(self.compare_wanted)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(lambda name: self._conductor.change(draft.inputs.with_method(name)))
@@ -63,10 +71,15 @@ class Dialogs(QObject):
         return dialog
 
     def _costs(self, current: str) -> dict[str, str]:
-        """What a merge of these models needs, by method: measured, or planned for ``current``."""
-        plan, costs = self._session.draft.plan, {}
-        if plan is not None and plan.experts:
-            costs[current] = f"Needs about {human_bytes(plan.peak_bytes)} for these models"
+        """What a merge of these models needs by the current method, as it is planned."""
+        plan = self._session.draft.plan
+        if plan is None or not plan.experts:
+            return {}
+        return {current: f"Needs about {human_bytes(plan.peak_bytes)} for these models"}
+
+    def _merged(self) -> dict[str, str]:
+        """What merges of these models took, by method."""
+        costs = {}
         for run in self._session.results.runs.all:
             if run.finished is not None and run.finished.seconds:
                 name = run.recipe.merge_method

@@ -155,24 +155,24 @@ def state_is(option: object, state: str) -> bool:
 
 
 class WholeNumber(QObject):
-    """Watches a line edit with a number, so that typing replaces the number.
+    """Watches a line edit with a number, alone or in a spin box: typing replaces the number."""
 
-    ``box``: the spin box that contains the line edit, or the line edit itself.
-    """
+    _pressed = False
 
-    def __init__(self, line: QLineEdit, box: QAbstractSpinBox | QLineEdit) -> None:
+    def __init__(self, line: QLineEdit) -> None:
         super().__init__(line)
-        self._box = box
-        self._pressed = False
         line.installEventFilter(self)
 
-    def eventFilter(self, _line: QObject, event: QEvent) -> bool:
+    def eventFilter(self, line: QObject, event: QEvent) -> bool:
         """The second press selects; small movements before the release change nothing."""
         kind = event.type()
         if kind == QEvent.Type.MouseButtonDblClick:
             self._pressed = True
-            self._box.setFocus()
-            self._box.selectAll()
+            box = line.parent()
+            box = box if isinstance(box, QAbstractSpinBox) else line
+            assert isinstance(box, QAbstractSpinBox | QLineEdit)
+            box.setFocus()
+            box.selectAll()
             return True
         if kind == QEvent.Type.MouseButtonRelease:
             self._pressed = False
@@ -183,4 +183,4 @@ def select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
     """Let a double click select the number; once for each box."""
     line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
     if line.findChild(WholeNumber) is None:
-        WholeNumber(line, box)
+        WholeNumber(line)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ace_gui.engine.contract.events import MethodCompared, Variant
+from ace_gui.engine.contract.events import MatrixTimed, MethodCompared, Variant
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import forecast, matrices
 from ace_gui.engine.inspecting import sampled_merges
@@ -42,7 +42,7 @@ def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
     events = sampled(prepared, CPU, InspectionCache(folder))
-    return {event.name: event for event in events if event is not None}
+    return {event.name: event for event in events if isinstance(event, LayerReport)}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,14 @@ def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_th
     recipe: Recipe, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     prepared = prepare(replace(recipe, **changes))
-    found = all_sampled(prepared, tmp_path / "cache")
+    cache = InspectionCache(tmp_path / "cache")
+    events = list(sampled(prepared, CPU, cache))
+    times = [event for event in events if isinstance(event, MatrixTimed)]
+    assert sum(event.share for event in times) == pytest.approx(1)
+    assert all(event.seconds > 0 for event in times)
+    found = {event.name: event for event in events if isinstance(event, LayerReport)}
+    again = sampled(prepared, CPU, cache)
+    assert not any(isinstance(event, MatrixTimed) for event in again), "remembered"
     assert found.keys() == {row.name for row in matrices(prepared.plan)}
     variant = Variant(recipe=prepared.plan.recipe, store=tmp_path / "store")
     (merged,) = (event for event in compare([variant], "cpu") if isinstance(event, MethodCompared))

@@ -110,8 +110,7 @@ def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp
 def test_colours_and_memory_are_those_of_the_menus(
     dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker
 ) -> None:
-    dialog.scheme.setCurrentIndex(dialog.scheme.findData("dark"))
-    dialog.scheme.activated.emit(dialog.scheme.currentIndex())
+    dialog.scheme.choose("dark")
     assert current_theme().dark
     chosen = [each.data() for each in window.actions_.schemes.actions() if each.isChecked()]
     assert chosen == ["dark"]

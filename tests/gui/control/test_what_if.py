@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtWidgets import QTableWidgetItem
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
@@ -74,10 +73,10 @@ def answer(norm: float) -> LayerSpectrum:
     return replace(known, merged=known.merged * norm, report=report)
 
 
-def shown_row(panel: WhatIfPanel, figure: str) -> list[QTableWidgetItem]:
-    """The cells of a figure: under the recipe, and beside it."""
-    index = [each for _title, _tip, each in FIGURES].index(figure)
-    return [panel.table.item(index, column) for column in range(2)]
+def shown_row(panel: WhatIfPanel, figure: str) -> list[str]:
+    """The texts of a figure: under the recipe, and beside it."""
+    row = panel.rows[[each for _title, _tip, each in FIGURES].index(figure)]
+    return [row.text(column) for column in (1, 2)]
 
 
 def test_trying_asks_once_for_the_last_of_many_values(
@@ -162,17 +161,16 @@ def test_somebody_who_looks_sees_both_variants(
     worker.say(answer(5.0), JobDone())
     key = session.draft.recipe_key()
     session.results.findings.record(key, replace(answer(40.0), experts={}))
-    heads = [panel.table.horizontalHeaderItem(column).text() for column in range(2)]
+    heads = [panel.table.headerItem().text(column) for column in (1, 2)]
     assert heads == ["published", "automatic"]
-    lengths = [item.text() for item in shown_row(panel, "delta_norm")]
-    assert lengths == ["40.00", "5.000"]
+    assert shown_row(panel, "delta_norm") == ["40.00", "5.000"]
     assert {curve.label for curve in panel.plot.curves()} >= {"published", "automatic"}
     said = "‖ΔW‖ over the experts' mean: published 20.0, automatic 2.50"
     assert panel.plot.caption.whole == said
     assert not panel.note.isVisible()  # the headings say it
     of_two_variants.try_parameter("epsilon", 1e-3)
     asked(worker, qtbot, 2)
-    assert panel.table.horizontalHeaderItem(1).text() == "tried"
+    assert panel.table.headerItem().text(2) == "tried"
     panel.hide()
     of_two_variants.back()
     qtbot.wait(2 * DELAY)
@@ -216,10 +214,9 @@ def test_the_panel_shows_old_beside_new(
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
     rows = {title: index for index, (title, _, _) in enumerate(FIGURES)}
-    norms = [panel.table.item(rows["‖ΔW‖"], column) for column in (0, 1)]
-    assert [float(item.text()) for item in norms] == [1.0, 5.0]
-    assert norms[1].font().bold()
-    assert not panel.table.item(rows["γ"], 1).font().bold()
+    assert [float(text) for text in shown_row(panel, "delta_norm")] == [1.0, 5.0]
+    assert panel.rows[rows["‖ΔW‖"]].font(2).bold()
+    assert not panel.rows[rows["γ"]].font(2).bold()
     assert panel.plot.message() is None
     drawn = [curve.y for curve in panel.plot.curves()]
     assert any(np.array_equal(values, answer(5.0).merged) for values in drawn)

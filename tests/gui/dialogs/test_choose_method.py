@@ -10,14 +10,15 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.events import JobDone
-from ace_gui.engine.contract.jobs import CompareJob, MergeJob
+from ace_gui.engine.contract.events import MatrixTimed
+from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
 from ace_gui.gui.dialogs.method_dialog import FIRST, SHELF, ChooseMethodDialog
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE
-from tests.gui.fakes import ACE, LINEAR, FakeWorker, finished_merge, started
+from tests.gui.fakes import ACE, LINEAR, FakeWorker, merged
 
 EVERY = tuple(map(method_info, METHODS))
 
@@ -241,10 +242,35 @@ def test_the_description_has_the_colour_of_the_dialog(
 def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    loaded.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store = worker.jobs[number].store
-    worker.say(started(), finished_merge(store, seconds=83.0), JobDone(), job=number)
+    merged(loaded, worker, seconds=83.0)
     loaded.actions_.choose_method.trigger()
     (dialog,) = loaded.findChildren(ChooseMethodDialog)
     assert "1:23" in dialog.cost.text()
+
+
+def test_the_time_of_a_method_that_was_not_merged_is_estimated_from_some_matrices(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
+) -> None:
+    loaded.actions_.choose_method.trigger()
+    (dialog,) = loaded.findChildren(ChooseMethodDialog)
+
+    def asked() -> list[str]:
+        jobs = (job for job in worker.jobs.values() if isinstance(job, SampleMergesJob))
+        return [job.recipe.merge_method for job in jobs]
+
+    dialog.select("linear")
+    dialog.select("ace")
+    dialog.select("linear")
+    qtbot.waitUntil(lambda: asked().count("linear") == 1)
+    number = worker.newest(SampleMergesJob)
+    assert worker.jobs[number].recipe.merge_method == "linear"
+    known, timed = LayerReport(name="layer.0.q"), MatrixTimed(share=0.05, seconds=3.0)
+    worker.say(known, timed, job=number)
+    assert "1:00" in dialog.cost.text(), "60 s: what is remembered took no time"
+    dialog.select("ace")
+    assert number in worker.withdrawn
+    assert "1:00" not in dialog.cost.text()
+    dialog.select("linear")
+    qtbot.waitUntil(lambda: "1:00" in dialog.cost.text())
+    assert asked().count("linear") == 1, "known by now"
+    dialog.reject()

@@ -56,6 +56,7 @@ def test_the_engine_is_asked_and_the_window_waits_for_nothing(
     dialog: HubCacheDialog, worker: FakeWorker
 ) -> None:
     assert isinstance(worker.jobs[len(worker.jobs)], CachedModelsJob)
+    assert dialog.filter.hasFocus()
     assert dialog.message.isVisible()
     assert not dialog.base_button.isEnabled()
     show(worker, *MODELS)

@@ -19,7 +19,7 @@ from ace_gui.engine.contract.events import (
     Variant,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import CompareJob, MergeJob, PlanJob
+from ace_gui.engine.contract.jobs import CompareJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
@@ -32,11 +32,10 @@ from tests.gui.fakes import (
     ENGINE,
     LINEAR,
     FakeWorker,
-    finished_merge,
     make_store,
+    merged,
     plan,
     recipe,
-    started,
 )
 
 
@@ -154,17 +153,10 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     assert not any(isinstance(job, CompareJob) for job in worker.jobs.values())
 
 
-@pytest.mark.parametrize("written", ["0.1,0.5", "0.1; 0.5"])
-def test_values_of_a_line(dialog: CompareMethodsPanel, written: str) -> None:
-    dialog.choices.parameter.setCurrentIndex(dialog.choices.parameter.findText("k_frac"))
+@pytest.mark.parametrize("written", ["0.1,0.5", "0.1; 0.5", "0.1, 0.5, 7, x, 0.5"])
+def test_values_of_one_parameter(dialog: CompareMethodsPanel, written: str) -> None:
+    dialog.choices.parameter.choose("k_frac")
     dialog.choices.values.setText(written)
-    values = [recipe.parameters["k_frac"] for recipe in dialog.choices.recipes()]
-    assert values == [0.1, 0.5]
-
-
-def test_values_of_one_parameter(dialog: CompareMethodsPanel) -> None:
-    dialog.choices.parameter.setCurrentIndex(dialog.choices.parameter.findText("k_frac"))
-    dialog.choices.values.setText("0.1, 0.5, 7, x, 0.5")
     assert [recipe.parameters["k_frac"] for recipe in dialog.choices.recipes()] == [0.1, 0.5]
     assert not dialog.choices.methods.isEnabled()
 
@@ -188,10 +180,7 @@ def test_a_comparison_with_the_method_in_force_takes_no_merge_away(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     """The merge of what is chosen is the earlier one, or the one just made; never none."""
-    window.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store: Path = worker.jobs[number].store
-    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    merged(window, worker)
     assert window.session.can_export
     job = compare(dialog, worker)
     assert window.session.draft.inputs.method in {v.recipe.merge_method for v in job.variants}

@@ -202,18 +202,6 @@ def test_no_panel_asks_for_a_layer_next_to_the_selected_one(
     assert "Select" in panel.plot.message()
 
 
-def test_a_spinner_appears_only_after_a_while_and_goes_with_the_answer(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
-    panel = turn_to(loaded, DistributionPanel)
-    job = select(loaded, worker, qtbot, DistributionJob)
-    assert panel.plot.message() == NOT_COMPUTED
-    qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
-    worker.say(distribution(QUERY), JobDone(), job=job)
-    assert panel.plot.message() is None
-    assert not panel.plot.busy.isVisible()
-
-
 def ends_subspaces(kind: type, awaited: bool) -> bool:
     return kind is LayerSubspaces and not awaited
 

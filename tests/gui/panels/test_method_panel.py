@@ -43,12 +43,6 @@ def test_before_the_engine_is_up_it_says_so(panel: MethodPanel, session: Session
     assert not any("Starting the engine" in text for text in labels)
 
 
-def test_the_form_has_a_control_a_field(filled: MethodPanel) -> None:
-    assert list(filled.fields) == ["epsilon", "tau", "k_frac"]
-    assert isinstance(filled.fields["epsilon"].control, ScientificSpinBox)
-    assert filled.fields["epsilon"].control.value == 1e-5
-
-
 def option(panel: MethodPanel, name: str) -> QComboBox:
     control = panel.options.fields[name].control
     assert isinstance(control, QComboBox)
@@ -60,8 +54,12 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> No
     filled.resize(270, 1200)
     filled.more.unfold()
     qtbot.wait(20)
-    rows = [*filled.fields.values(), *filled.options.fields.values()]
-    controls = [row.control for row in rows if row.isVisible()] + [filled.cap.choice]
+    rows = [
+        *filled.fields.values(),
+        *filled.options.fields.values(),
+        *filled.after.fields.values(),
+    ]
+    controls = [row.control for row in rows if row.isVisible()] + [filled.after.cap.choice]
     lefts = {each.mapTo(filled, each.rect().topLeft()).x() for each in controls}
     assert len(lefts) == 1
     for each in controls:
@@ -164,14 +162,6 @@ def test_showing_a_value_asks_for_nothing(
     assert filled.fields["tau"].control.value() == 0.8
 
 
-def test_another_method_another_form(filled: MethodPanel, session: Session) -> None:
-    linear = Inputs(base=BASE, method="linear").with_experts([COLA])
-    values = {"normalize": True}
-    session.adopt(linear, plan(recipe(COLA, merge_method="linear"), parameters=values))
-    assert list(filled.fields) == ["normalize"]
-    assert filled.fields["normalize"].control.isChecked()
-
-
 def test_the_scopes_are_those_of_the_engine(filled: MethodPanel, qtbot: QtBot) -> None:
     scope = option(filled, "scope")
     assert [scope.itemText(index) for index in range(2)] == ["default", "authors-vit"]
@@ -192,27 +182,27 @@ def test_every_method_can_have_a_cap(
 ) -> None:
     session.draft.keep(replace(session.draft.inputs, method=method))
     filled.more.unfold()
-    assert (filled.cap.choice.currentText(), filled.cap.delta.isVisible()) == (
+    assert (filled.after.cap.choice.currentText(), filled.after.cap.delta.isVisible()) == (
         "none",
         False,
     )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.cap.choice, "at δ")
+        choose(filled.after.cap.choice, "at δ")
     assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.cap.delta.control.setValue(0.25)
+        filled.after.cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
-    assert (filled.cap.delta.isVisible(), filled.cap.delta.control.value()) == (
+    assert (filled.after.cap.delta.isVisible(), filled.after.cap.delta.control.value()) == (
         True,
         0.25,
     )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.cap.delta.findChild(DotButton).click()  # back to the default δ
+        filled.after.cap.delta.findChild(DotButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        choose(filled.cap.choice, "none")
+        choose(filled.after.cap.choice, "none")
     assert asked.args[0].after.cap is None
 
 
@@ -221,7 +211,7 @@ def test_what_is_done_after_the_method_has_a_field(
     filled: MethodPanel, session: Session, qtbot: QtBot, name: str
 ) -> None:
     assert not filled.more.is_open
-    field, others = filled.options.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
+    field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
     session.draft.keep(replace(session.draft.inputs, after=others))
     assert filled.more.is_open
     with qtbot.waitSignal(filled.inputs_edited) as asked:
@@ -241,27 +231,17 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     filled: MethodPanel, session: Session
 ) -> None:
     session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
-    assert next(iter(filled.fields)) == "variant"
-    assert filled.fields["epsilon"].isVisible()
     session.draft.set_parameter("variant", "automatic")
-    shown = [name for name, field in filled.fields.items() if field.isVisible()]
-    assert shown == ["variant", "alpha", "delta", "scaling"]
-    assert not filled.cap.isVisible()
+    assert not filled.after.cap.isVisible()
     session.draft.keep(replace(session.draft.inputs, after=After(cap=Cap(delta=0.05))))
-    assert filled.cap.isVisible()
+    assert filled.after.cap.isVisible()
 
 
-def test_fused_matrices_and_the_vocabulary_are_choices(
-    filled: MethodPanel, session: Session, qtbot: QtBot
+def test_what_is_known_of_layers_depends_on_fused_matrices_and_the_vocabulary(
+    filled: MethodPanel, session: Session
 ) -> None:
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
-        option(filled, "split_fused").setCurrentText("split")
-    assert asked.args[0] == replace(session.draft.inputs, split_fused=True)
-    session.adopt(asked.args[0], plan(recipe(COLA, split_fused=True)))
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
-        option(filled, "vocabulary").setCurrentText("matched by token")
-    chosen = asked.args[0]
-    assert (chosen.split_fused, chosen.vocabulary) == (True, Vocabulary.TOKENS)
+    inputs = session.draft.inputs
+    chosen = replace(inputs, split_fused=True, vocabulary=Vocabulary.TOKENS)
     before = session.draft.recipe_key(), session.layers.analysis_key
     session.adopt(chosen, plan(chosen.recipe()))
     assert not set(before) & {session.draft.recipe_key(), session.layers.analysis_key}

@@ -145,7 +145,7 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
     assert not ok.isEnabled()
     dialog.role.setCurrentText("query")
     dialog.blocks.setText("1-")
-    dialog.outcome.setCurrentIndex(dialog.outcome.findData("ace"))
+    dialog.outcome.choose("ace")
     assert dialog.verdict.text() == f"1 of {len(ROWS)} tensors"
     dialog.form.fields["tau"].edited.emit(0.7)
     with qtbot.waitSignal(dialog.rule_made) as made:
@@ -171,13 +171,13 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
         loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
     )
     qtbot.addWidget(dialog)
-    assert dialog.cap.delta.control.value() == 0.5
-    dialog.cap.choice.setCurrentText(text)
-    dialog.cap.choice.activated.emit(dialog.cap.choice.currentIndex())
+    assert dialog.after.cap.delta.control.value() == 0.5
+    dialog.after.cap.choice.setCurrentText(text)
+    dialog.after.cap.choice.activated.emit(dialog.after.cap.choice.currentIndex())
     assert dialog.rule() == Override(
         role="key", merge_method="linear", disposition="merge", after=After(cap=cap)
     )
-    dialog.outcome.setCurrentIndex(dialog.outcome.findData("average"))
+    dialog.outcome.choose("average")
     assert dialog.rule().after == After()  # it is for what a method merges
 
 

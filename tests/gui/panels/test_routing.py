@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, RoutesJob
+from ace_gui.engine.contract.jobs import DescribeTasksJob, RoutesJob
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
@@ -16,7 +16,7 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
-from tests.gui.fakes import FakeWorker, finished_merge, started, task_score
+from tests.gui.fakes import FakeWorker, merged, task_score
 from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
@@ -54,14 +54,6 @@ def table_of(page: ScoresPage) -> RoutesTable:
     index = page.show_tab(ScoresTab)
     index.refresh()
     return index.routes
-
-
-def merged(window: MainWindow, worker: FakeWorker) -> Path:
-    window.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store: Path = worker.jobs[number].store
-    worker.say(started(), finished_merge(store), JobDone(), job=number)
-    return store
 
 
 def scored(window: MainWindow, worker: FakeWorker) -> Path:

@@ -26,7 +26,6 @@ from ace_gui.engine.contract.jobs import (
     DescribeTasksJob,
     EvaluateJob,
     KnownScoresJob,
-    MergeJob,
 )
 from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.task_examples import (
@@ -48,7 +47,14 @@ from ace_gui.gui.state.found.known_scores import figures_of
 from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
-from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, started, task_score
+from tests.gui.fakes import (
+    COLA,
+    SST2,
+    FakeWorker,
+    load,
+    merged,
+    task_score,
+)
 from tests.helpers.windows import timers_rest
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
@@ -214,9 +220,7 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
     assert isinstance(page.tabs.current, TasksTab)
     loaded.session.draft.set_tasks(TASK_DATA)
     index = scores_place(page)
-    loaded.actions_.merge.trigger()
-    store = worker.jobs[worker.newest(MergeJob)].store
-    worker.say(started(), finished_merge(store), JobDone(), job=worker.newest(MergeJob))
+    store = merged(loaded, worker)
     index.no_scores.button.click()
     number = worker.newest(EvaluateJob)
     assert worker.jobs[number].stores == (store,)
@@ -246,9 +250,7 @@ def test_scores_that_are_known_are_shown_without_evaluating(
     qtbot.wait(2 * DELAY)
     assert len(asked()) == 1, "another merge's parameters are no other models"
     assert not any(isinstance(job, EvaluateJob) for job in worker.jobs.values())
-    loaded.actions_.merge.trigger()
-    store = worker.jobs[worker.newest(MergeJob)].store
-    worker.say(started(), finished_merge(store), JobDone(), job=worker.newest(MergeJob))
+    store = merged(loaded, worker)
     qtbot.waitUntil(lambda: asked()[-1].stores == (store,))
     count = len(asked())
     loaded.notice.hide()  # the news of the merge
@@ -264,10 +266,7 @@ def test_scores_that_are_known_are_shown_without_evaluating(
 def record_scores(window: MainWindow, worker: FakeWorker) -> str:
     """Base, experts and one merge on two tasks; the merge loses one of four examples of cola."""
     window.session.draft.set_tasks(TASK_DATA)
-    window.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store = worker.jobs[number].store
-    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    store = merged(window, worker)
     window.scoring.evaluate()
     scores = [
         *(task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")),
@@ -563,10 +562,7 @@ def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
     assert not index.compare_button.isEnabled()
     assert "Add a task first." in index.compare_button.toolTip()
     loaded.session.draft.set_tasks(TASK_DATA)
-    loaded.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store = worker.jobs[number].store
-    worker.say(started(), finished_merge(store), JobDone(), job=number)
+    store = merged(loaded, worker)
     assert not any(isinstance(job, CompareExamplesJob) for job in worker.jobs.values())
     index.compare_button.click()
     asked = worker.newest(CompareExamplesJob)

@@ -12,7 +12,7 @@ from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
-from ace_gui.engine.contract.jobs import DescribeTasksJob, MergeJob, PlanJob, TryJob, TuneJob
+from ace_gui.engine.contract.jobs import DescribeTasksJob, PlanJob, TryJob, TuneJob
 from ace_gui.engine.contract.scored.task_examples import (
     ShownExample,
     TaskDescribed,
@@ -27,7 +27,7 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
-from tests.gui.fakes import FakeWorker, finished_merge, plan, started, task_score
+from tests.gui.fakes import FakeWorker, merged, plan, task_score
 from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
@@ -40,14 +40,6 @@ def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Score
     for number, job in worker.jobs.items():
         if isinstance(job, DescribeTasksJob):
             worker.say(JobDone(), job=number)
-
-
-def merged(window: MainWindow, worker: FakeWorker) -> Path:
-    window.actions_.merge.trigger()
-    number = worker.newest(MergeJob)
-    store: Path = worker.jobs[number].store
-    worker.say(started(), finished_merge(store), JobDone(), job=number)
-    return store
 
 
 def try_place(page: ScoresPage) -> TryTab:

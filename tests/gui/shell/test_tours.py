@@ -7,8 +7,6 @@ from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone
-from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tutorial import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
@@ -20,10 +18,9 @@ from tests.gui.fakes import (
     SST2,
     FakeWorker,
     analysed,
-    finished_merge,
     finished_tensor,
     load,
-    started,
+    merged,
 )
 from tests.helpers.windows import in_view
 
@@ -60,9 +57,7 @@ def test_the_tutorial_goes_on_by_what_is_done(
     assert tour.step_index == 3
     assert ring_of(window).geometry().contains(place_of(window.header.primary.main))
     load(worker, COLA, SST2)
-    window.actions_.merge.trigger()
-    store = worker.jobs[worker.newest(MergeJob)].store
-    worker.say(started(), finished_tensor("layer.0.q"), finished_merge(store), JobDone())
+    merged(window, worker, finished_tensor("layer.0.q"))
     assert tour.step_index == 4
     assert tour.mark.next.text() == "Next"
     tour.mark.next.click()

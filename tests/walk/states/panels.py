@@ -29,6 +29,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.files.file_dialogs import offers
 from ace_gui.gui.widgets.layout.arrangement import Folding
 from ace_gui.recipe import Override
+from ace_gui.recipe.tasks import TaskKind
 from tests.walk.states.doing import Step, choose_method, each_tab, newest_dialog, opened, turn_to
 
 
@@ -119,9 +120,15 @@ def scores(studio: Studio) -> Iterator[Step]:
         return
     session.draft.set_tasks(tuple(replace(task, limit=EXAMPLES_USED) for task in before))
     page, known, scoring = window.workspace.show_scores(), session.results.scores, window.scoring
-    page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     studio.wait(lambda: all(map(known.described, known.tasks)), known.changed)
     yield "scores: tasks", window
+    found = known.described(known.tasks[0])
+    assert found is not None
+    language = replace(found, kind=TaskKind.CAUSAL_LM)
+    tab.editor.show_task(known.tasks[0], language, None, session.draft.inputs.names)
+    yield "scores: a language model's task", window
+    tab.recolour()
     scoring.evaluate()
     studio.wait(lambda: not scoring.is_running, scoring.changed)
     page.show_tab(ScoresTab)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, JobDone
+from ace_gui.engine.contract.events import Event, JobDone, MatrixTimed
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.jobs import SampleMergesJob
@@ -40,6 +40,7 @@ class Forecasting(QObject):
         self.current: Forecast | None = None
         self._operation: RunningJob | None = None
         self._looked_at = False
+        self._times: dict[tuple[object, ...], float] = {}
         self._timer = QTimer(self, singleShot=True, interval=DELAY)
         self._timer.timeout.connect(self._ask)
         for part in (session.draft, session.results, session.activity):
@@ -51,6 +52,30 @@ class Forecasting(QObject):
         """Set whether the figure is visible."""
         self._looked_at = looked_at
         self._settle()
+
+    def estimate(self, method: str, say: Callable[[float], object]) -> RunningJob | None:
+        """Estimate in seconds how long these models take with another method, or this one.
+
+        ``say`` is called each time more is known. None if nothing is left to find.
+        """
+        inputs = self._session.draft.inputs.with_method(method)
+        key = (method, inputs.base, inputs.experts)
+        if key in self._times:
+            say(self._times[key])
+        others = len(self._engine.running(object)) - (self._operation is not None)
+        if key in self._times or not self._session.can_merge or others:
+            return None
+        known: list[MatrixTimed] = []
+
+        def hear(event: Event) -> None:
+            if isinstance(event, MatrixTimed):
+                known.append(event)
+                seconds = sum(each.seconds for each in known)
+                self._times[key] = seconds / sum(each.share for each in known)
+                say(self._times[key])
+
+        job = SampleMergesJob(recipe=inputs.recipe(), device=self._session.device)
+        return self._engine.run(job, hear, quiet=True)
 
     def _settle(self) -> None:
         """Something changed: stop, and ask again once all is quiet."""

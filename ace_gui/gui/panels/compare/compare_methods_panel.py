@@ -11,7 +11,6 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
-    QComboBox,
     QHeaderView,
     QLineEdit,
     QSplitter,
@@ -26,6 +25,7 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.chosen.draft import by_family
@@ -33,6 +33,7 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import (
@@ -43,6 +44,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     across,
     down,
     on_font_change,
+    pane,
     scroll_area,
     split,
 )
@@ -178,8 +180,7 @@ class CompareMethodsPanel(QWidget):
         return table
 
     def _lay_out(self) -> None:
-        left, right = QWidget(self), QWidget(self)
-        left.setLayout(down(heading("Methods", self), (self.choices, 1), self.start))
+        left = pane(down(heading("Methods"), (self.choices, 1), self.start))
         actions = FlowLayout(spacing=8)
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
@@ -193,17 +194,14 @@ class CompareMethodsPanel(QWidget):
         both.setSizes([300, 320])
         both.setStretchFactor(1, 1)
         on_font_change(self, self._measure)
-        area = scroll_area("Results", self)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(both)
+        area = scroll_area("Results", both, tabs=False)
         self._nothing = secondary_label(_NOTHING, self)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing.setMargin(48)
         self._results = QStackedWidget(self)
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
-        title = heading("Results", self)
-        right.setLayout(down(title, (self._results, 1), self.status, actions))
+        right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
         columns = split(left, right, sizes=(250, 900), gap=2 * GAP)
         self.setLayout(down(columns, margins=(8, 8, 8, 8)))
 
@@ -293,12 +291,12 @@ class MergeChoices(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
+        self._numbers: dict[str, FieldInfo] = {}
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
         """By method and variant; None: the default variant, or the only one."""
-        self.methods = scroll_area("Methods to compare", self)
-        self.methods.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.parameter = QComboBox(self)
-        self.values = QLineEdit(self)
+        self.methods = scroll_area("Methods to compare", tabs=False)
+        self.parameter = Choice("Parameter to vary", {None: ("no parameter", "")})
+        self.values = named(QLineEdit(placeholderText="0.1, 0.2, 0.5"), "Values to try")
         tick = self._tick
         self.all = push_button("Select a&ll", lambda: tick(True), tip="Select every method")
         self.none = push_button("&None", lambda: tick(False), tip="Deselect every method")
@@ -306,7 +304,7 @@ class MergeChoices(QWidget):
         self._fill_methods()
         self._fill_parameters()
         self._allow()
-        self.parameter.currentIndexChanged.connect(lambda _: self._allow())
+        self.parameter.chosen.connect(self._allow)
         self.values.textChanged.connect(lambda _: self._allow())
         session.draft.changed.connect(self._fill_parameters)
         session.draft.changed.connect(self._offer_what_fits)
@@ -319,7 +317,7 @@ class MergeChoices(QWidget):
 
     @property
     def _varies(self) -> bool:
-        return self.parameter.currentIndex() > 0
+        return self.parameter.current is not None
 
     @property
     def _offered(self) -> tuple[MethodInfo, ...]:
@@ -329,8 +327,8 @@ class MergeChoices(QWidget):
     def recipes(self) -> list[Recipe]:
         """The recipes to merge: one per checked method, or one per value."""
         inputs = self._session.draft.inputs
-        if self.parameter.currentIndex() > 0:
-            name = self.parameter.currentData().name
+        if self._varies:
+            name = self.parameter.current
             return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
         return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
 
@@ -385,27 +383,18 @@ class MergeChoices(QWidget):
 
     def _fill_parameters(self) -> None:
         """The numeric parameters of the window's method, one of which can be varied."""
-        chosen = self.parameter.currentText()
-        self.parameter.setAccessibleName("Parameter to vary")
-        self.parameter.clear()
-        self.parameter.addItem("no parameter", None)
         method = self._session.draft.method
-        for item in method.fields if method is not None else ():
-            if item.kind in ("float", "int"):
-                self.parameter.addItem(item.label, item)
-        self.parameter.setCurrentIndex(max(0, self.parameter.findText(chosen)))
-        self.values.setAccessibleName("Values to try")
-        self.values.setPlaceholderText("0.1, 0.2, 0.5")
+        fields = method.fields if method is not None else ()
+        self._numbers = {each.name: each for each in fields if each.kind in ("float", "int")}
         title = method.title if method is not None else "the method"
         tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
-        self.parameter.setToolTip(tip)
+        labels = {name: (each.label, tip) for name, each in self._numbers.items()}
+        self.parameter.offer({None: ("no parameter", tip)} | labels)
         self.values.setToolTip(tip)
 
     def _written_values(self) -> list[ParameterValue]:
         """The values in the field that are numbers in range."""
-        item: FieldInfo | None = self.parameter.currentData()
-        if item is None:
-            return []
+        item = self._numbers[self.parameter.current]
         found = []
         for text in self.values.text().replace(";", ",").split(","):
             try:
@@ -422,7 +411,7 @@ class MergeChoices(QWidget):
 
     def tick(self, names: Collection[str]) -> None:
         """Select these methods alone, each in its default variant."""
-        self.parameter.setCurrentIndex(0)
+        self.parameter.choose(None)
         for (name, variant), box in self.boxes.items():
             box.setChecked(name in names and variant is None and not box.isHidden())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, QTimer, Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
@@ -29,6 +29,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     card,
     down,
     on_font_change,
+    pane,
     scroll_area,
 )
 
@@ -59,10 +60,8 @@ class ComparePage(QWidget):
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.methods)
-        content = QWidget()
         head = across(self.looks, None, margins=(8, 4, 8, 0))
-        content.setLayout(down(head, (self._pages, 1)))
-        self.setLayout(down(card(content)))
+        self.setLayout(down(card(pane(down(head, (self._pages, 1))))))
 
     @property
     def panel(self) -> ComparePanel:
@@ -228,9 +227,7 @@ class ComparePanel(LayerPanel):
         on_font_change(self, measure)
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
-        area = scroll_area("Results", self)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(splitter)
+        area = scroll_area("Results", splitter, tabs=False)
         self.setLayout(down(head, (area, 1), gap=0))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import QStackedLayout, QWidget
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.control.operations.scoring import CovarianceOperation
 from ace_gui.gui.models.experts_model import expert_colours
+from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
@@ -23,7 +23,7 @@ from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.plain_label import EmptyState, muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack
+from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack, pane
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
 _CHOOSE: Final = "Choose a layer to compare its covariances."
@@ -57,15 +57,14 @@ class CovariancesPanel(LayerPanel):
         explain(self, "Covariance")
         self._measuring = measuring
         self._work = measuring.is_running, measuring.error
-        self.button = push_button("Choose data…", self._press, role=Face.BUTTON)
+        self.button = RunButton("Choose data…", self._begin, measuring.stop)
         self.empty = EmptyState(_CHOOSE, self.button)
         self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.sheet = FigureSheet("Figures of the covariances")
         self.message = muted_label("", self)
-        button = partial(push_button, role=Face.BUTTON)
-        self.all = button("Compare all layers", self._press, kind="ghost")
+        self.all = RunButton("Compare all layers", self._begin, measuring.stop)
         name = "Merge with ACE and the measured covariances"
-        self.use = button("Use in ACE", self._use, name=name)
+        self.use = push_button("Use in ACE", self._use, name=name, role=Face.BUTTON)
         self._lay_out()
         measuring.changed.connect(self._follow_work)
         session.activity.progressed.connect(self._show_progress)
@@ -79,12 +78,12 @@ class CovariancesPanel(LayerPanel):
 
     def _lay_out(self) -> None:
         self.matrix.name_outside()
+        view = PlotWithTable(self.matrix)
         head = across(None, self.use, margins=(8, 6, 8, 0))
-        upper, stack, known, self.foot = QWidget(), QWidget(), QWidget(), QWidget()
-        upper.setLayout(down(head, (PlotWithTable(self.matrix), 1), gap=0))
-        fill_with_stack(stack, upper, self.sheet)
-        self.foot.setLayout(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
-        known.setLayout(down((stack, 1), self.foot, gap=0))
+        stack = QWidget()
+        fill_with_stack(stack, pane(down(head, (view, 1), gap=0)), self.sheet)
+        self.foot = pane(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
+        known = pane(down((stack, 1), self.foot, gap=0))
         self._pages = QStackedLayout(self)
         self._pages.addWidget(self.empty)
         self._pages.addWidget(known)
@@ -128,7 +127,7 @@ class CovariancesPanel(LayerPanel):
         elif self.session.draft.inputs.recipe().without_calibration:
             sentence, text = _NO_DATA, "Choose data…"
         elif self._measuring.is_running:
-            sentence, text = self._progress() or _NOT_YET, "Stop"
+            sentence, text = self._progress() or _NOT_YET, "Measure and compare"
         elif self._measuring.error:
             sentence, text = self._measuring.error, "Measure again"
         elif self._is_unseen(row.name):
@@ -136,8 +135,9 @@ class CovariancesPanel(LayerPanel):
         else:
             sentence, text = _NOT_YET, "Measure and compare"
         self.empty.say(sentence)
+        self.button.action = text
         self.button.setVisible(bool(text))
-        self.button.setText(text)
+        self.button.show_job(self._measuring.is_running, "")
 
     def _is_unseen(self, name: str) -> bool:
         """Whether all layers are compared, but this one could not be."""
@@ -151,7 +151,7 @@ class CovariancesPanel(LayerPanel):
         used = uses_measured(self.session.draft.inputs)
         self.message.setText(self._progress() if running else self._measuring.error)
         self.foot.setVisible(running or not whole)
-        self.all.setText("Stop" if running else "Compare all layers")
+        self.all.show_job(running, "")
         self.use.setEnabled(not used)
         tip = (
             "ACE with the measured covariances is chosen."
@@ -177,10 +177,8 @@ class CovariancesPanel(LayerPanel):
     def _use(self) -> None:
         self.inputs_edited.emit(with_measured(self.session.draft.inputs))
 
-    def _press(self) -> None:
-        if self._measuring.is_running:
-            self._measuring.stop()
-        elif self.session.draft.inputs.recipe().without_calibration:
+    def _begin(self) -> None:
+        if self.session.draft.inputs.recipe().without_calibration:
             self.data_wanted.emit()
         else:
             self._measuring.start()

@@ -9,7 +9,7 @@ from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Signal
 from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE
@@ -29,6 +29,7 @@ from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 _PANELS = (
@@ -81,10 +82,7 @@ class InspectorPanel(QWidget):
             self.checks_tab
         )  # created at once, because it comes to the front by itself
         self._worries: frozenset[object] = frozenset()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 4)
-        layout.addWidget(self.head)
-        layout.addWidget(self.tabs, 1)
+        self.setLayout(down(self.head, (self.tabs, 1), margins=(8, 8, 8, 4)))
         session.checks.changed.connect(self._show_worries)
         self._show_worries()
 
@@ -149,16 +147,8 @@ class LayerHead(QWidget):
         self.facts.setFont(face(Face.CAPTION))
         self._figures = QWidget(self)
         self._values = self._make_figures()
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(self._pill)
-        line.addWidget(self.facts, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(4, 2, 4, 2)
-        layout.setSpacing(4)
-        layout.addWidget(self.name)
-        layout.addLayout(line)
-        layout.addWidget(self._figures)
+        line = across(self._pill, (self.facts, 1))
+        self.setLayout(down(self.name, line, self._figures, margins=(4, 2, 4, 2), gap=4))
         for changed in (session.selection_changed, session.draft.changed, session.results.changed):
             changed.connect(self.refresh)
         session.draft.tau_changed.connect(lambda _: self.refresh())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
-
 from ace_gui.engine.contract.figures.findings import (
     LayerDistribution,
     LayerSpectrum,
@@ -35,27 +33,46 @@ from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import fill_with_stack
+from ace_gui.gui.widgets.layout.arrangement import down, fill_with_stack
 from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 
 _SHOWN: Final = 4  # figures in a row; the copied table has all
 
 
-class SpectraPanel(LayerPanel):
+class SheetPanel(LayerPanel):
+    """A plot above a table of its figures. Subclasses implement ``figures``."""
+
+    def __init__(
+        self, session: Session, plot: SpectrumPlot | HistogramPlot, name: str, shown: int | None
+    ) -> None:
+        super().__init__(session)
+        plot.name_outside()
+        self.view = PlotWithTable(plot)
+        self.sheet, self._shown = FigureSheet(name, turned=True), shown
+        plot.changed.connect(self._show_figures)
+        fill_with_stack(self, self.view, self.sheet)
+
+    def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
+        """The curves' titles, their figures, and their colours."""
+        raise NotImplementedError
+
+    def _show_figures(self) -> None:
+        titles, rows, colours = self.figures()
+        self.sheet.setVisible(bool(titles))
+        if titles:
+            self.sheet.show_figures(titles, rows, colours, shown=self._shown)
+
+
+class SpectraPanel(SheetPanel):
     """A ``SpectrumPlot`` with a table of figures."""
 
     finding = LayerSpectrum
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(session, parent)
-        explain(self, "Spectrum")
+    def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
-        self.plot.name_outside()
+        super().__init__(session, self.plot, "Figures of the spectra", _SHOWN)
+        explain(self, "Spectrum")
         self.plot.setAccessibleName("Spectrum of the selected layer")
-        self.view = PlotWithTable(self.plot)
-        self.sheet = FigureSheet("Figures of the spectra", turned=True)
-        self.plot.changed.connect(self._show_figures)
-        fill_with_stack(self, self.view, self.sheet)
         self._show_figures()
 
     def refresh(self) -> None:
@@ -77,13 +94,10 @@ class SpectraPanel(LayerPanel):
         else:
             self.plot.expect()
 
-    def _show_figures(self) -> None:
+    def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
         curves = self.plot.curves()
-        self.sheet.setVisible(bool(curves))
-        if curves:
-            titles = [curve.end for curve in curves]
-            colours = [curve.colour for curve in curves]
-            self.sheet.show_figures(titles, figure_rows(curves), colours, shown=_SHOWN)
+        rows = figure_rows(curves) if curves else []
+        return [curve.end for curve in curves], rows, [curve.colour for curve in curves]
 
 
 def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
@@ -134,19 +148,14 @@ def _directions(figures: Sequence[SpectralFigures]) -> list[FigureRow]:
     ]
 
 
-class DistributionPanel(LayerPanel):
+class DistributionPanel(SheetPanel):
     """A ``HistogramPlot`` with a table of figures."""
 
     finding = LayerDistribution
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(session, parent)
+    def __init__(self, session: Session) -> None:
         self.plot = HistogramPlot()
-        self.plot.name_outside()
-        self.view = PlotWithTable(self.plot)
-        self.sheet = FigureSheet("Figures of the distributions", turned=True)
-        self.plot.changed.connect(self._show_figures)
-        fill_with_stack(self, self.view, self.sheet)
+        super().__init__(session, self.plot, "Figures of the distributions", None)
         self._show_figures()
 
     def refresh(self) -> None:
@@ -162,12 +171,12 @@ class DistributionPanel(LayerPanel):
         else:
             self.plot.expect()
 
-    def _show_figures(self) -> None:
+    def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
         found, colours = self.plot.distribution, expert_colours(self.session)
-        self.sheet.setVisible(found is not None)
-        if found is not None:
-            shown = [colours.get(name, "#808080") for name in found.counts]
-            self.sheet.show_figures(list(found.counts), distribution_rows(found), shown)
+        if found is None:
+            return [], [], []
+        shown = [colours.get(name, "#808080") for name in found.counts]
+        return list(found.counts), distribution_rows(found), shown
 
 
 def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
@@ -214,18 +223,15 @@ def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
 class EnergiesPanel(LayerPanel):
     """An ``EnergiesPlot`` of the selected layer."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(session, parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         explain(self, "Energy")
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
         self.view = PlotWithTable(self.plot)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.view)
         self.figures = muted_label("")
-        layout.addWidget(self.figures)
+        self.setLayout(down(self.view, self.figures))
 
     def refresh(self) -> None:
         row = self.row

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from enum import StrEnum
 from functools import cached_property
 from typing import Final, TypeVar
 
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
@@ -21,6 +20,7 @@ from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.widgets.labels.terms import explain
+from ace_gui.gui.widgets.layout.arrangement import across, down
 
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
@@ -56,12 +56,8 @@ class SubspacesPanel(LayerPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         explain(self, "Subspace")
-        looks: dict[Hashable, tuple[str, str]]
-        looks = {
-            view_choice: (sentence_case(view_choice.value), _TIPS[view_choice])
-            for view_choice in SubspaceView
-        }
-        self.view_choice = Choice("What is compared", looks, self)
+        views = {view: (sentence_case(view.value), _TIPS[view]) for view in SubspaceView}
+        self.view_choice = Choice("What is compared", views, self)
         self.view_choice.chosen.connect(self.refresh)
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
@@ -69,16 +65,8 @@ class SubspacesPanel(LayerPanel):
         self._add(self.alignment)
         label = QLabel("&Compare", self)
         label.setBuddy(self.view_choice)
-        head = QHBoxLayout()
-        head.setContentsMargins(8, 6, 8, 0)
-        head.setSpacing(8)
-        head.addWidget(label)
-        head.addWidget(self.view_choice, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(head)
-        layout.addWidget(self._stack, 1)
+        head = across(label, (self.view_choice, 1), margins=(8, 6, 8, 0))
+        self.setLayout(down(head, (self._stack, 1), gap=0))
 
     # Created when there is something to show, because creating a plot is slow.
 
@@ -154,11 +142,8 @@ class SubspacesPanel(LayerPanel):
             self.cosines.clear("The cosines appear here once the experts are compared.")
             return
         names = session.draft.inputs.names
-        complete = session.layers.is_analysed
-        caption = (
-            counted(len(known), "Over %n tensor.", "Over %n tensors.")
-            if complete
-            else "Still comparing."
-        )
+        caption = "Still comparing."
+        if session.layers.is_analysed:
+            caption = counted(len(known), "Over %n tensor.", "Over %n tensors.")
         values = model_cosines(known, names)
         self.cosines.show_matrix("Whole model", names, values, meaning="cosine", caption=caption)

@@ -42,7 +42,7 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.plain_label import EmptyState, plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, scroll_area, split
+from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, pane, scroll_area, split
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -85,18 +85,16 @@ class ScoresTab(JobPage):
         self.refresh()
 
     def _make_results(self) -> QWidget:
-        head, right, page = QWidget(), QWidget(), QWidget()
         controls = across((self.title, 1), self.merge, self.evaluate, gap=12)
-        head.setLayout(down(controls, self.note, self.line, margins=(8, 6, 8, 6), gap=6))
-        right.setLayout(down(self.figures, self.routes, None))
-        scroll = scroll_area("Figures of the merge")
-        scroll.setWidget(right)
+        parts = (controls, self.note, self.line)
+        head = card(pane(down(*parts, margins=(8, 6, 8, 6), gap=6)))
         bars = card(PlotWithTable(self.bars))
-        below = split(bars, card(scroll), sizes=(520, 560), gap=GAP)
+        right = pane(down(self.figures, self.routes, None))
+        scroll = card(scroll_area("Figures of the merge", right))
+        below = split(bars, scroll, sizes=(520, 560), gap=GAP)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
-        page.setLayout(down(card(head), (below, 1), self._strip, gap=GAP))
-        return page
+        return pane(down(head, (below, 1), self._strip, gap=GAP))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """If the height is small, the bars have all of it."""

@@ -30,7 +30,7 @@ from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, on_font_change, pane
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
@@ -142,10 +142,8 @@ class TaskEditor(QWidget):
         menu.addAction("&File or folder…", self._ask_calibration)
         self.without = menu.addAction("&None", lambda: self._change("calibration", None))
         choose.setMenu(menu)
-        row = QWidget()
         choose = named(choose, "Choose calibration inputs", _CALIBRATION)
-        row.setLayout(across((self.calibration, 1), choose))
-        return row
+        return pane(across((self.calibration, 1), choose))
 
     def _ask_calibration(self) -> None:
         ask_paths(self, "Calibration inputs", KINDS, DATA, self.calibrate)
@@ -295,8 +293,7 @@ def _offer(box: Choice, options: Mapping[Any, str], chosen: Any) -> None:
 
 
 def _example_row(example: ShownExample) -> QWidget:
-    made, row = QWidget(), across(gap=12)
-    made.setLayout(row)
+    row = across(gap=12)
     if example.picture is not None:
         picture = ExamplePicture(_PICTURE)
         picture.show_picture(example.picture, f"{example.row}: {example.label}")
@@ -312,4 +309,4 @@ def _example_row(example: ShownExample) -> QWidget:
     words.addWidget(label)
     words.addWidget(muted_label(example.row))
     row.addLayout(words, 1)
-    return made
+    return pane(row)

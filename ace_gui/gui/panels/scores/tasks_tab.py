@@ -34,7 +34,7 @@ from ace_gui.gui.widgets.fields.buttons import push_button, widget_action
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import EmptyState, heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, scroll_area, split
+from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, pane, scroll_area, split
 from ace_gui.recipe.tasks import Task
 
 NO_DATA: Final = (
@@ -67,14 +67,13 @@ class TasksTab(JobPage):
         self.refresh()
 
     def _make_columns(self) -> QWidget:
-        left, add = QWidget(), self._add_button("Add data…", "link")
+        add = self._add_button("Add data…", "link")
         add.setIcon(icon("add", "accent"))
-        head = across((heading("Tasks", left), 1), add)
-        note = muted_label("Tasks are saved with the recipe. Drop data here.", left)
-        left.setLayout(down(head, (self.list, 1), note, margins=MARGINS))
-        scroll = scroll_area("The chosen task")
-        scroll.setWidget(self.editor)
-        return split(card(left), card(scroll), sizes=(360, 640), gap=GAP)
+        head = across((heading("Tasks"), 1), add)
+        note = muted_label("Tasks are saved with the recipe. Drop data here.")
+        left = card(pane(down(head, (self.list, 1), note, margins=MARGINS)))
+        right = card(scroll_area("The chosen task", self.editor))
+        return split(left, right, sizes=(360, 640), gap=GAP)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
         return push_button(

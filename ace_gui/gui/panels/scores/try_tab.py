@@ -36,11 +36,11 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
+from ace_gui.gui.widgets.fields.named import amount_field, count_field, named, read_only
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, Swatch, heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, on_font_change
+from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, on_font_change, pane
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between updates of generated text
@@ -115,12 +115,10 @@ class TryTab(JobPage):
         pictures = down(self.hint, across(self.choose, None), None)
         texts = down((self.text, 1), self.pair)
         given = across(self.picture, pictures, (texts, 1), gap=12)
-        top, page = QWidget(), QWidget()
-        top.setLayout(down(head, given, self.problem, margins=MARGINS))
+        top = pane(down(head, given, self.problem, margins=MARGINS))
         on_font_change(self, lambda metrics: top.setMaximumHeight(15 * metrics.height()))
         answers = across(*((card(each), 1) for each in self.cards), gap=GAP)
-        page.setLayout(down(card(top), (answers, 1), gap=GAP))
-        self.set_pages(page)
+        self.set_pages(pane(down(card(top), (answers, 1), gap=GAP)))
 
     def _connect(self) -> None:
         results = self.session.results
@@ -298,7 +296,7 @@ class AnswerCard(QWidget):
         self.swatch = Swatch(self)
         self.title = ElidedLabel(self)
         self.bars = NamedBars(self)
-        self.text = named(QPlainTextEdit(readOnly=True), f"Answer of the model: {role}")
+        self.text = read_only(f"Answer of the model: {role}")
         self.state = muted_label("", self)
         self.error = problem_label(self)
         head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))

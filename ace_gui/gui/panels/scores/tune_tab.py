@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from math import isfinite
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QCheckBox, QFormLayout, QGridLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QCheckBox, QGridLayout, QSizePolicy, QWidget
 
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint, how_chosen, values_of
@@ -33,6 +33,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import count_field
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -49,6 +50,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     clear_layout,
     down,
     on_font_change,
+    pane,
     scroll_area,
     split,
 )
@@ -96,25 +98,22 @@ class TuneTab(JobPage):
         self.refresh()
 
     def _lay_out(self) -> None:
-        left, right, result = QWidget(), Column(), QWidget()
-        form = QFormLayout()
-        form.addRow("&Merges", self.merges)
-        form.addRow("Exam&ples", self.limit)
+        form = Form(())
+        form.add_row("Merges", self.merges)
+        form.add_row("Examples", self.limit)
         start = across(self.button, None)
         inputs = (self.ranges, form, self.cost, self.problem, start, None)
-        title = heading("Tune", left)
-        left.setLayout(down(title, secondary_label(_WHAT, left), *inputs, margins=MARGINS, gap=10))
+        what = secondary_label(_WHAT)
+        left = pane(down(heading("Tune"), what, *inputs, margins=MARGINS, gap=10))
         view = PlotWithTable(self.curve)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
         outcome = (self.result, self.figures, self.note, across(self.use, None))
-        result.setLayout(down(*outcome, margins=MARGINS))
-        self._result = card(result)
+        self._result = card(pane(down(*outcome, margins=MARGINS)))
+        right = Column()
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
-        scroll, results = scroll_area("Parameters to tune"), scroll_area("Results")
-        scroll.setWidget(left)
-        results.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        results.setWidget(right)
+        scroll = scroll_area("Parameters to tune", left)
+        results = scroll_area("Results", right, tabs=False)
         self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
 
     # Actions
@@ -164,23 +163,21 @@ class TuneTab(JobPage):
         if not tuning.ranges:
             self.curve.clear(EMPTY)
             return
-        labels = {each.name: self._field(each.name) for each in tuning.ranges}
-        options = {name: (f.label if f else name, "") for name, f in labels.items()}
-        self.axis.offer(options)
+        method = self.session.draft.method
+        fields = {field.name: field for field in (method.fields if method is not None else ())}
+        labels = {
+            r.name: fields[r.name].label if r.name in fields else r.name for r in tuning.ranges
+        }
+        self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
-        field, each = labels[chosen], next(r for r in tuning.ranges if r.name == chosen)
+        field, each = fields.get(chosen), next(r for r in tuning.ranges if r.name == chosen)
         wide = each.low > 0 and each.high >= 100 * each.low
         log = each.low > 0 and (wide or (field is not None and field.logarithmic))
         best = None if tuning.tuned is None else tuning.tuned.best
         known = next((p for p in tuning.points if p == best), None)
-        label = field.label if field is not None else chosen
+        label = labels[chosen]
         self.curve.show_points(tuning.points, chosen, label, logarithmic=log, best=known)
-        self.axis.setVisible(len(options) > 1 and self.curve.message() is None)
-
-    def _field(self, name: str) -> FieldInfo | None:
-        method = self.session.draft.method
-        fields = method.fields if method is not None else ()
-        return next((field for field in fields if field.name == name), None)
+        self.axis.setVisible(len(labels) > 1 and self.curve.message() is None)
 
     def _show_result(self) -> None:
         tuned = self._tuning.tuned

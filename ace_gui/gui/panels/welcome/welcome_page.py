@@ -8,11 +8,9 @@ from typing import Final, NamedTuple
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QWidget,
 )
@@ -25,7 +23,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.layout.arrangement import across, down, pane, scroll_area
 
 _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns
@@ -61,23 +59,14 @@ class WelcomePanel(QWidget):
 
     def _lay_out(self) -> None:
         """Place the content slightly above the centre; it scrolls if there is little room."""
-        page = QWidget()
-        inner = QWidget(page)
-        inner.setMaximumWidth(_WIDEST)
-        title = plain_label("ACE Workbench", inner, wrap=False)
+        title = plain_label("ACE Workbench", wrap=False)
         title.setFont(face(Face.DISPLAY))
-        self.subtitle = secondary_label(_WHAT, inner)
+        self.subtitle = secondary_label(_WHAT)
         parts = (title, self.subtitle, 32, self._columns)
-        inner.setLayout(down(*parts, margins=(32, 0, 32, 32), gap=0))
-        page.setLayout(down(None, None, across(None, (inner, 100), None), None, None, None))
-        area = QScrollArea(self)
-        area.setAccessibleName("Welcome")
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidgetResizable(True)
-        area.setWidget(page)
-        self.setLayout(down(area))
+        inner = pane(down(*parts, margins=(32, 0, 32, 32), gap=0))
+        inner.setMaximumWidth(_WIDEST)
+        page = pane(down(None, None, across(None, (inner, 100), None), None, None, None))
+        self.setLayout(down(scroll_area("Welcome", page, tabs=False)))
 
     def show_opening(self, opening: bool) -> None:
         """Show that something is being opened, and for how long."""

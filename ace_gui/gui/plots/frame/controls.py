@@ -53,6 +53,11 @@ class Choice(QComboBox):
         self._explain()
 
     @property
+    def options(self) -> tuple[Hashable, ...]:
+        """The values that can be chosen."""
+        return self._values
+
+    @property
     def current(self) -> Any:
         """The chosen value."""
         return self._values[self.currentIndex()]

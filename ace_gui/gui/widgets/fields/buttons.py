@@ -51,15 +51,14 @@ def push_button(
     return button
 
 
-def tool_button(
-    text: str, tip: str, pressed: Callable[[], object], parent: QWidget | None = None
-) -> QToolButton:
+def tool_button(text: str, tip: str, pressed: Callable[[], object] | None = None) -> QToolButton:
     """A small button, named by its tooltip."""
-    button = QToolButton(parent)
+    button = QToolButton()
     button.setText(text)
     button.setAccessibleName(tip)
     button.setToolTip(tip)
-    button.clicked.connect(lambda _=False: pressed())
+    if pressed is not None:
+        button.clicked.connect(lambda _=False: pressed())
     return button
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFormLayout, QVBoxLayout, QWidget
 
-from ace_gui.engine.contract.after_fields import CAP_FIELD
+from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD, value_of, with_value
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import Column, on_font_change
-from ace_gui.recipe.values import Cap, ParameterValue
+from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _WIDEST = (
     "Refined fraction"  # every label is at least as wide, so that forms below each other agree
@@ -127,3 +128,36 @@ class CapField(QWidget):
 
     def _change_delta(self, delta: ParameterValue | None) -> None:
         self.edited.emit(Cap() if delta is None else Cap(delta=float(delta)))
+
+
+class AfterForm(Form):
+    """The steps after a method, the cap last. ``changed`` carries the After with an edit.
+
+    ``inherits``: it belongs to an override, which may leave them to the recipe.
+    """
+
+    changed = Signal(object)
+
+    def __init__(self, *, inherits: bool = False) -> None:
+        super().__init__(AFTER_FIELDS)
+        self._after = After()
+        self.cap = CapField(inherits=inherits)
+        self.add_row("Cap", self.cap, tooltip(CAP_TIP))
+        self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
+        self.cap.edited.connect(lambda cap: self.changed.emit(replace(self._after, cap=cap)))
+
+    def show_after(self, after: After, recipe: After | None = None) -> None:
+        """Show what is set, and else the recipe's or the default."""
+        self._after = after
+        shown: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
+        touched = []
+        for info in AFTER_FIELDS:
+            for value in (value_of(recipe or After(), info.name), value_of(after, info.name)):
+                shown[info.name] = shown[info.name] if value is None else value
+            if value_of(after, info.name) is not None:
+                touched.append(info.name)
+        self.show_values(shown.get, touched)
+        self.cap.show_cap(after.cap)
+
+    def _with(self, name: str, value: ParameterValue | None) -> After:
+        return with_value(self._after, name, None if value is None else float(value))

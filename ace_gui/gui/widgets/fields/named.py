@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from PySide6.QtWidgets import QDoubleSpinBox, QLineEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QDoubleSpinBox, QLineEdit, QPlainTextEdit, QSpinBox, QWidget
 
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import icon
+from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.layout.arrangement import on_font_change
 
 _Widget = TypeVar("_Widget", bound=QWidget)
 
@@ -51,3 +52,13 @@ def search_field(name: str, hint: str) -> QLineEdit:
     field = named(QLineEdit(placeholderText=hint, clearButtonEnabled=True), name)
     field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
     return field
+
+
+def read_only(name: str, lines: int = 0, role: Face | None = None) -> QPlainTextEdit:
+    """Text to read and copy; ``lines``: as high as so many."""
+    text = named(QPlainTextEdit(readOnly=True, tabChangesFocus=True), name)
+    if role is not None:
+        text.setFont(face(role))
+    if lines:
+        on_font_change(text, lambda metrics: text.setFixedHeight(metrics.lineSpacing() * lines + 8))
+    return text

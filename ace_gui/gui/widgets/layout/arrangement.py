@@ -77,13 +77,20 @@ class _Area(QScrollArea):
         return super().eventFilter(watched, event)
 
 
-def scroll_area(name: str, parent: QWidget | None = None) -> QScrollArea:
-    """A frameless area called ``name`` that scrolls vertically; its content has its width."""
-    area = _Area(parent)
+def scroll_area(name: str, content: QWidget | None = None, *, tabs: bool = True) -> QScrollArea:
+    """A frameless area called ``name`` that scrolls vertically; its content has its width.
+
+    ``tabs``: whether the Tab key stops at it.
+    """
+    area = _Area()
     area.setAccessibleName(name)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    if not tabs:
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    if content is not None:
+        area.setWidget(content)
     return area
 
 
@@ -258,6 +265,13 @@ def down(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) -> Q
 def across(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) -> QHBoxLayout:
     """The parts next to each other, ``gap`` pixels apart."""
     return _filled(QHBoxLayout(), parts, margins, gap)
+
+
+def pane(layout: QLayout) -> QWidget:
+    """A widget with this layout."""
+    made = QWidget()
+    made.setLayout(layout)
+    return made
 
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
