@@ -227,10 +227,11 @@ class Choices:
         return {each.name: getattr(self, each.name) for each in fields(Choices)}
 
     def of_task_vectors(self) -> tuple[object, ...]:
-        """The settings on which the task vectors depend."""
+        """The settings on which the task vectors depend, as hashable values."""
         rules = tuple(rule for rule in self.overrides if rule.weights)
-        ours = [each for each in fields(Choices) if traits_of(each).task_vectors]
-        return (*(getattr(self, each.name) for each in ours), rules)
+        names = [each.name for each in fields(Choices) if traits_of(each).task_vectors]
+        values = self.choices() | {"tokens": tuple(self.tokens.items())}
+        return (*(values[name] for name in names), rules)
 
 
 def _recipe_file() -> Any:

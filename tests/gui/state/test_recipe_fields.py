@@ -180,3 +180,10 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
         )
         keys.add(context.merge_key("spectrum"))
     assert len(keys) == len(changes) >= 2
+
+
+@pytest.mark.parametrize("each", fields(Choices), ids=lambda each: each.name)
+def test_what_is_known_of_task_vectors_can_be_found_whatever_is_chosen(each: Field[Any]) -> None:
+    recipe = replace(usual(), **{each.name: other(Choices, each)})
+    key = Inputs.from_recipe(recipe).task_vectors
+    assert {key: each.name}[Inputs.from_recipe(recipe).task_vectors] == each.name
