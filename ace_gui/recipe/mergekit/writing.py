@@ -178,7 +178,9 @@ class _Slices:
         of_slice: dict[str, list[dict[str, Any]]] = {}
         sources = []
         for position, source in enumerate(part.sources):
-            model = _pair(source.model, source.adapter, self._index)
+            on = source.model if source.adapter else None
+            source_entry = ModelEntry(model=source.adapter or source.model, on=on)
+            model = _reference(source_entry, self._recipe, self._index)
             name = _BASE if position == 0 else self._names[model]
             entry = _entry(model, self._weight(name), self._layers(source, number))
             of_slice[name] = [entry]

@@ -661,6 +661,20 @@ def test_slices_come_back_from_mergekits_file(tmp_path: Path, kind: str) -> None
     assert text["merge_method"] == SLICES[kind]["merge_method"]
 
 
+def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path: Path) -> None:
+    give_blocks(tmp_path, base=6)
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "adapter_config.json").write_text("{}")
+    part = {"sources": [{"model": name, "layers": [0, 6]} for name in ("base", "tuned")]}
+    ours = {"schema": 1, "merge_method": "linear", "base_model": "base", "slices": [part]}
+    path = tmp_path / "ours.yaml"
+    path.write_text(yaml.safe_dump({**ours, "models": [{"model": "tuned"}]}))
+    recipe = load_recipe(path)
+    text = yaml.safe_load(dump_mergekit(recipe, get_parameters(recipe), tmp_path))
+    written = [each["model"] for each in text["slices"][0]["sources"]]
+    assert written == ["base", "base+tuned"]
+
+
 def test_gradients_within_a_slice_are_refused_by_name(tmp_path: Path) -> None:
     part = {"sources": [source("base", 0, 3), source("a", 0, 3, weight=[0, 1])]}
     recipe = read(tmp_path, merge_method="task_arithmetic", base_model="base", slices=[part])
