@@ -203,7 +203,7 @@ def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Fore
     if found is None:
         raise RecipeError(
             f"mergekit has no method {method!r} as it is defined here; it has: "
-            f"{', '.join(_WRITTEN)}.",
+            f"{', '.join(sorted(_WRITTEN))}.",
             key="merge_method",
         )
     theirs, made = found
