@@ -150,6 +150,17 @@ def test_tasks_that_belong_to_nobody(family: Path, tmp_path: Path) -> None:
         ace_gui.evaluate(family / "recipe.yaml", tasks=[], device="cpu")
 
 
+def test_a_merge_whose_heads_have_other_names_says_which_it_has(
+    family: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    ace_gui.merge(family / "recipe.yaml", out, device="cpu")
+    heads = out / "heads"
+    (heads / "two.safetensors").rename(heads / "second.safetensors")
+    with pytest.raises(TaskError, match="heads for `second`, `three`"):
+        ace_gui.evaluate(family / "recipe.yaml", [out], device="cpu")
+
+
 def test_a_model_that_lacks_a_tensor_is_not_filled_with_chance(family: Path) -> None:
     from safetensors.torch import load_file, save_file
 
