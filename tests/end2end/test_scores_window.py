@@ -99,7 +99,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     qtbot.waitUntil(lambda: not window.scoring.tuning.is_running, timeout=PATIENCE)
     assert window.scoring.tuning.error == ""
     assert len(window.scoring.tuning.points) == 2
-    tune.take.click()
+    tune.use.click()
     qtbot.waitUntil(lambda: not window.engine.is_busy, timeout=PATIENCE)
     window.opener.write_recipe(tmp_path / "tuned.yaml")
     text = (tmp_path / "tuned.yaml").read_text(encoding="utf-8")
