@@ -23,7 +23,7 @@ from ace_gui.engine.evaluating.kinds.every_kind import asker
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.manifest import has_modules, read_manifest
-from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.engine.planning.expert_files import experts_with_heads
 from ace_gui.errors import MismatchError, OutputError, ResourceError, is_out_of_memory
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.machine import free_memory
@@ -151,8 +151,8 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
 
 def _tasks(folder: Path) -> set[str]:
     """Names of the tasks that have heads or modules of their own in a folder."""
-    heads = {path.stem for path in (folder / HEADS).glob("*.safetensors")}
-    return heads | (set(read_manifest(folder).experts) if has_modules(folder) else set())
+    modules = read_manifest(folder).experts if has_modules(folder) else ()
+    return {*experts_with_heads(folder), *modules}
 
 
 # Answers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.checkpoints import OutputTensor
@@ -17,6 +18,11 @@ from ace_gui.stored_formats import FORMATS
 
 HEADS: Final = "heads"
 """The folder of a merged model with the heads kept for single experts."""
+
+
+def experts_with_heads(folder: Path) -> list[str]:
+    """Names of the experts whose heads a merged model's folder has, sorted."""
+    return sorted(file.stem for file in (folder / HEADS).glob("*.safetensors"))
 
 
 def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:

@@ -16,7 +16,7 @@ from ace_gui.engine.evaluating.kinds.texts import (
 )
 from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.engine.planning.expert_files import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing
 from ace_gui.recipe.tasks import Chat, TaskKind
@@ -45,7 +45,7 @@ def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
     """Raise TaskError if a model cannot do the task by its class, or lacks a chat template."""
     own = class_of(loading.config)
     if not KINDS[data.kind].does(own):
-        heads = sorted(each.stem for each in (subject.path / HEADS).glob("*.safetensors"))
+        heads = experts_with_heads(subject.path)
         advice = (
             f"it has heads for {listing(heads)}: name one of these as the expert of the task "
             f"{data.name}."
