@@ -230,8 +230,8 @@ class Choices:
         """The settings on which the task vectors depend, as hashable values."""
         rules = tuple(rule for rule in self.overrides if rule.weights)
         names = [each.name for each in fields(Choices) if traits_of(each).task_vectors]
-        values = self.choices() | {"tokens": tuple(self.tokens.items())}
-        return (*(values[name] for name in names), rules)
+        values = [getattr(self, name) for name in names]
+        return (*(tuple(v.items()) if isinstance(v, Mapping) else v for v in values), rules)
 
 
 def _recipe_file() -> Any:
