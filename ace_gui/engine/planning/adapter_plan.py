@@ -203,12 +203,12 @@ def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
     """Raise MismatchError for tensors with rows of tokens that the base lacks."""
     base = prepared.base.checkpoint
     extensions = base.extensions if isinstance(base, ExtendedCheckpoint) else {}
-    grown = [name for name in tensors if name in extensions and NOWHERE in extensions[name].rows]
-    if grown:
+    larger = [name for name in tensors if name in extensions and NOWHERE in extensions[name].rows]
+    if larger:
         raise MismatchError(
-            f"{listing(grown)}: the merge has tokens that the base lacks, so an adapter with them "
+            f"{listing(larger)}: the merge has tokens that the base lacks, so an adapter with them "
             "fits no base. Keep the base's tokens (`tokenizer: base`), or write a whole model.",
-            tensor=grown[0],
+            tensor=larger[0],
         )
 
 

@@ -40,40 +40,12 @@ class TuneCurvePlot(SpecPlot):
             self.clear("The first merge is running …")
             return
         known.sort(key=lambda point: float(point.parameters[name]))
-        x = np.array([float(point.parameters[name]) for point in known])
-        y = np.array([float(point.score or 0.0) for point in known])
         texts = [_words(point) + (", chosen" if point is best else "") for point in known]
 
         def spec(theme: Tokens) -> PlotSpec:
-            kinds = (
-                ("best", theme.accent, True, [point is best for point in known]),
-                ("tried", theme.merged, False, [point is not best for point in known]),
-            )
-            curves = [
-                Curve(
-                    key=key,
-                    label="",
-                    x=x[chosen],
-                    y=y[chosen],
-                    colour=colour,
-                    width=0,
-                    symbol="o",
-                    size=13 if filled else 9,
-                    filled=filled,
-                    words=np.array(texts)[chosen].tolist().__getitem__,
-                    names=[""] * sum(chosen),
-                    in_legend=False,
-                )
-                for key, colour, filled, chosen in kinds
-            ]
-            if len(known[0].parameters) == 1:
-                line = Curve(
-                    key="line", label="", x=x, y=y, colour=theme.merged, width=1.8, in_legend=False
-                )
-                curves.append(line)
             return PlotSpec(
                 title=f"Score by {label}",
-                curves=curves,
+                curves=_curves(known, name, best, texts, theme),
                 x=Axis(titles=(label,), logarithmic=logarithmic, padding=0.06),
                 y=Axis(titles=("score on the half used for the search",), padding=0.12),
                 columns=lambda: _columns(known),
@@ -81,6 +53,45 @@ class TuneCurvePlot(SpecPlot):
             )
 
         self.present(spec)
+
+
+def _curves(
+    points: Sequence[TunePoint],
+    name: str,
+    best: TunePoint | None,
+    texts: Sequence[str],
+    theme: Tokens,
+) -> list[Curve]:
+    """The best point, the others, and with a single parameter the line that joins them."""
+    x = np.array([float(point.parameters[name]) for point in points])
+    y = np.array([float(point.score or 0.0) for point in points])
+    kinds = (
+        ("best", theme.accent, True, [point is best for point in points]),
+        ("tried", theme.merged, False, [point is not best for point in points]),
+    )
+    curves = [
+        Curve(
+            key=key,
+            label="",
+            x=x[chosen],
+            y=y[chosen],
+            colour=colour,
+            width=0,
+            symbol="o",
+            size=13 if filled else 9,
+            filled=filled,
+            words=np.array(texts)[chosen].tolist().__getitem__,
+            names=[""] * sum(chosen),
+            in_legend=False,
+        )
+        for key, colour, filled, chosen in kinds
+    ]
+    if len(points[0].parameters) == 1:
+        line = Curve(
+            key="line", label="", x=x, y=y, colour=theme.merged, width=1.8, in_legend=False
+        )
+        curves.append(line)
+    return curves
 
 
 def _columns(points: Sequence[TunePoint]) -> list[FigureColumn]:
