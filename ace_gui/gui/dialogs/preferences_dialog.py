@@ -49,11 +49,11 @@ class PreferencesDialog(Dialog):
         self._add_looks()
         self._add_files()
         self.fill((scroll_area("Preferences", self._form), 1))
-        self.fit(36, 34, lines=True)
+        self.fit(36, 33, lines=True)
 
     def _add_computing(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        self._form.add_row("", heading("Computing", self))
+        self._add_heading("Computing")
         devices = {settings.device: settings.device, "auto": "The fastest available"}
         devices |= dict(preferences.devices())
         self.device = _choice("Device", devices, settings.device, preferences.choose_device)
@@ -88,7 +88,7 @@ class PreferencesDialog(Dialog):
 
     def _add_looks(self) -> None:
         preferences, settings = self._preferences, self._preferences.settings
-        self._form.add_row("", heading("Appearance", self))
+        self._add_heading("Appearance")
         use = preferences.choose_scheme
         self.scheme = _choice("Colours", dict(_SCHEMES), settings.scheme, use)
         sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
@@ -98,7 +98,7 @@ class PreferencesDialog(Dialog):
 
     def _add_files(self) -> None:
         settings = self._preferences.settings
-        self._form.add_row("", heading("Files and messages", self))
+        self._add_heading("Files and messages")
         folder, use = settings.export_folder, partial(setattr, settings, "export_folder")
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
         keep = partial(setattr, settings, "days_kept")
@@ -110,6 +110,11 @@ class PreferencesDialog(Dialog):
         self._add("Keep runs", self.kept, "Older ones are removed when the program starts.")
         tip = "A desktop notification, if the window is not in front."
         self._add("Notify me", self.notify, tip)
+
+    def _add_heading(self, text: str) -> None:
+        title = heading(text, self)
+        title.setContentsMargins(0, 10, 0, 0)  # px: apart from the section above
+        self._form.add_row("", title)
 
     def _add(self, label: str, field: QWidget, tip: str = "") -> None:
         self._form.add_row(label, named(field, label, tip), tip)

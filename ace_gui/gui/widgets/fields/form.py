@@ -38,7 +38,7 @@ class Form(Column):
         self._form = form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(6)
-        form.setHorizontalSpacing(4)
+        form.setHorizontalSpacing(8)
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # for large font sizes
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         self.fields: dict[str, ParameterField] = {}
@@ -57,7 +57,7 @@ class Form(Column):
         title.setProperty("kind", "secondary")
         title.setToolTip(tip)
         title.setBuddy(widget)
-        on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST) + 4))
+        on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST)))
         self._form.addRow(title, widget)
 
     def show_row(self, widget: QWidget, shown: bool) -> None:
