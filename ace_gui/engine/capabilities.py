@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import torch
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.checkpoints.hub_cache import cache_folder, cached_models
 from ace_gui.engine.contract.events import (
-    CachedModelInfo,
-    CachedModelsFound,
     EngineReady,
     MethodInfo,
 )
@@ -69,12 +65,6 @@ def engine_ready() -> EngineReady:
         memory_bytes=total_memory(),
         problems=PROBLEMS,
     )
-
-
-def cached_models_found() -> CachedModelsFound:
-    """The models in the local Hugging Face cache."""
-    models = tuple(CachedModelInfo(**asdict(model)) for model in cached_models())
-    return CachedModelsFound(folder=cache_folder(), models=models)
 
 
 def method_info(name: str) -> MethodInfo:

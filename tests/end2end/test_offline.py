@@ -124,12 +124,13 @@ def test_every_model_type(tmp_path: Path) -> None:
 ENGINE = """
 import sys
 from pathlib import Path
-from ace_gui.engine.contract.jobs import CachedModelsJob, LoadRecipeJob
+from ace_gui.engine.contract.jobs import LoadRecipeJob, ScanJob
 from ace_gui.engine.contract.engine_process import EngineProcess
+from ace_gui.recipe.model_paths import cache_folder
 
 if __name__ == "__main__":
     engine = EngineProcess()
-    jobs = (CachedModelsJob(), LoadRecipeJob(paths=(Path(sys.argv[1]),)))
+    jobs = (ScanJob(paths=(cache_folder(),)), LoadRecipeJob(paths=(Path(sys.argv[1]),)))
     for number, job in enumerate(jobs, start=1):
         engine.submit(number, job)
         kind = ""

@@ -105,24 +105,6 @@ class EngineReady:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedModelInfo:
-    """One revision of a model in the local Hugging Face cache. ``bytes``: size of all its files."""
-
-    name: str
-    revision: str
-    folder: Path
-    bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachedModelsFound:
-    """The models in the local Hugging Face cache; ``folder``: its path."""
-
-    folder: Path
-    models: tuple[CachedModelInfo, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class FoundModel:
     """A model on disk, described by its headers.
 

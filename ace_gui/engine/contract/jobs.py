@@ -79,16 +79,6 @@ class LoadRecipeJob(Job, state="planning"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedModelsJob(Job):
-    """List the local Hugging Face cache, without the network. Yields CachedModelsFound."""
-
-    def _steps(self, _: Runner) -> Events:
-        from ace_gui.engine.capabilities import cached_models_found
-
-        yield cached_models_found()
-
-
-@dataclass(frozen=True, kw_only=True)
 class ScanJob(Job):
     """Look for models at and below ``paths``, and which fit each other. Yields ModelsFound.
 

@@ -11,9 +11,11 @@ from typing import Final
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import is_adapter
 from ace_gui.checkpoints.input_files import read_json
+from ace_gui.checkpoints.parts import holds_model
 from ace_gui.engine.contract.events import FoundModel, ModelsFound
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import CheckpointError, WorkbenchError
+from ace_gui.recipe.values import hub_name, model_name
 
 DEEPEST: Final = 3
 """Depth of the search below the given folder."""
@@ -60,9 +62,13 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
 
 
 def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
-    """The models at or below a folder; a folder inside a model is part of it."""
-    if not path.is_dir() or _holds_model(path):
-        yield path
+    """The models at or below a folder; a folder inside a model is part of it.
+
+    The Hugging Face cache often has a tokenizer or a config alone; these are left out.
+    """
+    if path.is_file() or _holds_model(path):
+        if not hub_name(path) or holds_model(path):
+            yield path
     elif depth:
         try:
             children = sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
@@ -132,13 +138,13 @@ def _base_among(
     whole = [index for index, known in enumerate(shapes) if known]
     if base is not None:
         return next((index for index, each in enumerate(found) if each.path == base), None)
-    called = _only(p for p in whole if found[p].path.name.lower() in ("base", "base-model"))
+    called = _only(p for p in whole if model_name(found[p].path).lower() in ("base", "base-model"))
     named = {name for each in found for name in _named_bases(each.path)}
-    by_name = _only(p for p in whole if found[p].path.name.lower() in named)
+    by_name = _only(p for p in whole if model_name(found[p].path).lower() in named)
     parts = (
         p
         for p in whole
-        if {"base", "pretrained"} & set(re.split(r"[-_]", found[p].path.name.lower()))
+        if {"base", "pretrained"} & set(re.split(r"[-_]", model_name(found[p].path).lower()))
     )
     candidates = (called, by_name, _only(parts))
     return next((index for index in candidates if index is not None), None)

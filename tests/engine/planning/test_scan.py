@@ -1,13 +1,18 @@
 """What is found in a folder of models, and which of them seems to be the base."""
 
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from ace_gui.engine.contract.events import ModelsFound
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.scan import scan
+from ace_gui.recipe import ModelEntry, Recipe
+from tests.helpers.checkpoints import save_model, small_tensors
 from tests.helpers.models import Family, gpt2_family, roberta_family
 
 
@@ -68,3 +73,47 @@ def test_the_base_is_whom_the_others_name(family: Family, tmp_path: Path) -> Non
 def test_a_folder_without_models_has_none(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     assert found(tmp_path).models == ()
+
+
+def cache_model(cache: Path, repository: str, commit: str, weights: bool = True) -> Path:
+    """A revision as huggingface_hub lays it out: links from a snapshot into the blobs."""
+    home = cache / repository
+    snapshot = home / "snapshots" / commit
+    for folder in (home / "blobs", home / "refs", snapshot):
+        folder.mkdir(parents=True, exist_ok=True)
+    save_model(cache.with_name("plain"), small_tensors())
+    for file in cache.with_name("plain").iterdir():
+        if weights or file.suffix == ".json":
+            blob = home / "blobs" / f"{commit[:4]}{file.stem}"
+            shutil.copy(file, blob)
+            (snapshot / file.name).symlink_to(os.path.relpath(blob, snapshot))
+    (home / "refs" / "main").write_text(commit)
+    return snapshot
+
+
+def test_the_hugging_face_cache_is_a_folder_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+    cache = tmp_path / "hub"
+    assert found(cache).models == ()
+    expert = cache_model(cache, "models--org--expert", "a" * 40)
+    base = cache_model(cache, "models--org--expert-base", "b" * 40)
+    cache_model(cache, "models--org--tokenizer-only", "a" * 40, weights=False)
+    (cache / "datasets--org--data" / "snapshots" / ("a" * 40)).mkdir(parents=True)
+    (cache / "models--org--no-snapshots").mkdir()
+    pipeline = cache / "models--org--sd/snapshots" / ("c" * 40)
+    save_model(pipeline / "unet", small_tensors())
+    (pipeline / "model_index.json").write_text('{"unet": ["diffusers", "UNet2DModel"]}')
+    broken = cache_model(cache, "models--org--broken", "b" * 40)
+    shutil.rmtree(broken.parent.parent / "blobs")
+    models = found(cache)
+    listed = {model.path: model for model in models.models}
+    whole = {path for path, model in listed.items() if not model.problem}
+    assert whole == {base, expert, pipeline}
+    assert listed[expert].bytes > 0
+    assert models.base is not None
+    assert models.models[models.base].path == base, "its name on the hub says so"
+    entries = (ModelEntry(model=expert),)
+    plan = prepare(Recipe(base_model=base, models=entries)).plan
+    assert (plan.base.name, plan.experts[0].name) == ("expert-base", "expert")

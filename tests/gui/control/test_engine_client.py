@@ -11,12 +11,12 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
-    CachedModelsJob,
     CompareJob,
     ExportJob,
     MergeJob,
     PlanJob,
     ReportJob,
+    ScanJob,
 )
 from ace_gui.errors import EngineError, MismatchError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
@@ -128,7 +128,7 @@ def test_a_job_may_be_asked_for_where_another_ends(
     heard: list[End] = []
     engine.run(
         MERGE,
-        on_end=lambda _: engine.run(CachedModelsJob(), on_end=heard.append),
+        on_end=lambda _: engine.run(ScanJob(paths=()), on_end=heard.append),
     )
     with_idle: list[bool] = []
     engine.idle.connect(lambda: with_idle.append(True))

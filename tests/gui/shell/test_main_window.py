@@ -303,6 +303,42 @@ def test_a_folder_of_models_is_looked_into(
     assert [entry.model.name for entry in planned.models] == ["cola", "sst2", "mnli"]
 
 
+def test_models_of_the_hugging_face_cache_are_offered_under_their_names_there(
+    loaded: MainWindow, worker: FakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    loaded.actions_.open_cached.trigger()
+    assert worker.jobs[worker.newest(ScanJob)] == ScanJob(paths=(tmp_path,), base=BASE)
+    names = ("me/<b>cola", "org/sst2", "org/gpt2")
+    folders = [f"models--{name.replace('/', '--')}/snapshots/{'c0ffee' * 6}" for name in names]
+    models = (FoundModel(path=BASE), *(FoundModel(path=tmp_path / each) for each in folders))
+    alike = (frozenset({1, 2}), frozenset({0, 2}), frozenset({0, 1}), frozenset())
+    worker.say(ModelsFound(models=models, base=0, alike=alike), JobDone())
+    dialog = loaded.opener.scanned
+    assert dialog is not None
+    items = [dialog.tree.topLevelItem(row) for row in range(dialog.tree.topLevelItemCount())]
+    assert [item.text(0) for item in items[1:]] == list(names)
+    assert "c0ffee" in items[1].text(2), "two revisions can be told apart"
+    dialog.filter.setText("ORG")
+    assert [item.isHidden() for item in items] == [True, True, False, False]
+    assert dialog.experts() == [tmp_path / each for each in folders[:2]]
+    dialog.take.click()
+    planned = worker.jobs[worker.newest(PlanJob)].recipe
+    assert planned.expert_names[-2:] == ("<b>cola", "sst2-2")
+
+
+def test_an_empty_cache_says_where_it_is(
+    window: MainWindow, worker: FakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    window.actions_.open_cached.trigger()
+    worker.say(ModelsFound(models=(), base=None, alike=()), JobDone())
+    dialog = window.opener.scanned
+    assert dialog is not None
+    assert str(tmp_path) in dialog.note.text().replace("\u200b", "")
+    assert not dialog.take.isEnabled()
+
+
 @pytest.mark.parametrize("dropped", [["r.yaml"], ["model", "r.YML"], ["notes.txt"]])
 def test_a_recipe_is_opened_before_what_is_dropped_with_it(
     window: MainWindow, worker: FakeWorker, tmp_path: Path, dropped: list[str]

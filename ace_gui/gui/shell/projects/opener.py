@@ -25,6 +25,7 @@ from ace_gui.gui.widgets.files.file_dialogs import (
     ask_target,
 )
 from ace_gui.paths import Sample
+from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
@@ -102,14 +103,7 @@ class Opener(QObject):
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
-        from ace_gui.gui.dialogs.models_dialogs import HubCacheDialog
-
-        has_base = self._session.draft.inputs.base is not None
-        dialog = HubCacheDialog(self._engine, self._window, can_add=has_base)
-        dialog.base_chosen.connect(lambda path: self.open_paths([path]))
-        dialog.experts_chosen.connect(self._conductor.add_experts)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        self.scan_folders([cache_folder()], self._session.draft.inputs.base)
 
     def open_recipe(self) -> None:
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
