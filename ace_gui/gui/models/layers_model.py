@@ -37,7 +37,6 @@ from ace_gui.gui.theme import icon
 
 GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar
 REFRESH: Final = 60  # ms between repaints while statistics arrive
-_FEW: Final = 16  # maximum number of groups that are signalled one by one
 
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole
@@ -47,15 +46,6 @@ COUNT: Final = _Role.UserRole + 1
 """Role of a group's first cell: its number of rows as text. None: not a group."""
 RANGE: Final = _Role.UserRole + 2
 """Role of a group's γ cell: the smallest and largest γ in it, or None."""
-_ANSWERED: Final = frozenset(  # a view queries seven roles of every cell
-    map(
-        int,
-        (
-            *(_Role.DisplayRole, _Role.DecorationRole, _Role.AccessibleTextRole),
-            *(_Role.ToolTipRole, _Role.TextAlignmentRole, LAYER, COUNT, RANGE),
-        ),
-    )
-)
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -72,11 +62,11 @@ class Group:
 class LayersModel(QAbstractItemModel):
     """A position counts the shown tensors from top to bottom, whatever group they are in.
 
-    ``much_changed`` replaces ``dataChanged`` if many groups changed at once, for example while τ is
-    dragged. Views then repaint completely.
+    ``figures_changed`` follows, at most every ``REFRESH`` ms, when cells have changed. A view
+    repaints the few that are visible; ``dataChanged`` would need a signal for every group.
     """
 
-    much_changed = Signal()
+    figures_changed = Signal()
 
     def __init__(self, session: Session, healths: Healths, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -89,9 +79,8 @@ class LayersModel(QAbstractItemModel):
         self._positions: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._filter = ("", "", False)
         self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
-        self._dirty: set[int] = set()
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
-        self._timer.timeout.connect(self.flush)
+        self._timer.timeout.connect(self.figures_changed)
         self.groups: tuple[Group, ...] = ()
         """From top to bottom; empty for a flat list."""
         self.useful: frozenset[int] = frozenset()
@@ -115,7 +104,6 @@ class LayersModel(QAbstractItemModel):
             prefix = shared_prefix([row.name for row in rows if row.block is not None])
             self._layers = tuple(Layer(row, session, self._healths, prefix) for row in rows)
             self._indices = {row.name: index for index, row in enumerate(rows)}
-            self._dirty.clear()
             self._read_gammas()
             self._arrange()
             self.endResetModel()
@@ -123,7 +111,6 @@ class LayersModel(QAbstractItemModel):
             self._read_gammas()
             self._find_useful()
             self._show_all()
-        self.headerDataChanged.emit(Qt.Orientation.Horizontal, GAMMA.index, GAMMA.index)
 
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
         """Show only tensors with ``text`` in their names and, unless empty, this role.
@@ -242,7 +229,7 @@ class LayersModel(QAbstractItemModel):
         return column.tip if role == _Role.ToolTipRole else None
 
     def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
-        if role not in _ANSWERED or not index.isValid():
+        if not index.isValid():
             return None
         position, column = self.position_of(index), COLUMNS[index.column()]
         if role == _Role.TextAlignmentRole:
@@ -301,32 +288,17 @@ class LayersModel(QAbstractItemModel):
     def _at(self, position: int, column: int) -> QModelIndex:
         if not self.groups:
             return self.createIndex(position, column, 0)
-        group = self._group_at(position)
-        return self.createIndex(position - self.groups[group].first, column, group + 1)
-
-    def _group_at(self, position: int) -> int:
-        return bisect_right(self.groups, position, key=lambda group: group.first) - 1
+        group = bisect_right(self.groups, position, key=lambda group: group.first)
+        return self.createIndex(position - self.groups[group - 1].first, column, group)
 
     # Figures that arrive during work
-
-    def flush(self) -> None:
-        """Send one signal for all changes since the last call."""
-        self._timer.stop()
-        shown = self._positions[np.fromiter(self._dirty, dtype=np.intp, count=len(self._dirty))]
-        self._dirty.clear()
-        shown = shown[shown >= 0]
-        if shown.size:
-            self._emit_changed(int(shown.min()), int(shown.max()))
 
     def _learn(self, name: str) -> None:
         if not name:
             self._read_gammas()
             self._show_all()
-            return
-        index = self._indices.get(name)
-        if index is not None:
+        elif (index := self._indices.get(name)) is not None:
             self._gamma[index] = self._layers[index].gamma
-            self._dirty.add(index)
             if not self._timer.isActive():
                 self._timer.start()
 
@@ -337,29 +309,13 @@ class LayersModel(QAbstractItemModel):
     def _show_all(self) -> None:
         if self._sorting[0] >= GAMMA.index:
             self._reset()
-        elif len(self._order):
-            self._emit_changed(0, len(self._order) - 1)
+        else:
+            self._refresh()
 
     def _refresh(self) -> None:
-        """τ or the health of the layers has changed."""
+        """τ, the health of the layers or another figure has changed."""
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, GAMMA.index, GAMMA.index)
-        if len(self._order):
-            self._emit_changed(0, len(self._order) - 1)
-
-    def _emit_changed(self, low: int, high: int) -> None:
-        left, right = GAMMA.index, len(COLUMNS) - 1
-        if not self.groups:
-            self.dataChanged.emit(self._at(low, left), self._at(high, right))
-            return
-        touched = range(self._group_at(low), self._group_at(high) + 1)
-        if len(touched) > _FEW:
-            self.much_changed.emit()
-            return
-        for index in touched:
-            group = self.groups[index]
-            first, last = max(low, group.first), min(high, group.first + group.count - 1)
-            self.dataChanged.emit(self._at(first, left), self._at(last, right))
-            self.dataChanged.emit(self.index(index, left), self.index(index, right))
+        self.figures_changed.emit()
 
     # Order
 

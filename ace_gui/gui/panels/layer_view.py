@@ -57,9 +57,8 @@ class LayerView(QTreeView):
         self.collapsed.connect(lambda index: self._expanded.discard(index.data()))
         layers.modelReset.connect(self._unfold)
         layers.headerDataChanged.connect(self._choose_columns)
-        layers.dataChanged.connect(lambda *_: self._scale())
-        layers.much_changed.connect(self._scale)
-        layers.much_changed.connect(self.viewport().update)
+        layers.figures_changed.connect(self._scale)
+        layers.figures_changed.connect(self.viewport().update)
         self._unfold()
 
     def drawRow(

@@ -346,7 +346,6 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
     layers, session = loaded.workspace.layers, loaded.session
     session.layers.record_statistics(replace(session.layers.statistics[KEY], log_variance=0.25))
     layers.text.setText("layer.10")
-    layers.model.flush()
     (copy,) = [a for a in layers.table.actions() if a.text() == "Copy table"]
     copy.trigger()
     titles, *rows = [line.split("\t") for line in QGuiApplication.clipboard().text().splitlines()]
