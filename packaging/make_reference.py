@@ -1,4 +1,4 @@
-"""Writes the reference of the library, resources/help/reference.md, from its docstrings.
+"""Writes resources/help/reference.md from the commands' help and the library's docstrings.
 
 ``--check`` writes nothing and exits with 1 if the page is not what would be written.
 """
@@ -9,19 +9,29 @@ import argparse
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from typer.main import get_command
+
 import ace_gui
 from ace_gui import library
+from ace_gui.cli.commands import app
 
 PAGE = Path(__file__).parents[1] / "resources" / "help" / "reference.md"
 BEGINNING = """\
-# Reference of the library
+# Reference
 
-Made from the docstrings. In the examples `recipe` is a mapping, `sample` the path of the sample's
-recipe, and `zeros` and `ones` are tensors. [The library](library.md) is an introduction.
+Made from the program. [The command line](command-line.md) and [the library](library.md) are
+introductions.
+"""
+FUNCTIONS = """\
+## Functions
+
+In the examples `recipe` is a mapping, `sample` the path of the sample's recipe, and `zeros` and
+`ones` are tensors.
 """
 
 
@@ -31,7 +41,7 @@ def page() -> str:
     values["methods"] = library.methods
     functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
     classes = {name: value for name, value in values.items() if inspect.isclass(value)}
-    parts = [BEGINNING, "## Functions\n"]
+    parts = [BEGINNING, _commands(), FUNCTIONS]
     parts += [_entry(f"ace_gui.{name}", value) for name, value in functions.items()]
     parts.append("## Values\n")
     for name, value in classes.items():
@@ -39,6 +49,36 @@ def page() -> str:
         parts += [_entry(f"{name}.{own}", each) for own, each in _methods(value)]
     parts.append("## Errors\n\n```text\n" + _tree() + "\n```\n")
     return "\n".join(parts)
+
+
+def _commands() -> str:
+    """Every command with its own options, then the options that several have."""
+    commands = {
+        name: command
+        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+        if not command.hidden
+    }
+    lines = {
+        name: [_option(each) for each in command.params if each.param_type_name == "option"]
+        for name, command in commands.items()
+    }
+    uses = Counter(line for found in lines.values() for line in found)
+    parts = ["## Commands\n"]
+    for name, command in commands.items():
+        words = [each.metavar or "[NAME]" for each in command.params if each.opts[0].isidentifier()]
+        parts.append(f"### {' '.join(['ace-gui', name, *words])}\n")
+        parts.append(f"{inspect.cleandoc(command.help)}\n")
+        if own := [line for line in lines[name] if uses[line] == 1]:
+            parts.append("\n".join(own) + "\n")
+    parts.append("### Options of several commands\n")
+    for line in (line for line, count in uses.items() if count > 1):
+        having = [f"`{name}`" for name in commands if line in lines[name]]
+        parts.append(f"{line} ({'all' if len(having) == len(commands) else ', '.join(having)})")
+    return "\n".join([*parts, ""])
+
+
+def _option(option: Any) -> str:
+    return f"- `{' '.join([option.opts[0], option.metavar or '']).strip()}`: {option.help}"
 
 
 def _methods(kind: type[Any]) -> Iterator[tuple[str, Any]]:

@@ -95,7 +95,9 @@ class Open(Options):
 class Demo(Options):
     """Merge a sample project and show the results."""
 
-    sample: Annotated[Sample, typer.Option(help="The sample project to merge.")] = Sample.IMAGES
+    sample: Annotated[
+        Sample, typer.Option(metavar="|".join(Sample), help="The sample project to merge.")
+    ] = Sample.IMAGES
     headless: Annotated[
         bool, flag("--headless", "Print the results instead of opening a window.")
     ] = False

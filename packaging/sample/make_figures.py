@@ -1,13 +1,14 @@
 """What the window shows of the sample unopened: ``python packaging/sample/make_figures.py``.
 
 ``pictures.png`` has a held-out image of each task side by side, ``figures.json`` the mean accuracy
-of base, experts and every method with its defaults, as in the tables of the help.
+of base, experts and every method with its defaults, from the help and ``docs/results.md``.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 from PySide6.QtGui import QImage
@@ -34,7 +35,8 @@ def pictures() -> QImage:
 
 def figures() -> dict[str, object]:
     """The tasks, and mean accuracies: of base, of experts, and by method."""
-    demo, compared = (_first_table(page) for page in ("sample", "results"))
+    demo = _first_table(resource_path("help/sample.md"))
+    compared = _first_table(Path(__file__).parents[2] / "docs/results.md")
     ends, means = _means(demo), _means(compared)
     named = {method.title: name for name, method in METHODS.items()}
     named[recommended.TITLE] = recommended.NAME
@@ -47,9 +49,8 @@ def figures() -> dict[str, object]:
     }
 
 
-def _first_table(page: str) -> str:
-    text = resource_path(f"help/{page}.md").read_text(encoding="utf-8")
-    return text.split("```text\n")[1].split("```")[0]
+def _first_table(page: Path) -> str:
+    return page.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
 
 
 def _tasks() -> list[str]:

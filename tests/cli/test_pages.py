@@ -1,4 +1,4 @@
-"""Every command on the pages can be typed: its name, and the options, exist as written."""
+"""Every command on the pages can be typed, and every recipe on them can be read."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,10 @@ from typer.main import get_command
 
 from ace_gui.cli.commands import app
 from ace_gui.paths import resource_path
+from ace_gui.recipe.recipe_file import load_recipe
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 PAGES = [*sorted(resource_path("help").glob("*.md")), README]
 COMMAND = re.compile(r"ace-gui ([a-z][a-z-]*)([^`\n>]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -26,3 +28,35 @@ def test_commands_and_options_exist(page: Path) -> None:
     for name, rest in COMMAND.findall(text):
         unknown = set(OPTION.findall(rest)) - known_options(name)
         assert not unknown, f"ace-gui {name}{rest}"
+
+
+RECIPES = [
+    (page.stem, block)
+    for page in PAGES
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
+MODELS = (
+    "schema: 1\nbase_model: base\nmodels: [{model: a}, {model: b}, {model: nli}, {model: sst2}]\n"
+)
+
+
+@pytest.mark.parametrize(("page", "block"), RECIPES, ids=lambda value: value.partition("\n")[0])
+def test_recipes_are_read(page: str, block: str, tmp_path: Path) -> None:
+    """A part of a recipe is completed by models and a method."""
+    given = block if "base_model:" in block else MODELS + block
+    given = (
+        given if "merge_method:" in given.split("overrides:")[0] else f"merge_method: ace\n{given}"
+    )
+    path = tmp_path / "recipe.yaml"
+    path.write_text(given, encoding="utf-8")
+    load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],
+    ids=lambda path: path.stem,
+)
+def test_links_of_the_source_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target

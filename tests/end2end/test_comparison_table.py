@@ -1,17 +1,18 @@
-"""The table of all methods in the help is what the command prints."""
+"""The table of all methods is what the command prints."""
 
 from math import nan
+from pathlib import Path
 
 import pytest
 
 from ace_gui.cli.comparing import run
 from ace_gui.engine.inspecting.compare_recipes import by_method, title_of
 from ace_gui.methods import every_variant, method_variant
-from ace_gui.paths import Sample, resource_path
+from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import NAME
 
-PAGE = resource_path("help/results.md")
+PAGE = Path(__file__).parents[2] / "docs/results.md"
 SECTION = "## Methods on the sample project"
 FIGURES = 5 + 1 + 1 + 3 + 1  # accuracies, mean, texts, norm, distance, cosine, oracle
 

@@ -2,7 +2,7 @@
 
 The largest relative error (Frobenius, of the merged task vector) over random, low-rank, duplicate,
 zero, single and opposed experts, against the literal formula in float64. ``--page`` writes it
-beside the scores, into the tables of ``resources/help/results.md``.
+beside the scores, into the tables of ``docs/results.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.helpers.ace_cases import ace_cases
 from tests.helpers.method_checks import CHECKS, errors
 from tests.helpers.method_oracles import relative_error
 
-PAGE = Path(__file__).parents[2] / "resources/help/results.md"
+PAGE = Path(__file__).parents[2] / "docs/results.md"
 COSINE = "cosine"
 
 

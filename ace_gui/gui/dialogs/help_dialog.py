@@ -47,9 +47,7 @@ PAGES = (
     "glossary",
     "evidence",
     "sample",
-    "results",
     "privacy",
-    "decisions",
 )
 """File names in the resources, in reading order."""
 
