@@ -50,8 +50,8 @@ def option(panel: MethodPanel, name: str) -> QComboBox:
 
 
 def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> None:
-    filled.setFixedWidth(270)  # what the left column leaves next to its scroll bar
-    filled.resize(270, 1200)
+    filled.setFixedWidth(278)  # what the left column leaves next to its scroll bar
+    filled.resize(278, 1200)
     filled.more.unfold()
     qtbot.wait(20)
     rows = [
@@ -63,7 +63,7 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> No
     lefts = {each.mapTo(filled, each.rect().topLeft()).x() for each in controls}
     assert len(lefts) == 1
     for each in controls:
-        assert each.mapTo(filled, each.rect().topRight()).x() < 270
+        assert each.mapTo(filled, each.rect().topRight()).x() < 278
 
 
 def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled: MethodPanel) -> None:

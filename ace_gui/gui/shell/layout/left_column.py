@@ -15,8 +15,8 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.layout.arrangement import GAP, on_font_change, scroll_area
 
-WIDTH: Final = 18  # in text lines: initial width of the column
-_LEAST: Final = 16.5
+WIDTH: Final = 18.5  # in text lines: initial width of the column
+_LEAST: Final = 17
 _ROOMY: Final = 88  # in text lines: the column starts collapsed in a narrower window
 _RAIL: Final = 4.25  # in text lines
 _NAMES: Final = 5  # number of experts that the rail always shows; it counts the others
@@ -94,7 +94,7 @@ class LeftColumn(QWidget):
             self.setFixedWidth(self.rail.maximumWidth())
         else:
             self.setMinimumWidth(0)
-            self.setMaximumWidth(2 * WIDTH * self.fontMetrics().height())
+            self.setMaximumWidth(round(2 * WIDTH * self.fontMetrics().height()))
 
 
 class _Whole(QWidget):

@@ -151,7 +151,7 @@ class Workspace(QWidget):
     def _share_width(self) -> None:
         """A hidden splitter does not apply new size limits by itself."""
         line, left = self.fontMetrics().height(), self.left
-        wanted = left.minimumWidth() if left.is_folded else WIDTH * line
+        wanted = left.minimumWidth() if left.is_folded else round(WIDTH * line)
         self._columns.setSizes([wanted, max(self.width() - wanted, line)])
 
     def show_space(self, index: int) -> None:
