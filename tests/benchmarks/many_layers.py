@@ -25,7 +25,8 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.models.layer_columns import COLUMNS
-from ace_gui.gui.panels.layer_views import GammaView, RoleMapView
+from ace_gui.gui.panels.layer_views import LayersView
+from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -142,7 +143,7 @@ def drag(bench: Bench) -> None:
     tabs = bench.workspace.heterogeneity.tabs
     for index in range(tabs.count()):
         view = tabs.content(index)
-        if not isinstance(view, GammaView | RoleMapView):
+        if not isinstance(view, LayersView) or isinstance(view.plot, EnergiesAlongPlot):
             continue
         tabs.setCurrentIndex(index)
         bench.settle()
@@ -157,7 +158,7 @@ def drag(bench: Bench) -> None:
         )
 
 
-def _move(bench: Bench, view: GammaView | RoleMapView, tau: float) -> None:
+def _move(bench: Bench, view: LayersView, tau: float) -> None:
     plot = view.plot
     if isinstance(plot, GammaPlot):
         plot.threshold.setValue(np.log10(tau))

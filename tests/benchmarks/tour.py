@@ -23,7 +23,7 @@ from PySide6.QtCore import QEventLoop, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QDialog
 
 from ace_gui.gui.models.layer_columns import COLUMNS
-from ace_gui.gui.panels.layer_views import GammaView
+from ace_gui.gui.panels.layer_views import LayersView
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import TABS
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
@@ -109,7 +109,7 @@ class Tour:
 
     def _drag(self) -> Iterator[tuple[str, Callable[[], object]]]:
         view = self._workspace.heterogeneity.tabs.content(0)
-        if not isinstance(view, GammaView) or not isinstance(view.plot, GammaPlot):
+        if not isinstance(view, LayersView) or not isinstance(view.plot, GammaPlot):
             return
         plot = view.plot
 

@@ -24,35 +24,45 @@ from ace_gui.gui.widgets.layout.arrangement import down
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 _PlotOfLayers = GammaPlot | RoleMapPlot | EnergiesAlongPlot
+NO_EXPERTS: Final = "Add experts to see where they disagree."
+NO_LAYERS: Final = "No tensor here is merged by the method."
 
 
 class LayersView(PlotWithTable):
-    """A plot of all layers. Its owner calls ``load``, ``update_figures`` and ``follow`` while it is
-    visible. Subclasses pass their plot the layers and the figures that it needs.
+    """A plot of all layers. Its owner calls ``load``, ``update_figures``, ``set_tau`` and
+    ``follow`` while it is visible.
 
-    ``tau_committed`` carries τ if the view lets the user move it.
+    ``set_layers`` passes the plot the layers and the experts' colours, ``set_figures`` the figures
+    that it shows.
     """
 
-    tau_committed = Signal(float)
-
-    def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
+    def __init__(
+        self,
+        plot: _PlotOfLayers,
+        session: Session,
+        layers: MergedLayers,
+        set_layers: Callable[[LayerFigures, dict[str, str]], object],
+        set_figures: Callable[[LayerFigures], object],
+    ) -> None:
         super().__init__(plot)
         self.session, self.layers, self.layers_plot = session, layers, plot
+        self._set_layers, self._set_figures = set_layers, set_figures
         self._loaded: LayerFigures | None = None
         self._colours: dict[str, str] = {}
         plot.layer_selected.connect(session.select)
-        self.row_chosen.connect(lambda row: session.select(self.name_at(row)))
+        self.row_chosen.connect(self._select_row)
 
     def load(self) -> None:
         """Show the layers with all that is known of them."""
         figures, colours = self.layers.figures, expert_colours(self.session)
-        if why_not := self.why_empty():
+        plan = self.session.draft.plan
+        if plan is None or not plan.experts or not figures.names:
             self._loaded = None
-            self.layers_plot.clear(why_not)
+            self.layers_plot.clear(NO_LAYERS if plan is not None and plan.experts else NO_EXPERTS)
             return
         if figures is not self._loaded or colours != self._colours:
             self._loaded, self._colours = figures, colours
-            self.set_layers(figures, colours)
+            self._set_layers(figures, colours)
         self.set_tau(self.session.draft.tau)
         self.update_figures()
         self.follow()
@@ -60,105 +70,22 @@ class LayersView(PlotWithTable):
     def update_figures(self) -> None:
         """Update what is known of the layers."""
         if self._loaded is not None:
-            self.set_figures(self.layers.figures)
-
-    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:
-        """Pass the layers to the plot."""
-        raise NotImplementedError
-
-    def set_figures(self, figures: LayerFigures) -> None:
-        """Pass the layers' figures to the plot."""
-        raise NotImplementedError
+            self._set_figures(self.layers.figures)
 
     def set_tau(self, tau: float) -> None:
-        """Split the layers at τ, if the view does that."""
+        """Split the layers at τ, if the plot does that."""
+        if not isinstance(self.layers_plot, EnergiesAlongPlot):
+            self.layers_plot.set_tau(tau)
 
     def follow(self) -> None:
         """Mark the selected layer."""
         name = self.session.selection
         self.layers_plot.select(name)
-        self.select(self.row_of(name))
+        self.select(self.layers_plot.row_of(name))
 
-    def why_empty(self) -> str:
-        """The reason why there is nothing to show, or an empty string."""
-        plan = self.session.draft.plan
-        if plan is None or not plan.experts:
-            return "Add experts to see where they disagree."
-        return "" if self.layers.figures.names else "No tensor here is merged by the method."
-
-    def name_at(self, row: int) -> str | None:
-        """The layer in a row of the table; None if a row is not one layer."""
-        return self.layers.figures.names[row]
-
-    def row_of(self, name: str | None) -> int | None:
-        """The row of a layer in the table."""
-        names = self.layers.figures.names
-        return names.index(name) if name in names else None
-
-
-class GammaView(LayersView):
-    """γ of every layer along the model."""
-
-    def __init__(self, plot: GammaPlot, session: Session, layers: MergedLayers) -> None:
-        super().__init__(plot, session, layers)
-        self._plot = plot
-        plot.tau_changed.connect(session.draft.preview_tau)
-        plot.tau_committed.connect(self.tau_committed)
-
-    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:  # noqa: ARG002
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
-
-    def set_tau(self, tau: float) -> None:
-        self._plot.set_tau(tau)
-
-    def set_figures(self, figures: LayerFigures) -> None:
-        self._plot.set_figures(figures.gamma_L, figures.mean_log_L)
-
-
-class RoleMapView(LayersView):
-    """γ by block and role."""
-
-    def __init__(self, session: Session, layers: MergedLayers) -> None:
-        self._plot = RoleMapPlot()
-        super().__init__(self._plot, session, layers)
-
-    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:  # noqa: ARG002
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks)
-
-    def set_tau(self, tau: float) -> None:
-        self._plot.set_tau(tau)
-
-    def set_figures(self, figures: LayerFigures) -> None:
-        self._plot.set_figures(figures.gamma_L)
-
-    def name_at(self, row: int) -> str | None:  # noqa: ARG002  (a row is a block)
-        return self.session.selection
-
-    def row_of(self, name: str | None) -> int | None:
-        return self._plot.row_of(name)
-
-
-class EnergiesView(LayersView):
-    """The energies of every expert along the model."""
-
-    def __init__(self, session: Session, layers: MergedLayers) -> None:
-        self._plot = EnergiesAlongPlot()
-        super().__init__(self._plot, session, layers)
-
-    def why_empty(self) -> str:
-        return ""
-
-    def set_layers(self, figures: LayerFigures, colours: dict[str, str]) -> None:
-        self._plot.set_layers(figures.names, figures.roles, figures.blocks, colours)
-
-    def set_figures(self, figures: LayerFigures) -> None:
-        self._plot.set_figures(figures.energies_LT)
-
-    def name_at(self, row: int) -> str | None:
-        return self._plot.name_at(row)
-
-    def row_of(self, name: str | None) -> int | None:
-        return self._plot.row_of(name)
+    def _select_row(self, row: int) -> None:
+        if not isinstance(self.layers_plot, RoleMapPlot):  # there, a row is a block
+            self.session.select(self.layers_plot.name_at(row))
 
 
 class HeterogeneityPanel(QWidget):
@@ -175,6 +102,8 @@ class HeterogeneityPanel(QWidget):
         self._session = session
         self._layers = MergedLayers(session, self)
         self.plot = GammaPlot()
+        self.plot.tau_changed.connect(session.draft.preview_tau)
+        self.plot.tau_committed.connect(self.tau_committed)
         self.tabs = LazyTabs("All layers", self)
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)
@@ -206,17 +135,42 @@ class HeterogeneityPanel(QWidget):
             what(view)
 
     def _fill(self) -> None:
-        session, layers, add = self._session, self._layers, self.tabs.add
+        add = self.tabs.add
         tip = "γ of every layer along the model; drag the line to change τ"
-        add("Heterogeneity γ", tip, lambda: GammaView(self.plot, session, layers))
+        add("Heterogeneity γ", tip, lambda: self._along_gamma(self.plot))
         tip = "γ by block and role: a row is a role across the depth"
-        add("By role", tip, lambda: RoleMapView(session, layers))
+        add("By role", tip, lambda: self._by_role(RoleMapPlot()))
         tip = "How far each expert moved every layer from the base"
-        add("Energies", tip, lambda: EnergiesView(session, layers))
+        add("Energies", tip, lambda: self._energies(EnergiesAlongPlot()))
+
+    def _along_gamma(self, plot: GammaPlot) -> LayersView:
+        return LayersView(
+            plot,
+            self._session,
+            self._layers,
+            lambda found, _: plot.set_layers(found.names, found.roles, found.blocks),
+            lambda found: plot.set_figures(found.gamma_L, found.mean_log_L),
+        )
+
+    def _by_role(self, plot: RoleMapPlot) -> LayersView:
+        return LayersView(
+            plot,
+            self._session,
+            self._layers,
+            lambda found, _: plot.set_layers(found.names, found.roles, found.blocks),
+            lambda found: plot.set_figures(found.gamma_L),
+        )
+
+    def _energies(self, plot: EnergiesAlongPlot) -> LayersView:
+        return LayersView(
+            plot,
+            self._session,
+            self._layers,
+            lambda found, hues: plot.set_layers(found.names, found.roles, found.blocks, hues),
+            lambda found: plot.set_figures(found.energies_LT),
+        )
 
     def _take_up(self, view: QWidget) -> None:
-        if isinstance(view, LayersView):
-            view.tau_committed.connect(self.tau_committed)
         if view is self.tabs.shown:
             self.reload()
 

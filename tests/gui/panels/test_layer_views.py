@@ -255,6 +255,9 @@ def test_every_view_follows_the_session_and_leads_it(
     assert view.layers_plot.selected == "layer.2.q"
     view.show_table(True)
     assert view.table.selectionModel().hasSelection()
+    view.table.selectRow(0)  # a block in the map, else a layer
+    in_map = isinstance(view.plot, RoleMapPlot)
+    assert session.selection == ("layer.2.q" if in_map else "layer.0.q")
     view.show_table(False)
     view.layers_plot.layer_selected.emit("layer.10.q")
     assert session.selection == "layer.10.q"
