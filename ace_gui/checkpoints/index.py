@@ -12,28 +12,27 @@ from stat import S_ISDIR
 from typing import Final
 
 from ace_gui.checkpoints.folder import (
+    MAIN,
+    PIPELINE,
     STEMS,
     SUFFIX,
+    ModelPart,
     Weights,
     find_weights,
+    full_name,
     holds_weights,
+    listed_folders,
+    part_of,
     refuse_other_file,
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.input_files import (
+    CONFIG_LIMIT,
     FileStamp,
     read_config,
     read_json,
     refusal,
     status_of,
-)
-from ace_gui.checkpoints.parts import (
-    MAIN,
-    PIPELINE,
-    ModelPart,
-    full_name,
-    listed_folders,
-    part_of,
 )
 from ace_gui.checkpoints.quantised import plain_config, refuse_unmergeable
 from ace_gui.checkpoints.scaled_weights import with_scales
@@ -41,9 +40,6 @@ from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
 from ace_gui.formatting import NAMES_SHOWN, listing, path_text, plain
 from ace_gui.stored_formats import is_float
-
-CONFIG_LIMIT: Final = 10_000_000
-"""Largest config.json in bytes."""
 
 _NAMES: Final = {f"{stem}{SUFFIX}" for stem in STEMS}
 

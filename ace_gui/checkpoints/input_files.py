@@ -29,6 +29,9 @@ _READ_FLAGS: Final = (
 JSON_MEMORY: Final = 512_000_000
 """Most memory that a JSON file may take; published tokenizers take up to 300 MB."""
 
+CONFIG_LIMIT: Final = 10_000_000
+"""Largest config.json in bytes."""
+
 JSON_LIMIT: Final = 100_000_000
 """Largest JSON file in bytes; the largest published tokenizers have some 35 MB."""
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from ace_gui.checkpoints.folder import MAIN, full_name, part_of
 from ace_gui.checkpoints.header import LENGTH_BYTES, METADATA_KEY
-from ace_gui.checkpoints.parts import MAIN, full_name, part_of
 from ace_gui.errors import OutputError
 from ace_gui.formatting import plain
 from ace_gui.stored_formats import FORMATS

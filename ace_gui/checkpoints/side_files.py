@@ -7,6 +7,7 @@ processors and templates.
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +16,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ace_gui.checkpoints.folder import MODULES, listed_folders
 from ace_gui.checkpoints.input_files import (
+    CONFIG_LIMIT,
+    JSON_LIMIT,
     FileStamp,
     changed,
     open_regular,
     read_at,
+    read_config,
+    read_json,
     refusal,
     unreadable,
 )
-from ace_gui.checkpoints.parts import MODULES, listed_folders
+from ace_gui.checkpoints.quantised import without_quantisation
 from ace_gui.output_files import output_error
 
 # Configs, tokenizers, processors and templates, in formats that are data and nothing else.
@@ -215,3 +221,42 @@ def own_file(entry: Path, where: str) -> Path | None:
         return real if real.name == entry.name or belongs(real.name) else None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
     return real if is_blob else None
+
+
+def set_config_dtype(config: Path, dtype: str | None) -> None:
+    """Set the dtype in the config, if the tensors no longer have the base's.
+
+    transformers casts to the dtype of the config on loading, which would undo the user's choice.
+    """
+    if dtype is None or not config.exists():
+        return
+    content = read_config(config, limit=CONFIG_LIMIT)
+    if not ("model_type" in content or "architectures" in content):  # of another library
+        return
+    present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
+    change_json(config, dict.fromkeys(present, dtype))
+
+
+def without_quantisation_settings(config: Path) -> None:
+    """Remove the quantisation settings of a config, as merged weights are not quantised."""
+    if not config.exists():
+        return
+    content = read_config(config, limit=CONFIG_LIMIT)
+    if (kept := without_quantisation(content)) != content:
+        _write_json(config, kept)
+
+
+def change_json(file: Path, changes: Mapping[str, object]) -> None:
+    """Set keys of a JSON side file; it is not written if they have these values already."""
+    if not changes:
+        return
+    content = read_json(file, limit=JSON_LIMIT) if file.exists() else {}
+    changed = {**content, **changes}
+    if changed != content:
+        _write_json(file, changed)
+
+
+def _write_json(file: Path, content: Mapping[str, object]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    # Characters that JSON can only write as an escape stay escaped.
+    file.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))

@@ -7,15 +7,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ace_gui.engine import devices, gpus
+from ace_gui.engine import devices
 from ace_gui.engine.capabilities import engine_ready
 from ace_gui.engine.devices import (
+    Gpu,
     available_devices,
     devices_not_used,
+    fastest_first,
     resolve_device,
     use_threads,
+    why_none,
+    why_unfit,
 )
-from ace_gui.engine.gpus import Gpu, fastest_first, why_none, why_unfit
 from ace_gui.errors import ResourceError
 from tests.helpers.device_stand_in import ERRORS, DeviceStandIn
 
@@ -196,7 +199,7 @@ def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _index: found)
-    (known,) = gpus.gpus()
+    (known,) = devices.gpus()
     assert known.architecture == "gfx90a"
     assert "not tried" in known.title
 

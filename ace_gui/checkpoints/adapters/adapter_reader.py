@@ -11,9 +11,13 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters.lora import Adapter, ExpandedCheckpoint
 from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, TokenRows
-from ace_gui.checkpoints.composed import ComposedCheckpoint, ComposedReader
+from ace_gui.checkpoints.derived import (
+    ComposedCheckpoint,
+    ComposedReader,
+    ExtendedCheckpoint,
+    ExtendedReader,
+)
 from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.extended_vocabulary import ExtendedCheckpoint, ExtendedReader
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.read_checksums import ReadChecksums

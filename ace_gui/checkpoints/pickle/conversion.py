@@ -15,7 +15,6 @@ from stat import S_ISDIR
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-from ace_gui.checkpoints.claims import Claim
 from ace_gui.checkpoints.dtypes import tag_of
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
@@ -36,7 +35,7 @@ from ace_gui.checkpoints.input_files import (
 from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, unique_names
 from ace_gui.checkpoints.shards import OutputTensor, plan_shards
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
-from ace_gui.checkpoints.staging import discard, promote, staged
+from ace_gui.checkpoints.staging import Claim, discard, promote, staged
 from ace_gui.checkpoints.writer import ShardedWriter
 from ace_gui.errors import CheckpointError
 from ace_gui.output_files import MARK

@@ -34,7 +34,7 @@ from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.executor import Executor
-from ace_gui.engine.planning.needs import require_calibration
+from ace_gui.engine.planning.merge_checks import require_calibration
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError

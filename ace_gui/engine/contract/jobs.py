@@ -223,7 +223,7 @@ class SubspacesJob(Job):
     device: str = "auto"
 
     def _steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_subspaces import subspaces
+        from ace_gui.engine.inspecting.layer_spectrum import subspaces
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from subspaces(*matrix, engine.cache)
@@ -297,7 +297,7 @@ class DifferenceJob(Job):
     row: PlanRow | None = None
 
     def _steps(self, _: Runner) -> Events:
-        from ace_gui.engine.inspecting.merge_difference import difference
+        from ace_gui.engine.inspecting.model_diff import difference
 
         yield from difference(self.first, self.second, self.row)
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
@@ -38,6 +37,7 @@ from ace_gui.engine.evaluating.subjects import (
 )
 from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
 from ace_gui.engine.executor import Executor
+from ace_gui.engine.kept_files import ArrayCache
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import TaskError

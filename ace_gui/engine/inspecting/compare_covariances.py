@@ -16,7 +16,6 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from ace_gui.engine.array_cache import Arrays, text_array, text_of
 from ace_gui.engine.calibrating.calibrate import measure, recall
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.figures.covariance_match import (
@@ -31,6 +30,7 @@ from ace_gui.engine.inspecting.layer_context import (
     inspect_row,
     side_by_side,
 )
+from ace_gui.engine.kept_files import Arrays, text_array, text_of
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.blocks import gram

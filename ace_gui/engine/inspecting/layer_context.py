@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from ace_gui.checkpoints import FileStamp
-from ace_gui.engine.array_cache import LIMIT_BYTES, ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
+from ace_gui.engine.kept_files import LIMIT_BYTES, ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ace_gui.engine.array_cache import Arrays
 from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
+from ace_gui.engine.kept_files import Arrays
 from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of

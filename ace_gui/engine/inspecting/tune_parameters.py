@@ -27,8 +27,8 @@ from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
+from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepare import preparing
-from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe

@@ -24,6 +24,7 @@ from ace_gui.checkpoints import (
     plan_shards,
     torch_dtype,
 )
+from ace_gui.checkpoints.side_files import change_json, without_quantisation_settings
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import (
     Event,
@@ -40,7 +41,6 @@ from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_ma
 from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
-from ace_gui.engine.merging.output_config import change_json, without_quantisation_settings
 from ace_gui.engine.merging.store import MergeStore, planned_shards
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.units import (

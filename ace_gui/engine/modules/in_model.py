@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.modules.head_inputs import put_correction
+from ace_gui.engine.modules.layers import put_correction
 from ace_gui.engine.modules.manifest import has_modules
 from ace_gui.engine.modules.mlp_blocks import put_blocks
 from ace_gui.engine.modules.smile_layers import put_smile

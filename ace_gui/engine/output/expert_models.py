@@ -14,10 +14,10 @@ from ace_gui.checkpoints import (
     reader_of,
 )
 from ace_gui.checkpoints.input_files import changed
+from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
-from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import OpenedModel

@@ -21,11 +21,11 @@ from ace_gui.checkpoints import (
     torch_dtype,
 )
 from ace_gui.checkpoints.shards import indexed
+from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.contract.events import Exported, JobProgress
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
-from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import verify_shards, write_verified
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
 from ace_gui.engine.modules.manifest import MODULES, has_modules, read_manifest, write_manifest

@@ -23,8 +23,8 @@ from ace_gui.checkpoints import (
     promote,
     staged,
 )
+from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES
-from ace_gui.engine.merging.output_config import set_config_dtype
 from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.modules.manifest import MANIFEST
 from ace_gui.engine.modules.task_tensors import RECIPE, TaskTensors, open_task

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ace_gui.architecture.names import block_list
+from ace_gui.architecture.names import block_list, stack_of, whole_stacks
 from ace_gui.architecture.scopes import DEFAULT, decide
-from ace_gui.architecture.submodels import stack_of, whole_stacks
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import part_of
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow, RowAfter

@@ -1,23 +1,168 @@
-"""The checks of a plan that depend on where it is carried out and with how much memory."""
+"""Checks of a merge: its data and modules; its disk and memory where it is carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from ace_gui.architecture.traits import Role
+from ace_gui.checkpoints import MODULES
 from ace_gui.engine.contract.checks import (
     ADAPTER,
     DISK,
+    EVERYTHING,
     Check,
     Verdict,
     disk_check,
     replaced,
 )
-from ace_gui.engine.contract.plan import Disposition, Plan, bytes_in_store
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow, bytes_in_store
+from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.memory import free_bytes
-from ace_gui.errors import ResourceError
-from ace_gui.formatting import path_text
+from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
+from ace_gui.errors import ResourceError, TaskError
+from ace_gui.formatting import path_text, plain
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.expert_modules import (
+    ROUTED_WHOLE,
+    Differences,
+    ModuleKind,
+    kind_of,
+    learns,
+)
+from ace_gui.methods.shared.measured import Need
+from ace_gui.recipe import Recipe
+
+_NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
+
+
+def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any) -> dict[Need, str]:
+    """The measurements that the rows' methods need, each with the title of one such method."""
+    found = {}
+    for row in rows:
+        if row.disposition is Disposition.MERGED and row.in_base:
+            own = method_of(row, method)
+            need = own.need(parameters_of(row, method, parameters))
+            if need is not None:
+                found[need] = own.title
+    return found
+
+
+def lacking_sentence(title: str, experts: Sequence[str]) -> str:
+    """The message for a method for which experts lack data."""
+    names = ", ".join(map(plain, experts))
+    return (
+        f"{title} needs inputs of each expert's task, but none are given for {names}; "
+        "add tasks with `calibration` data to the recipe, or choose a method without data."
+    )
+
+
+def require_calibration(recipe: Recipe, title: str) -> None:
+    """Raise TaskError if an expert has no data for the method with this title."""
+    if recipe.without_calibration:
+        raise TaskError(lacking_sentence(title, recipe.without_calibration), key="calibration")
+
+
+def data_checks(recipe: Recipe, needs: Mapping[Need, str]) -> tuple[Check, ...]:
+    """The check of a merge that needs data; none for other merges."""
+    if not needs:
+        return ()
+    lacking, title = recipe.without_calibration, next(iter(needs.values()))
+    return (
+        Check(
+            subject=EVERYTHING,
+            title="Calibration data",
+            verdict=Verdict.ERROR if lacking else Verdict.OK,
+            sentence=lacking_sentence(title, lacking) if lacking else "Every expert has inputs.",
+        ),
+    )
+
+
+def module_checks(
+    recipe: Recipe, rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
+) -> tuple[Check, ...]:
+    """The check of a merge that stores modules; none for other merges."""
+    left = module_rows(rows, method)
+    if not left and not learns(method.modules):
+        return ()
+    sentence = _obstacle(recipe, left, rows, method, base)
+    verdict = Verdict.ERROR if sentence else Verdict.OK
+    fine = "The modules can be added to this model."
+    return (Check(subject=EVERYTHING, title="Modules", verdict=verdict, sentence=sentence or fine),)
+
+
+def _obstacle(
+    recipe: Recipe,
+    left: Sequence[PlanRow],
+    rows: Sequence[PlanRow],
+    method: MergeMethod[Any],
+    base: OpenedModel,
+) -> str:
+    """Why modules are impossible, in a sentence; empty if they are possible."""
+    if MODULES in base.checkpoint.side_files:
+        return (
+            f"The base has a {MODULES} of its own, which lists its components; merge its "
+            "transformer alone, or choose a method that leaves no modules."
+        )
+    if learns(method.modules) and (lacking := recipe.without_calibration):
+        return lacking_sentence(method.title, lacking)
+    found = [method_of(row, method) for row in left]
+    roles = method.modules.roles if isinstance(method.modules, Differences) else None
+    if roles is not None and not left:
+        return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
+    # Differences are valid only with the merge that they are differences to.
+    own = next((each for each in found if isinstance(each.modules, Differences)), None)
+    if own is None:
+        return ""
+    if own is not method or any(each is not own for each in found if each.modules is not None):
+        return (
+            f"{own.title} leaves modules for the whole model: choose it for the recipe, and leave "
+            "its name and others with modules out of the rules."
+        )
+    if any(row.after != NOTHING_AFTER for row in left):
+        return (
+            f"{own.title} leaves differences to its own merge, which nothing may change "
+            "afterwards; take after away."
+        )
+    assert own.modules is not None
+    kind = kind_of(own.modules)
+    if kind is ModuleKind.SMILE:
+        return _without_layer(own.title, rows)
+    if kind is ModuleKind.BLOCKS:
+        return _without_layer(own.title, [row for row in left if len(row.shape) != 1])
+    if kind in ROUTED_WHOLE:
+        lacking = recipe.without_calibration
+        return (
+            lacking_sentence(own.title, lacking) if lacking else _elsewhere(own.title, left, base)
+        )
+    return ""
+
+
+def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
+    """A tensor that a loaded model does not hold as its files do."""
+    for row in left:
+        pieces = base.architecture.modules.get(row.tensor, ())
+        if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
+            return (
+                f"{title} makes weights for each example, and transformers holds "
+                f"`{plain(row.tensor)}` in another layout than its files; choose another method."
+            )
+    return ""
+
+
+def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:
+    """A matrix of the method that does not belong to a linear layer."""
+    for row in rows:
+        merged = row.in_base and row.disposition is Disposition.MERGED
+        if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
+            return (
+                f"{title} adds experts to linear layers, and `{plain(row.name)}` does not belong "
+                "to one; keep or average it by a rule, or choose another method."
+            )
+    return ""
+
 
 _ADVICE: Final = "Free some space there, or choose an output folder on another disk."
 

@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.architecture.names import match_names
+from ace_gui.architecture.names import match_names, match_part, stack_of, whole_stacks
 from ace_gui.architecture.remembered import remembered
 from ace_gui.architecture.sandbox import Describer
-from ace_gui.architecture.submodels import match_part, stack_of, whole_stacks
 from ace_gui.architecture.traits import Architecture, Role, joined
 from ace_gui.checkpoints import (
     Adapter,
@@ -29,7 +28,7 @@ from ace_gui.checkpoints import (
     same_bytes,
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
-from ace_gui.checkpoints.composed import ComposedTensor, compose
+from ace_gui.checkpoints.derived import ComposedTensor, compose
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
-from ace_gui.architecture.submodels import whole_stacks
+from ace_gui.architecture.names import whole_stacks
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, FileStamp, TensorInfo, part_of
-from ace_gui.checkpoints.composed import ComposedCheckpoint
+from ace_gui.checkpoints.derived import ComposedCheckpoint
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.engine.contract.checks import (
     EVERYTHING,

@@ -32,15 +32,15 @@ from ace_gui.engine.planning.memory import (
     memory_on_gpu,
     peak_bytes,
 )
+from ace_gui.engine.planning.merge_checks import data_checks, module_checks, needs_of
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.needs import data_checks, module_checks, needs_of
 from ace_gui.engine.planning.overridden_rows import (
     check_overrides,
+    completed,
     overridden,
 )
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.resolved_parameters import completed
 from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
 from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template

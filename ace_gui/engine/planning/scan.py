@@ -10,8 +10,8 @@ from typing import Final
 
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import is_adapter
+from ace_gui.checkpoints.folder import holds_model
 from ace_gui.checkpoints.input_files import read_json
-from ace_gui.checkpoints.parts import holds_model
 from ace_gui.engine.contract.events import FoundModel, ModelsFound
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import CheckpointError, WorkbenchError

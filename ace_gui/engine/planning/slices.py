@@ -12,8 +12,8 @@ from typing import Final
 from ace_gui.architecture.names import block_list, match_names
 from ace_gui.architecture.sandbox import Describer
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints.composed import ComposedTensor, compose
-from ace_gui.checkpoints.parts import MAIN, ModelPart
+from ace_gui.checkpoints.derived import ComposedTensor, compose
+from ace_gui.checkpoints.folder import MAIN, ModelPart
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.block_configs import full_config, joined_config
 from ace_gui.engine.planning.models import (

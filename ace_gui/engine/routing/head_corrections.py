@@ -25,7 +25,7 @@ from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import experts_of
-from ace_gui.engine.modules.head_inputs import head_of
+from ace_gui.engine.modules.layers import head_of
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.expert_modules import Corrections

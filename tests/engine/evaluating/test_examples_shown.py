@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.array_cache import ArrayCache
 from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished
 from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
@@ -22,6 +21,7 @@ from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskD
 from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method
+from ace_gui.engine.kept_files import ArrayCache
 from ace_gui.engine.service.runner import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe

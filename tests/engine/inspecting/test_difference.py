@@ -9,7 +9,7 @@ import pytest
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.plan import COMBINED
-from ace_gui.engine.inspecting.merge_difference import difference
+from ace_gui.engine.inspecting.model_diff import difference
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import prepare

@@ -22,8 +22,7 @@ from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, Subspaces
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
-from ace_gui.engine.inspecting.layer_spectrum import spectrum
-from ace_gui.engine.inspecting.layer_subspaces import overlap, subspaces
+from ace_gui.engine.inspecting.layer_spectrum import overlap, spectrum, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ace_gui.checkpoints import FileStamp
-from ace_gui.engine.array_cache import text_array, text_of
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, cache_key
+from ace_gui.engine.kept_files import text_array, text_of
 from tests.helpers.damage import ANY_FILE
 
 ROW = PlanRow(

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_spectrum import spectrum
-from ace_gui.engine.inspecting.layer_subspaces import subspaces
+from ace_gui.engine.inspecting.layer_spectrum import spectrum, subspaces
 from ace_gui.engine.merging import gpu_memory, units
 from ace_gui.engine.merging.gpu_memory import (
     GPU_AHEAD,

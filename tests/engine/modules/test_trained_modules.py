@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import ace_gui
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.modules.head_inputs import Correction
+from ace_gui.engine.modules.layers import Correction
 from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.output.task_model import reconstruct

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.statistics import layers_of
+from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.planning.resolved_parameters import spelled_out
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from tests.helpers.models import Family, gpt2_family, roberta_family

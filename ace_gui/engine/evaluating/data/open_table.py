@@ -11,8 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ace_gui.engine.evaluating.data.arrays import array_table
-from ace_gui.engine.evaluating.data.columnar import SPLITS, STATE, parquet_table, saved_table
+from ace_gui.engine.evaluating.data.columnar import (
+    SPLITS,
+    STATE,
+    array_table,
+    parquet_table,
+    saved_table,
+)
 from ace_gui.engine.evaluating.data.images import folder_table
 from ace_gui.engine.evaluating.data.table import Row, Table, refused
 from ace_gui.engine.evaluating.data.text_files import csv_table, json_table, lines_table

@@ -55,7 +55,7 @@ from ace_gui.engine.merging.whole_model.learned_rows import (
 )
 from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.planning.memory import cached_bytes
-from ace_gui.engine.planning.needs import require_calibration
+from ace_gui.engine.planning.merge_checks import require_calibration
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, TaskError

@@ -1,15 +1,15 @@
-"""A base model extended by heads or rows of new tokens that the experts have and it lacks.
+"""Models put together from tensors of others, or extended by heads or rows of new tokens.
 
-Extended rows have no value in the base. They are read as the weighted mean of the experts that have
-them. An expert without them therefore counts as unchanged, and the mean of the experts equals the
-mean of those that have them.
+A base is extended by what the experts have and it lacks. Such rows have no value in the base. They
+are read as the weighted mean of the experts that have them. An expert without them therefore counts
+as unchanged, and the mean of the experts equals the mean of those that have them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +205,60 @@ def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares
     given = np.where(given.sum(axis=0) == 0, has, given)
     total = given.sum(axis=0)
     return list(given / np.where(total == 0, 1, total))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedTensor:
+    """The tensor ``name`` of ``checkpoint``."""
+
+    checkpoint: Checkpoint
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedCheckpoint(Checkpoint):
+    """A model whose tensors are ``sources``, by name, of any kind of checkpoint.
+
+    ``tensors`` has their formats in the output; a base with an adapter is read in a wider one.
+    """
+
+    sources: Mapping[str, ComposedTensor]
+
+
+def compose(
+    model: Checkpoint, sources: Mapping[str, ComposedTensor], **changed: Any
+) -> ComposedCheckpoint:
+    """A checkpoint of these tensors; all else is that of ``model``, but for what is ``changed``."""
+    kept = {each.name: getattr(model, each.name) for each in fields(Checkpoint)}
+    files = {f.path: f for source in sources.values() for f in source.checkpoint.files}
+    tensors: dict[str, TensorInfo] = {
+        name: replace(source.checkpoint.tensors[source.name], name=name)
+        for name, source in sources.items()
+    }
+    made = {**kept, "tensors": tensors, "files": tuple(files.values()), **changed}
+    return ComposedCheckpoint(**made, sources=sources)
+
+
+class ComposedReader(TensorReader):
+    """Reads each tensor from the model that has it."""
+
+    def __init__(
+        self,
+        checkpoint: ComposedCheckpoint,
+        readers: Mapping[int, TensorReader],
+        checksums: ReadChecksums | None = None,
+    ) -> None:
+        """``readers``: of the sources' checkpoints, by ``id``."""
+        super().__init__(checkpoint, checksums)
+        self._sources = checkpoint.sources
+        self._readers = readers
+
+    def read_part(self, name: str, start: int, stop: int) -> Tensor:
+        """Elements of a tensor, as the reader of its source gives them."""
+        source = self._sources[name]
+        return self._readers[id(source.checkpoint)].read_part(source.name, start, stop)
+
+    def will_read(self, name: str) -> None:
+        """Ask the system to prefetch a tensor."""
+        source = self._sources[name]
+        self._readers[id(source.checkpoint)].will_read(source.name)
