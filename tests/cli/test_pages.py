@@ -60,3 +60,16 @@ def test_recipes_are_read(page: str, block: str, tmp_path: Path) -> None:
 def test_links_of_the_source_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_map_of_the_source_is_true() -> None:
+    """Every path and every module that CONTRIBUTING.md names exists."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    words = [word for code in re.findall(r"`([^`\n]+)`", text) for word in code.split()]
+    paths = [each for each in words if re.fullmatch(r"[\w.]+(/[\w.]+)+", each)]
+    modules = [each.replace(".", "/") for each in words if each.startswith("tests.")]
+    assert len(paths) > 30
+    assert len(modules) > 10
+    for path in [*paths, *modules]:
+        found = (ROOT / path, ROOT / f"{path}.py", ROOT / "ace_gui" / path)
+        assert any(each.exists() for each in found) or "NAME" in path, path
