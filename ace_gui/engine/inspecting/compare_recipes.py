@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
 from ace_gui.engine.contract.events import (
@@ -34,7 +35,7 @@ from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.task_vectors import BLOCK, Readers, TaskVectors
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import read_row
@@ -254,7 +255,7 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
     ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, ``cosines``
     of Δ and ΔW_t, and ``expert_norms``.
     """
-    readers, names = Readers(prepared), prepared.plan.recipe.expert_names
+    readers, names = Readers(prepared, with_checksums=False), prepared.plan.recipe.expert_names
     merged = TensorReader(open_checkpoint(store / MODEL))
     square, figures_3T = 0.0, np.zeros((3, len(names)))
     for row in prepared.plan.rows:
@@ -267,11 +268,20 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
             square += float(delta.dot(delta))
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
-                expert = deltas[index].reshape(-1).double()
-                figures_3T[:2, t] += float(expert.dot(expert)), float(expert.dot(delta))
-                gap = expert.sub_(delta)
-                figures_3T[2, t] += float(gap.dot(gap))
+                figures_3T[:, t] += _beside(deltas[index].reshape(-1), delta)
         yield _figures(square, figures_3T, names)
+
+
+def _beside(expert: Tensor, delta: Tensor) -> tuple[float, float, float]:
+    """‖expert‖², ⟨expert, delta⟩ and ‖expert − delta‖² in float64, in pieces that a cache holds."""
+    own, inner, gap = 0.0, 0.0, 0.0
+    for piece, change in zip(torch.split(expert, BLOCK), torch.split(delta, BLOCK), strict=True):
+        wide = piece.double()
+        own += float(wide.dot(wide))
+        inner += float(wide.dot(change))
+        wide.sub_(change)
+        gap += float(wide.dot(wide))
+    return own, inner, gap
 
 
 def _figures(

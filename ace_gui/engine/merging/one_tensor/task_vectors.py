@@ -154,15 +154,16 @@ class ModelReader:
 class Readers:
     """Readers of the base and of every expert of a plan. No file stays open between reads.
 
-    ``checksums``: records everything that the readers read.
+    ``checksums``: records everything that the readers read, if ``with_checksums``.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, *, with_checksums: bool = True) -> None:
         self._files = prepared.files
         self.checksums = ReadChecksums()
-        self.base = ModelReader(prepared.base, checksums=self.checksums)
+        recording = self.checksums if with_checksums else None
+        self.base = ModelReader(prepared.base, checksums=recording)
         self.experts = tuple(
-            ModelReader(expert, self.base, self.checksums) for expert in prepared.experts
+            ModelReader(expert, self.base, recording) for expert in prepared.experts
         )
 
     def will_read(self, row: PlanRow) -> None:
