@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ace_gui.checkpoints.gguf import SUFFIX as GGUF_SUFFIX
 from ace_gui.checkpoints.input_files import (
     read_json,
     read_json_value,
@@ -150,6 +151,15 @@ def nested_models(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in _names(folder) if holds_weights(folder / name))
 
 
+def find_gguf(folder: Path) -> Path | None:
+    """The only GGUF file of a folder that has no other weights. Raises CheckpointError."""
+    names = _names(folder)
+    found = [name for name in names if name.lower().endswith(GGUF_SUFFIX)]
+    if len(found) != 1 or any(_is_weights(name) or is_pickle(name) for name in names):
+        return None
+    return folder / found[0]
+
+
 def _names(folder: Path) -> list[str]:
     try:
         return sorted(entry.name for entry in folder.iterdir())
@@ -177,10 +187,9 @@ def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> C
         return refusal(folder, f"Holds several models: {listing(singles)}. Open one of the files.")
     if pickled := find_pickled_weights(folder):
         return consent_needed(folder, f"Holds a PyTorch pickle ({listing([pickled.path.name])}).")
-    if any(name.endswith(".gguf") for name in names):
-        return refusal(
-            folder, "Holds GGUF files. Merging needs the original safetensors weights instead."
-        )
+    if gguf := [name for name in names if name.lower().endswith(GGUF_SUFFIX)]:
+        sentence = "Open one of them. Join the parts of one with `llama-gguf-split --merge`."
+        return refusal(folder, f"Holds several GGUF files: {listing(gguf)}. {sentence}")
     if others := [name for name in names if name.lower().endswith(_OTHER_FRAMEWORKS)]:
         sentence = "of TensorFlow, Flax or ONNX. Merging needs the safetensors weights instead."
         return refusal(folder, f"Holds only weights ({listing(others)}) {sentence}")
@@ -219,8 +228,6 @@ def refuse_other_file(path: Path) -> None:
     name = path.name.lower()
     if is_pickle(name):
         raise consent_needed(path, "This is a PyTorch pickle.")
-    if name.endswith(".gguf"):
-        raise refusal(path, "This is a GGUF file. Merging needs the original safetensors weights.")
     if name.endswith(_OTHER_FRAMEWORKS):
         raise refusal(
             path,

@@ -18,6 +18,7 @@ from ace_gui.checkpoints.folder import (
     SUFFIX,
     ModelPart,
     Weights,
+    find_gguf,
     find_weights,
     full_name,
     holds_weights,
@@ -25,6 +26,8 @@ from ace_gui.checkpoints.folder import (
     part_of,
     refuse_other_file,
 )
+from ace_gui.checkpoints.gguf import NO_CONFIG, read_gguf
+from ace_gui.checkpoints.gguf import SUFFIX as GGUF_SUFFIX
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.input_files import (
     CONFIG_LIMIT,
@@ -34,7 +37,11 @@ from ace_gui.checkpoints.input_files import (
     refusal,
     status_of,
 )
-from ace_gui.checkpoints.quantised import plain_config, refuse_unmergeable
+from ace_gui.checkpoints.quantised import (
+    plain_config,
+    refuse_unmergeable,
+    without_quantisation,
+)
 from ace_gui.checkpoints.scaled_weights import with_scales
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
@@ -60,11 +67,12 @@ class Checkpoint:
 
     A pipeline of several models has a part for each, by sub-folder, and their tensors are called
     ``PART/TENSOR``. Any other model has one part, ``MAIN``. ``config`` is that of the main part.
-    ``path`` is what was opened. ``folder`` is None for a bare file, which has neither config nor
-    side files. ``config``: config.json as plain JSON, None without one. ``side_files`` by their
-    path below the folder. ``warnings``: one sentence each. ``metadata``: of a single file, without
-    hashes. ``changes``: what differs in the output's JSON files, by file and key. ``output_files``:
-    the output's files other than weights, by path; None: the side files.
+    ``path`` is what was opened. ``folder``: what libraries load the model from, None for a bare
+    file, which has neither config nor side files, and for GGUF. ``config``: config.json as plain
+    JSON, None without one. ``side_files`` by their path below the folder. ``warnings``: one
+    sentence each. ``metadata``: of a single file, without hashes. ``changes``: what differs in the
+    output's JSON files, by file and key. ``output_files``: the output's files other than weights,
+    by path; None: the side files.
     """
 
     path: Path
@@ -116,7 +124,7 @@ class Checkpoint:
 def open_checkpoint(
     path: str | os.PathLike[str], converted: Converted = lambda _: None
 ) -> Checkpoint:
-    """Open a Hugging Face folder or a bare ``.safetensors`` file; reads headers only.
+    """Open a Hugging Face folder, or a bare file of safetensors or GGUF; reads headers only.
 
     A file that holds the weights of its folder is opened as that folder. If weights are pickles,
     ``converted`` returns the files to read instead. Raises CheckpointError with one sentence for
@@ -124,12 +132,27 @@ def open_checkpoint(
     """
     path = Path(path)
     if S_ISDIR(status_of(path).st_mode):
-        return _open_folder(path, path, converted)
+        gguf = find_gguf(path)
+        return _open_gguf(gguf) if gguf else _open_folder(path, path, converted)
+    if path.name.lower().endswith(GGUF_SUFFIX):
+        return _open_gguf(path)
     if path.name in _NAMES and (path.parent / "config.json").is_file():
         return _open_folder(path, path.parent, converted)
     if not path.name.lower().endswith(SUFFIX):
         refuse_other_file(path)
     return _assembled(path, None, {MAIN: _Read(part=ModelPart(), headers=[read_header(path)])})
+
+
+def _open_gguf(path: Path) -> Checkpoint:
+    """A GGUF file, with the config and the tokenizer that may lie beside it."""
+    read = _Read(part=ModelPart(), headers=[read_gguf(path)])
+    file = path.parent / "config.json"
+    if not os.path.lexists(file):
+        return _assembled(path, None, {MAIN: read}, (NO_CONFIG,))
+    config = without_quantisation(read_config(file, limit=CONFIG_LIMIT))
+    side = find_side_files(path.parent)
+    parts = {MAIN: replace(read, part=ModelPart(config=config))}
+    return _assembled(path, None, parts, _side_warnings(side, [config]), side=side)
 
 
 @dataclass(frozen=True, kw_only=True)

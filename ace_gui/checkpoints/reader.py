@@ -16,7 +16,7 @@ from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at
 from ace_gui.checkpoints.read_checksums import ReadChecksums
-from ace_gui.checkpoints.scaled_weights import QuantisedInfo
+from ace_gui.checkpoints.scaled_weights import DerivedInfo
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
@@ -58,7 +58,7 @@ class TensorReader:
         Raises as ``read`` does.
         """
         info = self._tensors[name]
-        if isinstance(info, QuantisedInfo):
+        if isinstance(info, DerivedInfo):
             return info.read(self._stored, start, stop)
         return self._stored(info, start, stop)
 

@@ -33,8 +33,17 @@ Stored = Callable[[TensorInfo, int, int], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantisedInfo(TensorInfo):
-    """A weight described as it is read: float32. ``quantised``: as it is stored; ``scale``: its."""
+class DerivedInfo(TensorInfo):
+    """A weight described as it is read, which is not as its file has it."""
+
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements ``start`` to ``stop`` of the flattened weight, in its dtype."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantisedInfo(DerivedInfo):
+    """A weight read as float32. ``quantised``: as it is stored; ``scale``: its."""
 
     quantised: TensorInfo
     scale: TensorInfo
@@ -43,10 +52,6 @@ class QuantisedInfo(TensorInfo):
     def stored_bytes(self) -> int:
         """Bytes in the file."""
         return self.quantised.nbytes
-
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
-        """Elements ``start`` to ``stop`` of the flattened weight, float32."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -361,7 +361,8 @@ def _absolute(sources: tuple[Source, ...]) -> tuple[Source, ...]:
 
 def model_name(path: Path) -> str:
     """The name of a model: its folder or file, or its name on the hub if cached."""
-    return hub_name(path).rpartition("/")[2] or path.name.removesuffix(".safetensors")
+    name = path.name.removesuffix(".safetensors").removesuffix(".gguf")
+    return hub_name(path).rpartition("/")[2] or name
 
 
 def public_name(path: Path, config: Mapping[str, object]) -> str:

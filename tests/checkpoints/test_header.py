@@ -78,7 +78,7 @@ def test_empty_tensors_and_scalars(file: Path):
         (b"\n <html lang=en>", "This is a web page, not a model."),
         (b"PK\x03\x04" + b"\0" * 60, "Contents are a PyTorch pickle despite the name."),
         (b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01u.", "Contents are a PyTorch pickle"),
-        (b"GGUF\x03\x00\x00\x00" + b"\1" * 40, "This is a GGUF file."),
+        (b"GGUF\x03\x00\x00\x00" + b"\1" * 40, "needs the ending `.gguf`."),
         (b"\x05\0\0\0\0\0\0\0hello", "This is not a safetensors file."),
     ],
 )

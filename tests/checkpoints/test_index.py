@@ -180,7 +180,8 @@ def test_malformed_config(folder: Path, config: str):
         ([], "The folder is empty."),
         (["notes.txt"], "No weights here."),
         (["pytorch_model.bin", "config.json"], "Holds a PyTorch pickle (`pytorch_model.bin`)."),
-        (["model.gguf"], "Holds GGUF files."),
+        (["model.gguf"], "malformed"),
+        (["a-q4.gguf", "a-q8.gguf"], "Holds several GGUF files: `a-q4.gguf`, `a-q8.gguf`."),
         (["adapter_config.json", "adapter_model.safetensors"], "This is an adapter (LoRA)"),
         (["a.safetensors", "b.safetensors"], "Holds several models: `a.safetensors`, `b"),
         (["model-00001-of-00002.safetensors"], "The shards' index is missing."),
@@ -202,7 +203,7 @@ def test_folders_without_a_model(folder: Path, names: list[str], sentence: str):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("model.gguf", "This is a GGUF file."),
+        ("model.gguf", "malformed"),
         ("pytorch_model.bin", "This is a PyTorch pickle."),
         ("model.pth", "a pickle can run code"),
         ("model.safetensors.index.json", "Open the folder it is in."),

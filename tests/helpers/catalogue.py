@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.checkpoints import entry, raw_file, save_model, small_tensors, write_index
+from tests.helpers.gguf_files import gguf_bytes
 from tests.helpers.pickles import Call, Reference, pickled, view, zip_file
 
 F32 = entry("F32", [2], 0, 8)
@@ -271,6 +272,10 @@ def only(name: str, content: bytes = b"weights") -> Callable[[Path], Path]:
     return make
 
 
+QUANTISED_GGUF = gguf_bytes(
+    {"general.architecture": "llama"}, {"output_norm.weight": torch.ones(4)}
+).replace(struct.pack("<IQIQ", 1, 4, 0, 0), struct.pack("<IQIQ", 1, 4, 12, 0))
+
 UNSUPPORTED = [
     Unsupported("bitsandbytes, 4 bits", configured("bitsandbytes")),
     Unsupported("bitsandbytes without its config", tensors_named("q.weight", "q.weight.absmax")),
@@ -284,7 +289,7 @@ UNSUPPORTED = [
     Unsupported("HQQ", tensors_named("q.W_q", dtype=torch.uint8)),
     Unsupported("AQLM", tensors_named("q.codebooks", "q.codes")),
     Unsupported("EXL2", tensors_named("q.q_weight", dtype=torch.int32)),
-    Unsupported("GGUF, a folder", only("model-q4.gguf", b"GGUF")),
+    Unsupported("GGUF of blocks of few bits", only("model-q4.gguf", QUANTISED_GGUF)),
     Unsupported("GGUF by another name", file(b"GGUF\x03\0\0\0\0\0")),
     Unsupported("TensorFlow, Flax, ONNX", only("tf_model.h5")),
     Unsupported("TorchScript (once its conversion is agreed to)", torchscript),

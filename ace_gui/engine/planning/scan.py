@@ -28,7 +28,7 @@ ALIKE: Final = 0.5
 
 _CONFIG_BYTES: Final = 10_000_000
 _LISTS_OF_PARTS: Final = ("model_index.json", "modules.json")
-_ENDINGS: Final = (".safetensors", ".bin", ".pt", ".pth")
+_ENDINGS: Final = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 MODELS: Final = "models"
 RECIPES_KIND: Final = "recipes"
-WEIGHTS = "Model weights (*.safetensors)"
+WEIGHTS = "Model weights (*.safetensors *.gguf)"
 RECIPE = "Recipes (*.yaml *.yml)"
 MERGEKIT = "Recipes for mergekit (*.yaml *.yml)"
 REPORT = "Reports (*.html)"
 _MODEL_FILES = ("config.json", "adapter_config.json", "model_index.json", "modules.json")
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
 class Opener(QObject):

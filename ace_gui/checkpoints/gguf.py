@@ -1,0 +1,268 @@
+"""GGUF files of 16 and 32 bits, read tensor by tensor under Hugging Face's names.
+
+The format (ggml's ``docs/gguf.md``): magic, version, two counts, the metadata, an entry for each
+tensor, then the tensors, each at a multiple of the alignment. llama.cpp's converter renames the
+tensors, reorders the rows of Llama's queries and keys, and adds 1 to Gemma's norms; all three are
+undone here. Lengths and counts in a file are not trusted.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from torch import Tensor
+
+from ace_gui.checkpoints.header import TENSOR_LIMIT, Header, TensorInfo, byte_count
+from ace_gui.checkpoints.input_files import (
+    FileStamp,
+    changed,
+    open_regular,
+    read_at,
+    refusal,
+)
+from ace_gui.checkpoints.scaled_weights import DerivedInfo, Stored
+from ace_gui.errors import CheckpointError
+from ace_gui.formatting import plain
+from ace_gui.stored_formats import FORMATS
+
+SUFFIX: Final = ".gguf"
+HEADER_LIMIT: Final = 64_000_000
+"""Largest header in bytes, most of which is the vocabulary."""
+
+NO_CONFIG: Final = (
+    "A GGUF file has no config.json and no tokenizer for transformers. Put those of the original "
+    "model beside it if it is the base, so that the merged model loads."
+)
+
+_MALFORMED: Final = "The header of this GGUF file is malformed. Download it again."
+_VERSIONS: Final = (2, 3)
+_KEYS_LIMIT: Final = 100_000
+_RANK_LIMIT: Final = 4
+_STRING, _ARRAY = 8, 9
+_NUMBERS: Final = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
+_TAGS: Final = {0: "F32", 1: "F16", 28: "F64", 30: "BF16"}
+_BLOCKS: Final = {
+    **{2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K"},
+    **{12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 23: "IQ4_XS", 39: "MXFP4"},
+}
+
+_AROUND: Final = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+_IN_BLOCK: Final = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_OF_GEMMA: Final = {
+    **_IN_BLOCK,
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_ARCHITECTURES: Final = {
+    "llama": _IN_BLOCK,
+    "qwen2": _IN_BLOCK,
+    "qwen3": _IN_BLOCK,
+    "phi3": {**_IN_BLOCK, "ffn_up": "mlp.gate_up_proj"},
+    "gemma2": _OF_GEMMA,
+    "gemma3": _OF_GEMMA,
+}
+_BLOCK: Final = re.compile(r"blk\.(\d{1,6})\.(\w+)$")
+_COMPUTED: Final = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight$")
+"""What llama.cpp writes of the config as tensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsInfo(DerivedInfo):
+    """Queries or keys, whose ``heads`` have pairs of rows side by side in the file.
+
+    Row 2i + h of a head in the file is row h·D/2 + i of the model (``permute`` of llama.cpp's
+    converter, undone).
+    """
+
+    heads: int
+
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements of the weight, in its stored dtype; whole heads are read."""
+        size = max(1, prod(self.shape) // self.heads)
+        first, last = start // size, -(-stop // size)
+        pairs = stored(self, first * size, last * size)
+        rows = self.shape[0] // self.heads // 2
+        ordered = pairs.reshape(last - first, rows, 2, *self.shape[1:]).transpose(1, 2).reshape(-1)
+        return ordered[start - first * size : stop - first * size].clone()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormInfo(DerivedInfo):
+    """A norm of Gemma, which the file has plus 1."""
+
+    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+        """Elements of the weight, in its stored dtype."""
+        return stored(self, start, stop).sub_(1)
+
+
+class _Cursor:
+    """Reads values from the beginning of a file; ``at`` counts bytes."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self._path, self._data, self.at = path, data, 0
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes. Raises CheckpointError where there are fewer."""
+        if count > len(self._data) - self.at:
+            raise self.malformed()
+        self.at += count
+        return self._data[self.at - count : self.at]
+
+    def number(self, letter: str) -> int:
+        """A number in a format of ``struct``."""
+        (value,) = struct.unpack(f"<{letter}", self.take(struct.calcsize(f"<{letter}")))
+        return int(value) if letter not in "fd" else 0
+
+    def text(self) -> str:
+        """A string after its length."""
+        try:
+            return self.take(self.number("Q")).decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.malformed() from None
+
+    def value(self, kind: int) -> int | str | None:
+        """A value of the metadata; None of a fraction or an array, which are passed over."""
+        if kind in _NUMBERS:
+            return self.number(_NUMBERS[kind])
+        if kind == _STRING:
+            return self.take(self.number("Q")).decode("utf-8", "replace")
+        if kind != _ARRAY:
+            raise self.malformed()
+        item, count = self.number("I"), self.number("Q")
+        if item in _NUMBERS:
+            self.take(count * struct.calcsize(f"<{_NUMBERS[item]}"))
+        elif item == _STRING:
+            for _ in range(count):  # ends where the bytes do
+                self.take(self.number("Q"))
+        else:
+            raise self.malformed()
+        return None
+
+    def malformed(self) -> CheckpointError:
+        """The error for a header that cannot be read."""
+        return refusal(self._path, _MALFORMED)
+
+
+def read_gguf(path: Path) -> Header:
+    """Read and check the header of a GGUF file.
+
+    Raises CheckpointError with the path, and the tensor where one is to blame: also for blocks of
+    fewer bits, and for architectures whose names are not known here.
+    """
+    with open_regular(path) as (descriptor, stamp):
+        data = bytearray(min(stamp.size, HEADER_LIMIT))
+        if read_at(descriptor, memoryview(data), 0) < len(data):
+            raise changed(path)
+    cursor = _Cursor(path, bytes(data))
+    if cursor.take(4) != b"GGUF":
+        raise refusal(path, "This is not a GGUF file, despite its name.")
+    version, count, keys = cursor.number("I"), cursor.number("Q"), cursor.number("Q")
+    if version not in _VERSIONS or count > TENSOR_LIMIT or keys > _KEYS_LIMIT:
+        raise cursor.malformed()
+    metadata = {cursor.text(): cursor.value(cursor.number("I")) for _ in range(keys)}
+    stored = [_entry(path, cursor) for _ in range(count)]
+    alignment = metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment <= 0:
+        raise cursor.malformed()
+    data_start = -(-cursor.at // alignment) * alignment
+    placed = [_placed(info, data_start, stamp) for info in stored]
+    return Header(stamp=stamp, tensors=_renamed(path, metadata, placed), metadata={})
+
+
+def _entry(path: Path, cursor: _Cursor) -> TensorInfo:
+    """One tensor under its name in the file; ``start`` counts from the first tensor's byte."""
+    name, rank = cursor.text(), cursor.number("I")
+    if rank > _RANK_LIMIT:
+        raise cursor.malformed()
+    shape = tuple(reversed([cursor.number("Q") for _ in range(rank)]))
+    kind, start = cursor.number("I"), cursor.number("Q")
+    if kind not in _TAGS:
+        format_ = _BLOCKS.get(kind, f"type {kind}")
+        sentence = f"`{plain(name)}` is quantised (GGUF {format_}). "
+        sentence += "Merging needs a GGUF file of F16, BF16 or F32, or the original weights."
+        raise refusal(path, sentence, tensor=name)
+    nbytes = byte_count(FORMATS[_TAGS[kind]].bits, shape)
+    if nbytes is None:
+        raise refusal(path, f"`{plain(name)}` declares an impossible size.", tensor=name)
+    return TensorInfo(
+        name=name, dtype=_TAGS[kind], shape=shape, file=path, start=start, nbytes=nbytes
+    )
+
+
+def _placed(info: TensorInfo, data_start: int, stamp: FileStamp) -> TensorInfo:
+    start = data_start + info.start
+    if start + info.nbytes > stamp.size:
+        sentence = f"Incomplete: `{plain(info.name)}` ends after the file. Download it again."
+        raise refusal(stamp.path, sentence, tensor=info.name)
+    return replace(info, start=start)
+
+
+def _renamed(
+    path: Path, metadata: Mapping[str, object], tensors: list[TensorInfo]
+) -> tuple[TensorInfo, ...]:
+    """The tensors under Hugging Face's names, each with what is to be undone when it is read."""
+    architecture = metadata.get("general.architecture")
+    if architecture not in _ARCHITECTURES:
+        known = ", ".join(_ARCHITECTURES)
+        sentence = f"This is a GGUF file of `{plain(str(architecture))}`; {known} are read. "
+        raise refusal(path, f"{sentence}Open the original weights instead.")
+    found: dict[str, TensorInfo] = {}
+    for info in tensors:
+        if _COMPUTED.match(info.name):
+            continue
+        kind, _, end = info.name.rpartition(".")
+        name = f"{_module(str(architecture), kind)}.{end}"
+        if name.startswith("None.") or end not in ("weight", "bias") or name in found:
+            sentence = f"`{plain(info.name)}` is not known here. Open the original weights instead."
+            raise refusal(path, sentence, tensor=info.name)
+        own = asdict(replace(info, name=name))
+        if architecture == "llama" and kind.endswith((".attn_q", ".attn_k")):
+            found[name] = HeadsInfo(**own, heads=_heads(info, metadata))
+        elif str(architecture).startswith("gemma") and name.endswith("norm.weight"):
+            found[name] = NormInfo(**own)
+        else:
+            found[name] = replace(info, name=name)
+    return tuple(found.values())
+
+
+def _module(architecture: str, name: str) -> str | None:
+    if name in _AROUND:
+        return _AROUND[name]
+    block = _BLOCK.match(name)
+    inner = _ARCHITECTURES[architecture].get(block[2]) if block else None
+    return f"model.layers.{int(block[1])}.{inner}" if block and inner else None
+
+
+def _heads(info: TensorInfo, metadata: Mapping[str, object]) -> int:
+    """How many heads the rows of a query's or key's tensor are. Raises CheckpointError."""
+    count = metadata.get("llama.attention.head_count")
+    if ".attn_k." in info.name:
+        count = metadata.get("llama.attention.head_count_kv", count)
+    if not isinstance(count, int) or count < 1 or not info.shape or info.shape[0] % (2 * count):
+        sentence = f"The number of heads does not fit `{plain(info.name)}`. Download it again."
+        raise refusal(info.file, sentence, tensor=info.name)
+    return count
