@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,31 @@ def test_every_requirement_has_one_version_on_every_platform(platform: str, pyth
     for text in requirements(*EXTRAS):
         wanted = Requirement(text)
         assert wanted.specifier.contains(versions[plain_name(wanted.name)]), text
+
+
+def imported_packages() -> set[str]:
+    """The packages that the program's modules import, by their names in the index."""
+    from lock_file import plain_name
+
+    modules = set()
+    for file in (ROOT / "ace_gui").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules.add(node.module.partition(".")[0])
+    known = packages_distributions()
+    modules -= {"ace_gui", *sys.stdlib_module_names}
+    return {plain_name(name) for module in modules for name in known.get(module, [module])}
+
+
+def test_the_program_imports_what_it_requires_and_nothing_else() -> None:
+    from lock_file import needed_by, read_lock, wanted_directly
+
+    imported = imported_packages()
+    assert wanted_directly() <= imported
+    extras = wanted_directly("cluster", "tune", "frames", "text-metrics", "lm-eval")
+    assert imported <= needed_by(extras, read_lock())
 
 
 def test_the_lock_names_no_machine() -> None:

@@ -213,7 +213,7 @@ _NUMBER: Final = re.compile(
 )
 
 
-_OVERLAPS: Final = {Metric.ROUGE_L: "rouge-score", Metric.CHRF: "sacrebleu"}
+_OVERLAPS: Final = {Metric.ROUGE_L: "torchmetrics", Metric.CHRF: "sacrebleu"}
 """Metrics of generated text that need a library, which is an optional extra."""
 
 
@@ -243,7 +243,7 @@ def first_letter(text: str, letters: str) -> str:
 def require_overlap(metric: Metric) -> None:
     """Raise ResourceError if the library of ROUGE-L or chrF is missing."""
     package = _OVERLAPS.get(metric)
-    if package is not None and find_spec(package.replace("-", "_")) is None:
+    if package is not None and find_spec(package) is None:
         raise ResourceError(
             f"The metric {metric.value} needs the Python package {package}; install it with "
             'pip install "ace-workbench[text-metrics]".'
@@ -253,20 +253,19 @@ def require_overlap(metric: Metric) -> None:
 def overlap(metric: Metric, answers: Sequence[str], targets: Sequence[str]) -> MetricResult:
     """The mean over the examples of ROUGE-L (the F-measure, without stemming) or sentence chrF.
 
-    Both are between 0 and 1. ``each_N`` is what is missing to 1. By rouge-score and sacrebleu.
+    Both are between 0 and 1. ``each_N`` is what is missing to 1. ROUGE-L is torchmetrics', whose
+    values are those of Google's rouge-score; chrF is sacrebleu's.
     """
+    pairs = zip(answers, targets, strict=True)
     if metric is Metric.ROUGE_L:
-        from rouge_score.rouge_scorer import RougeScorer
+        from torchmetrics.functional.text import rouge_score
 
-        score = RougeScorer(["rougeL"]).score
-        found = [
-            score(target, a)["rougeL"].fmeasure for a, target in zip(answers, targets, strict=True)
-        ]
+        found = [rouge_score(*pair, rouge_keys="rougeL")["rougeL_fmeasure"] for pair in pairs]
     else:
         from sacrebleu.metrics import CHRF
 
         chrf = CHRF().sentence_score
-        found = [chrf(a, [target]).score / 100 for a, target in zip(answers, targets, strict=True)]
+        found = [chrf(answer, [target]).score / 100 for answer, target in pairs]
     score_N = np.array(found, dtype=float)
     error = float(score_N.std(ddof=1)) / math.sqrt(len(found)) if np.ptp(score_N) > 0 else math.nan
     return MetricResult(score=float(score_N.mean()), standard_error=error, each_N=1 - score_N)

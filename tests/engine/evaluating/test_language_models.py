@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from ace_gui.engine.contract.scored.task_examples import Tried, TriedText
 from ace_gui.engine.evaluating import loaded_models, metrics
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded
-from ace_gui.engine.evaluating.metrics import is_right
+from ace_gui.engine.evaluating.metrics import is_right, overlap
 from ace_gui.engine.evaluating.subjects import loading_of
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import RecipeError, ResourceError, TaskError
@@ -260,39 +258,49 @@ def test_whether_an_answer_is_right(metric: str, answer: str, target: str, right
     assert is_right(Metric(metric), answer, target, **how) == right
 
 
-@pytest.mark.parametrize(("metric", "library"), [("rouge-l", "rouge_score"), ("chrf", "sacrebleu")])
-def test_overlap_is_that_of_a_library(
-    chat: Path, metric: str, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stand-ins, as the libraries are an extra: the share of the target's words in the answer."""
-    task = {"data": chat / "questions.jsonl", "metric": metric, "max_new_tokens": 6}
+@pytest.mark.parametrize("metric", ["rouge-l", "chrf"])
+def test_overlap_needs_a_library(chat: Path, metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "find_spec", lambda _: None)
+    task = {"data": chat / "questions.jsonl", "metric": metric}
     with pytest.raises(ResourceError, match="text-metrics"):
         ace_gui.evaluate(None, [chat / "model"], [task], device="cpu")
 
-    def share(target: str, answer: str) -> float:
-        return sum(word in answer.split() for word in target.split()) / len(target.split())
 
-    class Scorer:
-        def __init__(self, *_: object) -> None: ...
-
-        def score(self, target: str, answer: str) -> dict[str, Any]:
-            return {"rougeL": SimpleNamespace(fmeasure=share(target, answer))}
-
-        def sentence_score(self, answer: str, targets: list[str]) -> Any:
-            return SimpleNamespace(score=100 * share(*targets, answer))
-
-    made = SimpleNamespace(RougeScorer=Scorer, CHRF=Scorer)
-    monkeypatch.setattr(metrics, "find_spec", lambda _: made)
-    monkeypatch.setitem(sys.modules, library, made)
-    part = "rouge_scorer" if library == "rouge_score" else "metrics"
-    monkeypatch.setitem(sys.modules, f"{library}.{part}", made)
+@pytest.mark.parametrize("metric", ["rouge-l", "chrf"])
+def test_overlap_of_answers(chat: Path, metric: str) -> None:
+    task = {"data": chat / "questions.jsonl", "metric": metric, "max_new_tokens": 6}
     (score,) = ace_gui.evaluate(None, [chat / "model"], [task], device="cpu").scores
     found = answers_of(chat / "model", Task(**{**task, "metric": Metric(metric)}))
-    shares = [share("cat", text) for text, _ in found]
-    assert score.score == pytest.approx(np.mean(shares))
-    assert score.each_N.tolist() == [1 - each for each in shares]
+    own = overlap(Metric(metric), [text for text, _ in found], ["cat"] * len(found))
+    assert score.score == own.score
+    assert score.each_N.tolist() == own.each_N.tolist()
     assert 0 < score.score < 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "target", "expected"),
+    [
+        # Google's rouge-score: the longest common subsequence of lower-case words.
+        ("rouge-l", "the cat sat on the mat", "the cat was on the mat", 5 / 6),
+        ("rouge-l", "The CAT, running!", "the cat runs", 2 / 3),
+        ("rouge-l", "mat the cat", "cat", 1 / 2),
+        ("rouge-l", "dog", "cat", 0.0),
+        ("rouge-l", "", "cat", 0.0),
+        # F2 of the mean shares of common n-grams of letters, for each n that both texts have:
+        # 3/4, 2/3 and 1/2 of those of "cats" are in "cat".
+        ("chrf", "the cat", "the cat", 1.0),
+        ("chrf", "cat", "cats", 5 * (23 / 36) / (4 + 23 / 36)),
+        ("chrf", "cats", "cat", 5 * (23 / 36) / (4 * 23 / 36 + 1)),
+        ("chrf", "dog", "cat", 0.0),
+        ("chrf", "", "cat", 0.0),
+    ],
+)
+def test_overlap_has_the_published_values(
+    metric: str, answer: str, target: str, expected: float
+) -> None:
+    found = overlap(Metric(metric), [answer, target], [target, target])
+    assert found.each_N.tolist() == pytest.approx([1 - expected, 0.0], abs=1e-6)
+    assert found.score == pytest.approx((expected + 1) / 2, abs=1e-6)
 
 
 def test_choices_are_listed_and_answered_by_letter(tmp_path: Path) -> None:
