@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.formatting import csv_text, human_bytes
-from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel
 from ace_gui.gui.numbers import value_text
-from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, face
-
-_Index = QModelIndex | QPersistentModelIndex
-_Role = Qt.ItemDataRole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +40,20 @@ class Figure:
         value = None if row.error else self.value(row)
         return None if value is not None and not math.isfinite(value) else value
 
-    def column(self, rows: Sequence[MethodCompared]) -> FigureColumn:
-        """The figures of all rows, for sorting."""
-        values = [math.nan if (v := self.known(row)) is None else v for row in rows]
-        return FigureColumn(title=self.title, values=np.array(values), tip=self.tip)
+    def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
+        """The figures of all rows, the best of several in bold."""
+        found = [self.known(row) for row in rows]
+        known = [value for value in found if value is not None]
+        best = max(known, key=lambda value: self.better * value, default=None)
+        rated = self.better and len(known) > 1
+        return FigureColumn(
+            title=self.title,
+            values=np.array([math.nan if value is None else value for value in found]),
+            tip=self.tip,
+            texts=[NONE if value is None else self.text(value) for value in found],
+            tips=tips,
+            strong=frozenset(n for n, value in enumerate(found) if rated and value == best),
+        )
 
 
 def _two(value: float) -> str:
@@ -130,8 +135,9 @@ class ComparedModel(FiguresModel):
     def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
         scores = next((row.scores for row in rows if row.scores), ())
         self._rows, self._figures = rows, [*_scores(scores), *_FIGURES]
-        method = FigureColumn(title="Method", values=[row.title for row in rows], tip=_METHOD_TIP)
-        self.set_columns([method, *(each.column(rows) for each in self._figures)])
+        titles, tips = [row.title for row in rows], [row.error or _details(row) for row in rows]
+        method = FigureColumn(title="Method", values=titles, tip=_METHOD_TIP, tips=tips)
+        self.set_columns([method, *(each.column(rows, tips) for each in self._figures)])
 
     def row_at(self, position: int) -> MethodCompared:
         return self._rows[self.source_row(position)]
@@ -157,35 +163,11 @@ class ComparedModel(FiguresModel):
         index = self.sorting[0] - 1
         return self._figures[index] if 0 <= index < len(self._figures) else self.main_figure
 
-    def as_csv(self) -> str:
-        """The table as CSV with full precision."""
-        rows: list[list[object]] = [["Method", *(f.heading for f in self._figures), "Error"]]
-        for row in self.rows:
-            values = (figure.known(row) for figure in self._figures)
-            rows.append([row.title, *("" if v is None else v for v in values), row.error])
-        return csv_text(rows)
-
-    def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self._rows):
-            return None
-        row = self.row_at(index.row())
-        if role == _Role.ToolTipRole:
-            return tooltip(row.error or _details(row))
-        if index.column() == 0 or role == _Role.TextAlignmentRole:
-            return super().data(index, role)
-        figure = self._figures[index.column() - 1]
-        if role in (_Role.DisplayRole, _Role.AccessibleTextRole):
-            value = figure.known(row)
-            return "–" if value is None else figure.text(value)
-        return face(Face.STRONG) if role == _Role.FontRole and self._is_best(row, figure) else None
-
-    def _is_best(self, row: MethodCompared, figure: Figure) -> bool:
-        """Whether no other row is better in this figure."""
-        values = [v for each in self._rows if (v := figure.known(each)) is not None]
-        own = figure.known(row) if figure.better else None
-        if own is None or len(values) < 2:
-            return False
-        return own == (max(values) if figure.better > 0 else min(values))
+    def exported(self) -> tuple[FigureColumn, ...]:
+        """The table as it is sorted, with full precision, and why merges failed."""
+        method, *figures = self.columns_of(range(self.rowCount()))
+        named = (replace(c, title=f.heading) for c, f in zip(figures, self._figures, strict=True))
+        return (method, *named, FigureColumn(title="Error", values=[r.error for r in self.rows]))
 
 
 def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:

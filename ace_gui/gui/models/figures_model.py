@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,28 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 from ace_gui.formatting import csv_text
 from ace_gui.gui.saving import save
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, face
 
 _Index = QModelIndex | QPersistentModelIndex
 _DIGITS = 5
+NONE: Final = "–"
 GAP = "\u2002"  # space between right-aligned numbers and the next column, and before a row's title
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureColumn:
-    """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it."""
+    """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it.
+
+    ``texts``: what is displayed, if not the values; ``tips``: the cells' tooltips, if not the
+    texts. ``strong``: the rows in bold.
+    """
 
     title: str
     values: Sequence[str] | NDArray[np.float64] | NDArray[np.int64]
     tip: str = ""
+    texts: Sequence[str] = ()
+    tips: Sequence[str] = ()
+    strong: frozenset[int] = frozenset()
 
     @property
     def is_number(self) -> bool:
@@ -70,6 +79,9 @@ class FiguresModel(QAbstractTableModel):
                 values=column.values[rows]
                 if isinstance(column.values, np.ndarray)
                 else [column.values[row] for row in rows],
+                texts=(),
+                tips=(),
+                strong=frozenset(),
             )
             for column in self._columns
         )
@@ -99,13 +111,20 @@ class FiguresModel(QAbstractTableModel):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._order):
             return None
-        column = self._columns[index.column()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            text = cell_text(column.values[self._order[index.row()]])
-            if role == Qt.ItemDataRole.ToolTipRole:
-                return tooltip(text)
-            return text + self.gap if column.is_number else text
-        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+        column, row = self._columns[index.column()], self.source_row(index.row())
+        text = column.texts[row] if column.texts else cell_text(column.values[row])
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return text + self.gap if column.is_number else text
+            case Qt.ItemDataRole.AccessibleTextRole:
+                return text
+            case Qt.ItemDataRole.ToolTipRole:
+                return tooltip(column.tips[row] if column.tips else text)
+            case Qt.ItemDataRole.FontRole if row in column.strong:
+                return face(Face.STRONG)
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return _alignment(column)
+        return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         """Sort by a column; -1 is the given order."""
@@ -145,7 +164,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, np.integer | int):
         return str(value)
     if isinstance(value, np.floating | float):
-        return "–" if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
+        return NONE if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
     return plain(str(value))
 
 

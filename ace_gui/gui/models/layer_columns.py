@@ -27,7 +27,7 @@ from ace_gui.engine.contract.figures.health import (
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
-from ace_gui.gui.models.figures_model import GAP, FigureColumn
+from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import State
@@ -39,7 +39,6 @@ FINE: Final = "✓"
 """The text for a tensor without anything unusual."""
 OVERRIDDEN: Final = "◆"
 """Marks a tensor that an override of the recipe applies to."""
-NONE: Final = "–"
 ALARMING: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning"}
 """The icons of health; notes have none, so that warnings are seen."""
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QObject
 
 from ace_gui.formatting import number_text
-from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel
+from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel
 from ace_gui.gui.state.found.known_scores import Figure, TaskFigures
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain
 
-_Index = QModelIndex | QPersistentModelIndex
-FIGURES: Final = Qt.ItemDataRole.UserRole
 TASK, BASE, MERGE, EXPERT, KEPT, LOST, GAINED, COUNT = range(8)
-_NONE: Final = "–"
 
 
 def score_text(value: float) -> str:
     """``0.807``, ``12.4``; a dash if unknown."""
     if not math.isfinite(value):
-        return _NONE
+        return NONE
     return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
 
 
@@ -42,24 +39,24 @@ _COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
     (
         "Kept",
         "Merged / expert (for perplexity, expert / merged): the share of the expert's score kept.",
-        lambda row: f"{100 * row.kept:.0f} %" if math.isfinite(row.kept) else _NONE,
+        lambda row: f"{100 * row.kept:.0f} %" if math.isfinite(row.kept) else NONE,
     ),
     (
         "Lost",
         "Examples right by the expert and wrong by the merge; for a loss, those where it grew.",
-        lambda row: _NONE if row.lost is None else str(row.lost),
+        lambda row: NONE if row.lost is None else str(row.lost),
     ),
     (
         "Gained",
         "Examples right by the merge and wrong by the expert; for a loss, those where it fell.",
-        lambda row: _NONE if row.gained is None else str(row.gained),
+        lambda row: NONE if row.gained is None else str(row.gained),
     ),
     ("n", "Number of examples scored.", lambda row: str(row.n)),
 )
 
 
 class TaskFiguresModel(FiguresModel):
-    """``FIGURES`` is the role of a row's TaskFigures."""
+    """``rows``: the figures shown."""
 
     gap = ""
 
@@ -72,20 +69,16 @@ class TaskFiguresModel(FiguresModel):
         numbers = np.full(len(rows), math.nan)  # what is shown is not sorted
         names = [plain(row.title) for row in rows]
         made = [
-            FigureColumn(title=title, values=numbers if index else names, tip=tip)
-            for index, (title, tip, _) in enumerate(_COLUMNS)
+            FigureColumn(
+                title=title,
+                values=numbers if column else names,
+                tip=tip,
+                texts=[text(row) for row in rows],
+                tips=[_tip(row, column) for row in rows],
+            )
+            for column, (title, tip, text) in enumerate(_COLUMNS)
         ]
         self.set_columns(made)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.rows):
-            return None
-        row, column = self.rows[index.row()], index.column()
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return _COLUMNS[column][-1](row)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(_tip(row, column))
-        return row if role == FIGURES else super().data(index, role)
 
     def exported(self) -> tuple[FigureColumn, ...]:
         """With full precision and all standard errors, for copying and saving."""

@@ -15,7 +15,8 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QS
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from ace_gui.gui.models.layer_columns import FINE, NONE, Layer
+from ace_gui.gui.models.figures_model import NONE
+from ace_gui.gui.models.layer_columns import FINE, Layer
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.theme import Face, current_theme, face, icon

@@ -22,6 +22,7 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
@@ -261,6 +262,8 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     assert [model.row_at(index) for index in range(3)] == [first, second, failed]
     assert model.index(0, 3).data() == "0.600"
     assert model.index(2, 3).data() == "–"
+    bold = [model.index(row, 3).data(Qt.ItemDataRole.FontRole) is not None for row in range(3)]
+    assert bold == [False, True, False], "the best of several"
     qtmodeltester.check(model)
     assert model.rowCount(QModelIndex()) == 3
 
@@ -268,11 +271,11 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
 def test_the_table_as_csv(qtbot: QtBot) -> None:
     model = ComparedModel()
     model.show_rows((result(variant("ace"), 0),))
-    heading, line = model.as_csv().splitlines()
-    figures = dict(zip(heading.split(","), line.split(","), strict=True))
-    assert float(figures["Norm"]) == 1.0
-    assert float(figures["Distance"]) == 1.0
-    assert float(figures["Cosine"]) == 0.5
+    heading, line = rows_of(model.exported())
+    figures = dict(zip(heading, line, strict=True))
+    assert figures["Norm"] == 1.0
+    assert figures["Distance"] == 1.0
+    assert figures["Cosine"] == 0.5
     assert figures["Error"] == ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QFontMetrics
@@ -20,21 +19,18 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodCompared, MethodInfo
-from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
-from ace_gui.gui.saving import save
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.files.file_dialogs import ask_target
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import (
     GAP,
@@ -48,7 +44,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows
+from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows, save_table
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 
@@ -86,7 +82,9 @@ class CompareMethodsPanel(QWidget):
         emit = self.pair_wanted.emit
         self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
         tip = "Write the table to a file"
-        self.save = push_button("Save as CS&V…", self._ask_for_file, tip=tip)
+        self.save = push_button(
+            "Save as CS&V…", lambda: save_table(self, "comparison", self.model.exported()), tip=tip
+        )
         self._lay_out()
         self._connect()
         self.refresh()
@@ -253,22 +251,6 @@ class CompareMethodsPanel(QWidget):
         if progress is None:
             return 0.0
         return (progress.index + progress.done / max(progress.total, 1)) / max(progress.of, 1)
-
-    def _ask_for_file(self) -> None:
-        def write(paths: list[Path]) -> None:
-            self.write_csv(paths[0])
-
-        kinds = "Tables (*.csv)"
-        ask_target(
-            self, "Save the table", "comparison.csv", kinds, "tables", write
-        ).setDefaultSuffix("csv")
-
-    def write_csv(self, path: Path) -> None:
-        """Write the table; the window reports a failure."""
-        try:
-            save(path, self.model.as_csv().encode("utf-8", "backslashreplace"), path)
-        except WorkbenchError as error:
-            self._session.fail(error)
 
 
 def swept(rows: Sequence[MethodCompared]) -> str:

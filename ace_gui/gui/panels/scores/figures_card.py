@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHeaderView, QStyleOptionViewItem, QTableView, QWi
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
 from ace_gui.engine.contract.scored.verdicts import in_words, paired
 from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.task_figures_model import FIGURES, KEPT, TASK, TaskFiguresModel
+from ace_gui.gui.models.task_figures_model import KEPT, TASK, TaskFiguresModel
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.known_scores import TaskFigures
@@ -33,9 +33,9 @@ class FigureCell(Cell):
 
     padding = 12
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, model: TaskFiguresModel, parent: QWidget) -> None:
         super().__init__(parent)
-        self._session = session
+        self._session, self._model = session, model
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)
@@ -43,7 +43,7 @@ class FigureCell(Cell):
         return QSize(hint.width() + more, hint.height())
 
     def draw(self, cell: Drawn) -> None:
-        row: TaskFigures = cell.index.data(FIGURES)
+        row = self._model.rows[cell.index.row()]
         theme, column, rect = current_theme(), cell.index.column(), cell.rect
         colour, hollow = expert_colour(self._session, row.owner)
         if column == TASK:
@@ -100,7 +100,7 @@ class FiguresCard(QWidget):
         table.setModel(self.model)
         plain_rows(table, padding=12)
         table.setWordWrap(False)
-        table.setItemDelegate(FigureCell(self._session, table))
+        table.setItemDelegate(FigureCell(self._session, self.model, table))
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
