@@ -37,7 +37,8 @@ WILD: list[Any] = [
     None, True, False, 0, -1, 1.5, 1e300, -1e300, 10**400, -(10**4000), "", "x", "*", "a" * 3000,
     "~nosuchuser/x", "\x00", "\x1b[31m", "https://x/y", "org/name@rev", "a+b", "1-", "9-1", "[",
     float("nan"), float("inf"), [], [[]], [0.1, "x"], {}, {"value": 1}, [{"value": [1, 0]}],
-    {"filter": "x", "value": []}, {"model": "a", "lora": "b"}, [None], {"a": {"b": {"c": 1}}},
+    [1, 0], {"filter": "x", "value": []},
+    {"model": "a", "lora": "b"}, [None], {"a": {"b": {"c": 1}}},
 ]  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def _named(stream: BinaryIO, path: Path) -> list[str]:
                     texts = [texts[1], argument]
                 elif isinstance(argument, int):
                     _refuse_huge(argument)
-    except (ValueError, OverflowError, Warning) as error:
+    except (ValueError, OverflowError, MemoryError, Warning) as error:  # of a length that lies too
         failure = refusal(path, _blocked(names) or _UNKNOWN)
         failure.details = str(error)
         raise failure from None

@@ -79,6 +79,9 @@ class Reference(BaseModel):
 ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 
 
+_Block = Annotated[int, Field(ge=0, le=100_000)]  # more would only take time
+
+
 class Model(BaseModel):
     """One input. ``layer_range`` only within a slice."""
 
@@ -86,7 +89,7 @@ class Model(BaseModel):
 
     model: ModelName
     parameters: Settings = {}
-    layer_range: tuple[int, int] | None = None
+    layer_range: tuple[_Block, _Block] | None = None
 
 
 class Slice(BaseModel):

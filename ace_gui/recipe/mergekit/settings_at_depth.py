@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import Condition, Scalar, Setting
@@ -206,7 +207,7 @@ def _interpolated(values: Sequence[float], t: float) -> float:
 def _runs(values: Sequence[float]) -> list[tuple[int, int]]:
     """First and last index of each run of equal values."""
     starts = [k for k in range(len(values)) if k == 0 or values[k] != values[k - 1]]
-    return list(zip(starts, [start - 1 for start in starts[1:]] + [len(values) - 1], strict=True))
+    return [(first, after - 1) for first, after in pairwise([*starts, len(values)])]
 
 
 def _range(first: int, last: int) -> str:

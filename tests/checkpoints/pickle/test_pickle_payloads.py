@@ -321,6 +321,10 @@ def test_quantised_tensors(file: Path):
         (b"\x80\x02}.", "This is a pickle, but not a PyTorch checkpoint."),
         (b"random", "not a PyTorch state dict, or it is damaged"),
         (b"\x80\x02K\x01.", "This is a pickle, but not a PyTorch checkpoint."),
+        (
+            b"\x80\x04\x8d" + (2**60).to_bytes(8, "little"),
+            "not a PyTorch state dict, or it is damaged",
+        ),
     ],
 )
 def test_what_is_no_pickle(content: bytes, sentence: str, file: Path):
