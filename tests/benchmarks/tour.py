@@ -34,7 +34,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme
 from tests.benchmarks.pulse import Pulse
 from tests.helpers.windows import keep_settings_in
-from tests.walk.states.panels import openers
+from tests.walk.states import openers
 
 STEP = 120  # ms between two things that a person does
 WORST_SHOWN = 40

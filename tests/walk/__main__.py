@@ -1,12 +1,6 @@
 """Walk through the window and print what is wrong: ``python -m tests.walk --size 1366x768``.
 
-    python -m tests.walk [--size 1366x768] [--font 150] [--scheme light dark]
-                         [--late] [--display] [--pictures FOLDER]
-
-On a screen of that size, or with ``--display`` in a window of that size on the one there is; with
-letters of so many percent from the start, or as a preference that is changed while the window is
-open (``--late``). A line a fault, with the states in which it is seen; the exit status is 1 where
-there is one.
+A line a fault, with the states in which it is seen; the exit status is 1 where there is one.
 """
 
 from __future__ import annotations
@@ -19,139 +13,123 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-SIZES = ((1280, 720), (1366, 768), (1600, 1000), (2560, 1440))
-FONTS = (100, 150, 200)
-CHANGES = "merged"  # the state in which letters become larger
+CHANGES = "merged"  # the state in which the font is enlarged
 _BODY = 9.75  # points: what the window writes in at 100 %
 _TURN = 60  # ms that a state is given to be laid out and painted
-_PATIENCE = 8  # times that much, where something is wrong
+_PATIENCE = 8  # times that much, where something is wrong: some panels take several turns
 
 
-def walk(
-    size: tuple[int, int],
-    font: int,
-    schemes: list[str],
-    recipe: Path,
-    pictures: Path | None,
-    *,
-    brief: bool = False,
-    late: bool = False,
-) -> tuple[dict[str, list[str]], list[str]]:
-    """The faults with the states in which each is seen, and all states that were looked at.
+class Walk:
+    """Looks at every state in each scheme; ``found`` has the faults and where each is seen."""
 
-    ``brief``: without states that have to be computed; ``late``: the letters become so large once
-    something is merged.
-    """
-    from PySide6.QtCore import QEventLoop, QSize, QTimer
-    from PySide6.QtGui import QImage
-    from PySide6.QtWidgets import QWidget
+    def __init__(self, options: argparse.Namespace, size: tuple[int, int]) -> None:
+        from PySide6.QtCore import QSize
 
-    from ace_gui.gui.app import make_application
-    from ace_gui.gui.picture import Studio
-    from ace_gui.gui.theme import current_theme, set_scheme
-    from tests.walk.look import look_at
-    from tests.walk.states import states
+        from ace_gui.gui.app import make_application
+        from ace_gui.gui.picture import Studio
 
-    application = make_application()
-    letters = application.font()
-    letters.setPointSizeF(_BODY * (1 if late else font / 100))
-    application.setFont(letters)
-    studio = Studio(schemes[0])
-    found: dict[str, list[str]] = defaultdict(list)
-    seen: list[str] = []
+        self.options, self.size = options, QSize(*size)
+        application = make_application()
+        font = application.font()
+        font.setPointSizeF(_BODY * (1 if options.late else options.font / 100))
+        application.setFont(font)
+        self.studio = Studio(options.scheme[0])
+        self.found: dict[str, list[str]] = defaultdict(list)
+        self.seen: list[str] = []
 
-    def turn() -> None:
-        loop = QEventLoop()
-        QTimer.singleShot(_TURN, loop.quit)
-        loop.exec()
+    def run(self) -> None:
+        from tests.walk.states import States
 
-    def settled(root: QWidget) -> tuple[QImage | None, list[str]]:
-        """A picture, and the faults that stay: some panels are laid out in several turns."""
-        turn()
-        while not studio.window.centralWidget().updatesEnabled():
-            turn()  # the colours of the other scheme are on their way
-        for _ in range(_PATIENCE):
-            picture, faults = look_at(root, QSize(*size))
-            if not faults:
-                break
-            turn()
-        return picture, faults
+        self.studio.window.resize(self.size)
+        try:
+            states = States(self.studio, self.options.recipe, self.look)
+            for state in states.all(brief=self.options.brief):
+                self.look(state)
+        finally:
+            self.studio.close()
 
-    def look(step: tuple[str, QWidget]) -> None:
-        state, root = step
-        if late and state == CHANGES:
-            studio.window.preferences.enlarge(font)
-        if current_theme().dark != (schemes[0] == "dark"):
-            schemes.reverse()  # begin with the colours that are shown: changing them takes longest
+    def look(self, state) -> None:
+        """At the window or what the state names, in the scheme that is shown first."""
+        from ace_gui.gui.theme import current_theme, set_scheme
+
+        name, root = (state, self.studio.window) if isinstance(state, str) else state
+        if self.options.late and name == CHANGES:
+            self.studio.window.preferences.enlarge(self.options.font)
+        schemes = sorted(
+            self.options.scheme, key=lambda one: (one == "dark") != current_theme().dark
+        )
         for scheme in schemes:
             set_scheme(scheme)
-            picture, faults = settled(root)
-            seen.append(state)
+            picture, faults = self.settled(root)
+            self.seen.append(name)
             for fault in faults:
-                if fault not in found:
-                    sys.stderr.write(f"{state}: {fault}\n")
-                found[fault].append(f"{state} ({scheme})" if len(schemes) > 1 else state)
-            if pictures is not None and picture is not None:
-                name = state.replace(": ", "-").replace(" ", "-").replace(",", "")
-                picture.save(str(pictures / f"{name}-{size[0]}-{font}-{scheme}.png"))
+                if fault not in self.found:
+                    sys.stderr.write(f"{name}: {fault}\n")
+                self.found[fault].append(f"{name} ({scheme})")
+            if self.options.pictures is not None:
+                plain = name.replace(": ", "-").replace(" ", "-").replace(",", "")
+                file = f"{plain}-{self.size.width()}-{self.options.font}-{scheme}.png"
+                picture.save(str(self.options.pictures / file))
 
-    studio.window.resize(*size)
-    try:
-        for step in states(studio, recipe, look, brief=brief):
-            look(step)
-    finally:
-        studio.close()
-    return found, seen
+    def settled(self, root):
+        """A picture, and the faults that stay."""
+        from PySide6.QtTest import QTest
+
+        from tests.walk.faults import look_at
+
+        QTest.qWait(_TURN)
+        while not self.studio.window.centralWidget().updatesEnabled():
+            QTest.qWait(_TURN)  # the colours of the other scheme are on their way
+        for _ in range(_PATIENCE):
+            picture, faults = look_at(root, self.size)
+            if not faults:
+                break
+            QTest.qWait(_TURN)
+        return picture, faults
 
 
-def use_screen(size: tuple[int, int], folder: Path) -> None:
-    """A screen of this size for Qt's platform without one."""
-    screen = {"name": "walk", "x": 0, "y": 0, "width": size[0], "height": size[1]}
-    file = folder / "screen.json"
-    file.write_text(json.dumps({"screens": [screen]}), encoding="utf-8")
-    os.environ["QT_QPA_PLATFORM"] = f"offscreen:configfile={file}"
+def use_folder(folder: Path, screen: tuple[int, int] | None) -> None:
+    """Settings and kept files in a folder; with ``screen`` on a screen of that size for Qt's
+    platform without one."""
+    from tests.helpers.windows import keep_settings_in
+
+    os.environ["LC_ALL"] = "en.UTF-8"
+    keep_settings_in(folder)
+    for kind in ("CACHE", "DATA", "STATE"):
+        os.environ[f"XDG_{kind}_HOME"] = str(folder)
+    if screen is not None:
+        one = {"name": "walk", "x": 0, "y": 0, "width": screen[0], "height": screen[1]}
+        file = folder / "screen.json"
+        file.write_text(json.dumps({"screens": [one]}), encoding="utf-8")
+        os.environ["QT_QPA_PLATFORM"] = f"offscreen:configfile={file}"
 
 
 def main() -> int:
     """Read the command line, walk, and print."""
-    from ace_gui.paths import resource_path
-    from tests.helpers.windows import keep_settings_in
+    from ace_gui.paths import Sample
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--size", default="1366x768")
+    parser.add_argument("--size", default="1366x768", help="of the screen, or the window")
     parser.add_argument("--font", type=int, default=100, help="percent")
     parser.add_argument("--display", action="store_true", help="on the display that there is")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
     parser.add_argument("--brief", action="store_true", help="only states that come quickly")
-    parser.add_argument("--late", action="store_true", help="enlarge the letters of an open window")
-    parser.add_argument("--recipe", type=Path, default=resource_path("sample/sample.yaml"))
+    parser.add_argument("--late", action="store_true", help="enlarge the font of an open window")
+    parser.add_argument("--recipe", type=Path, default=Sample.IMAGES.recipe)
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
-    width, height = map(int, options.size.split("x"))
+    size = tuple(map(int, options.size.split("x")))
     with tempfile.TemporaryDirectory() as name:
-        if not options.display:
-            use_screen((width, height), Path(name))
-        os.environ["LC_ALL"] = "en.UTF-8"
-        keep_settings_in(Path(name))
-        for kind in ("CACHE", "DATA", "STATE"):
-            os.environ[f"XDG_{kind}_HOME"] = name
+        use_folder(Path(name), None if options.display else size)
         if options.pictures is not None:
             options.pictures.mkdir(parents=True, exist_ok=True)
-        found, states = walk(
-            (width, height),
-            options.font,
-            options.scheme,
-            options.recipe,
-            options.pictures,
-            brief=options.brief,
-            late=options.late,
-        )
-    for fault, seen in sorted(found.items(), key=lambda pair: -len(pair[1])):
-        more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
-        print(f"{fault}\n    in: {seen[0]}{more}")
-    looked = f"{len(states)} looks at {len(set(states))} states"
-    print(f"{len(found)} faults at {options.size}, letters at {options.font} %, in {looked}")
-    return int(bool(found))
+        walk = Walk(options, size)
+        walk.run()
+    for fault, seen in sorted(walk.found.items(), key=lambda pair: -len(pair[1])):
+        print(f"{fault}\n    in: {seen[0]}" + f" and {len(seen) - 1} more" * (len(seen) > 1))
+    looked = f"{len(walk.seen)} looks at {len(set(walk.seen))} states"
+    print(f"{len(walk.found)} faults at {options.size}, font at {options.font} %, in {looked}")
+    return int(bool(walk.found))
 
 
 if __name__ == "__main__":

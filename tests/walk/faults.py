@@ -1,63 +1,95 @@
-"""What is wrong with the layout of what is seen: cut words, overlaps, plots without height."""
+"""All that is wrong with a window, a dialog or a menu as it is now, and its picture."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import combinations, count, takewhile
+from itertools import combinations
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics
+import numpy as np
+from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QAccessible, QColor, QFontMetrics, QImage
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
     QAbstractScrollArea,
+    QAbstractSlider,
+    QAbstractSpinBox,
     QComboBox,
     QHeaderView,
     QLabel,
     QLineEdit,
+    QPlainTextEdit,
     QScrollArea,
+    QScrollBar,
     QSplitter,
     QSplitterHandle,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionComboBox,
-    QStyleOptionViewItem,
     QTabBar,
-    QToolButton,
+    QTextEdit,
     QToolTip,
     QWidget,
 )
 
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.widgets.labels.plain_label import PartsLabel
+from ace_gui.gui.plots.frame.legend import Chip
+from tests.helpers.contrast import TEXT, contrast
+from tests.walk.texts import SENSE, Painted, Recorder, labels, written
 
 SLACK: Final = 1  # px that rounding may take
+PAINTED_SLACK: Final = 2.0  # px that rounding and side bearings take
 LEAST_PLOT: Final = QSize(110, 72)  # px of data, at any size of font
-SENSE: Final = 9  # letters that an elided text keeps at least
-_ELLIPSIS: Final = "…"
-_NUMBER: Final = re.compile(r"[−\d][\d.,×⁻⁰¹²³⁴-⁹ %]*")
-_FREE: Final = ("toast", "ring")  # lies over others on purpose
-_SHOWN: Final = (QLabel, QAbstractButton, QComboBox, QLineEdit, QTabBar, QAbstractItemView, Plot)
+KEPT: Final = 2  # characters of a painted text that was shortened
+ROUNDING: Final = 0.02  # of a contrast, by colours of whole numbers
+FREE: Final = ("toast", "ring")  # are over others on purpose
+CONTROLS: Final = (
+    *(QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QTabBar, QAbstractSlider),
+    *(QAbstractSpinBox, QPlainTextEdit, QTextEdit, Plot),
+)
+PARTS: Final = (QScrollBar, QHeaderView)  # the keys of what they belong to move them
+SHOWN: Final = (QLabel, QAbstractButton, QComboBox, QLineEdit, QTabBar, QAbstractItemView, Plot)
+_RECORDER = Recorder()
 
 
-def faults_in(root: QWidget, room: QSize) -> list[str]:
-    """One line a fault of ``root`` and all that is seen in it, on a screen of ``room``."""
-    found = [*_too_large(root, room)]
+def look_at(root: QWidget, screen: QSize) -> tuple[QImage, list[str]]:
+    """Its picture, and one line a fault, on a screen of this size."""
+    picture, texts = _RECORDER.grab(root)
+    covers = [each for each in root.findChildren(QWidget) if is_free(each) and each.isVisible()]
+    seen = [text for text in texts if not _is_covered(text, covers, root)]
+    of_labels = [text for text in labels(root) if not _is_covered(text, covers, root)]
+    found = [*_off_screen(root, screen), *_cut_or_over_others(seen)]
+    found += _unreadable(picture, [*seen, *of_labels])
     for widget in (root, *root.findChildren(QWidget)):
-        if not widget.isVisible() or widget.window() is not root:
-            continue
-        faults = (*_faults_of(widget), *_cut_by_what_it_lies_in(widget, root), *_tip(widget, room))
-        found += [f"{path_of(widget, root)}: {fault}" for fault in faults]
-    return found
+        if widget.isVisible() and widget.window() is root:
+            checks = (_shortened, _cut, _overlaps, _plot, _scrolls_across, _out_of_reach)
+            faults = [
+                *_tip(widget, screen),
+                *(fault for check in checks for fault in check(widget)),
+            ]
+            found += [f"{_path(widget)}: {fault}" for fault in faults]
+    return picture, found
 
 
-def path_of(widget: QWidget, root: QWidget) -> str:
-    """The widget's class and name, and those of what it lies in that have a name."""
-    parts = [_called(widget)]
-    above = widget.parentWidget()
-    while above is not None and above is not root and len(parts) < 3:
+def is_free(widget: QWidget) -> bool:
+    return widget.property("kind") in FREE
+
+
+def _is_covered(text: Painted, covers: list[QWidget], root: QWidget) -> bool:
+    """Whether a message is over it."""
+    return any(
+        not cover.isAncestorOf(text.by)
+        and QRectF(cover.rect()).translated(cover.mapTo(root, QPoint(0, 0))).intersects(text.seen)
+        for cover in covers
+    )
+
+
+# How faults name what they are about
+
+
+def _path(widget: QWidget) -> str:
+    """The widget's class and name, and those of what it is in that have a name."""
+    above, parts = widget.parentWidget(), [_called(widget)]
+    while above is not None and len(parts) < 3 and not above.isWindow():
         if above.accessibleName():
             parts.append(_called(above))
         above = above.parentWidget()
@@ -66,33 +98,49 @@ def path_of(widget: QWidget, root: QWidget) -> str:
 
 def _called(widget: QWidget) -> str:
     text = getattr(widget, "text", None)
-    said = widget.accessibleName() or (
-        text() if callable(text) and not isinstance(text, str) else ""
-    )
-    return f"{type(widget).__name__}({str(said)[:40]!r})"
+    name = widget.accessibleName() or (text() if callable(text) else "")
+    return f"{type(widget).__name__}({str(name)[:40]!r})"
 
 
-def _too_large(root: QWidget, room: QSize) -> Iterator[str]:
-    if root.width() > room.width() or root.height() > room.height():
-        yield f"{type(root).__name__} is {root.width()}×{root.height()}, larger than the screen"
+def _size(size: QSize | QRectF) -> str:
+    return f"{size.width():.0f}×{size.height():.0f}"
+
+
+# Where things are
+
+
+def _off_screen(root: QWidget, screen: QSize) -> Iterator[str]:
+    if root.width() > screen.width() or root.height() > screen.height():
+        yield f"{type(root).__name__} of {_size(root.size())} is larger than the screen"
     elif root.parentWidget() is not None and not root.screen().geometry().contains(root.geometry()):
-        yield f"{type(root).__name__} is partly off the screen: {_place(root)}"
+        yield f"{type(root).__name__} is partly off the screen: {root.geometry().getRect()}"
 
 
-def _cut_by_what_it_lies_in(widget: QWidget, root: QWidget) -> Iterator[str]:
+def _tip(widget: QWidget, screen: QSize) -> Iterator[str]:
+    """A tip that is larger than the screen; Qt moves others into it."""
+    if (text := widget.toolTip()) and not text.startswith("<"):
+        needed = QFontMetrics(QToolTip.font()).size(0, text)
+        if needed.width() > screen.width() or needed.height() > screen.height():
+            yield f"its tip needs {_size(needed)}: {text[:40]!r}"
+
+
+def _cut(widget: QWidget) -> Iterator[str]:
     """Something to read or to press that reaches out of one of those around it."""
-    if widget is root or not isinstance(widget, _SHOWN) or is_free(widget):
+    inner, above, rect = widget, widget.parentWidget(), widget.rect()
+    if not isinstance(widget, SHOWN) or is_free(widget):
         return
-    inner, above = widget, widget.parentWidget()
-    rect = widget.rect()
-    while inner is not root and above is not None:
+    while above is not None and not inner.isWindow():
         rect = rect.translated(inner.pos())
         if is_free(above) or _scrolls(above, rect) or above.visibleRegion().isEmpty():
-            return  # where nothing of what it lies in is seen, that is folded on purpose
-        if not above.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(rect):
+            return  # where nothing of what it is in is seen, that is folded on purpose
+        if not _contains(above.rect(), rect):
             yield f"{_size(widget.size())} is cut by {_called(above)} of {_size(above.size())}"
             return
         inner, above = above, above.parentWidget()
+
+
+def _contains(outer: QRect, inner: QRect) -> bool:
+    return outer.adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(inner)
 
 
 def _scrolls(port: QWidget, rect: QRect) -> bool:
@@ -101,228 +149,139 @@ def _scrolls(port: QWidget, rect: QRect) -> bool:
     if not isinstance(area, QAbstractScrollArea) or area.viewport() is not port:
         return False
     if isinstance(area, QAbstractItemView):
-        return True  # what lies in cells moves with them
+        return True  # what is in cells moves with them
     beyond = rect.left() < -SLACK or rect.right() > port.width() + SLACK
     return area.horizontalScrollBar().maximum() > 0 or not beyond
 
 
-def is_free(widget: QWidget) -> bool:
-    return widget.property("kind") in _FREE
-
-
-def _tip(widget: QWidget, room: QSize) -> Iterator[str]:
-    """A tip that is larger than the screen; Qt moves others into it."""
-    if (text := widget.toolTip()) and not text.startswith("<"):
-        needed = QFontMetrics(QToolTip.font()).size(0, text)
-        if needed.width() > room.width() or needed.height() > room.height():
-            yield f"its tip needs {_size(needed)}: {text[:40]!r}"
-
-
-def _faults_of(widget: QWidget) -> Iterator[str]:
-    match widget:
-        case PartsLabel():
-            if widget.fontMetrics().horizontalAdvance(widget.text()) > widget.width() + SLACK:
-                yield f"{widget.width()} px for {widget.text()!r}"
-        case QLabel():
-            yield from _label(widget)
-        case QComboBox():
-            yield from _combo(widget)
-        case QAbstractButton():
-            yield from _button(widget)
-        case QLineEdit():
-            yield from _line(widget)
-        case QTabBar():
-            yield from _tabs(widget)
-        case QHeaderView():
-            yield from _header(widget)
-        case QAbstractItemView():
-            yield from _cells(widget)
-        case Plot():
-            yield from _plot(widget)
-        case QScrollArea():
-            yield from _scrolls_across(widget)
-    yield from _children(widget)
-
-
-def _label(label: QLabel) -> Iterator[str]:
-    text = label.text()
-    if not text or label.pixmap().width() > 0:
-        return
-    whole = getattr(label, "whole", "")
-    if whole not in ("", text):
-        yield from _nonsense(text, whole)
-    elif label.wordWrap():
-        needed = label.heightForWidth(label.width())
-        if needed > label.height() + SLACK:
-            yield f"{label.height()} px high, its words need {needed}: {text[:40]!r}"
-        if label.minimumSizeHint().width() > label.width() + SLACK:
-            yield f"a word is cut: {text[:40]!r}"
-    else:
-        hint = label.minimumSizeHint() if label.wordWrap() else label.sizeHint()
-        if hint.width() > label.width() + SLACK or hint.height() > label.height() + SLACK:
-            yield f"{_size(label.size())}, its words need {_size(hint)}: {text[:40]!r}"
-
-
-def _nonsense(shown: str, whole: str) -> Iterator[str]:
-    kept = len(shown.replace(_ELLIPSIS, "").strip())
-    if kept < min(SENSE, len(whole)):
-        yield f"elided to {shown!r}"
-
-
-def _button(button: QAbstractButton) -> Iterator[str]:
-    text = button.text()
-    only_icon = isinstance(button, QToolButton) and not button.icon().isNull()
-    only_icon &= button.sizeHint().width() < button.fontMetrics().horizontalAdvance(text) + 12
-    if not text or only_icon:
-        return
-    needed = button.fontMetrics().size(Qt.TextFlag.TextShowMnemonic, text)
-    if needed.width() > button.width() - 2 or needed.height() > button.height():
-        yield f"{_size(button.size())}, its words need {_size(needed)}"
-
-
-def _combo(combo: QComboBox) -> Iterator[str]:
-    option = QStyleOptionComboBox()
-    combo.initStyleOption(option)
-    part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
-    room = combo.style().subControlRect(control, option, part, combo)
-    needed = combo.fontMetrics().horizontalAdvance(option.currentText)
-    if option.currentText != combo.currentText():
-        yield from _nonsense(option.currentText, combo.currentText())
-    if needed > room.width() + SLACK or combo.fontMetrics().height() > combo.height():
-        yield f"{room.width()} px for {combo.currentText()!r}, which needs {needed}"
-
-
-def _line(field: QLineEdit) -> Iterator[str]:
-    text, metrics = field.displayText() or field.placeholderText(), field.fontMetrics()
-    margins = field.textMargins()
-    room = field.width() - margins.left() - margins.right()
-    if len(text) <= 2 * SENSE and metrics.horizontalAdvance(text) > room:
-        yield f"{room} px for {text!r}, which needs {metrics.horizontalAdvance(text)}"
-    if metrics.height() > field.height():
-        yield f"{field.height()} px high, its letters need {metrics.height()}"
-
-
-def _tabs(bar: QTabBar) -> Iterator[str]:
-    for index in filter(bar.isTabVisible, range(bar.count())):
-        position = bar.tabRect(index)
-        title = bar.tabText(index)
-        needed = round(0.9 * bar.fontMetrics().horizontalAdvance(title)) - 2
-        if needed > position.width() or position.right() > bar.width() + SLACK:
-            yield f"tab {title!r} has {position.width()} px and needs {needed}"
-
-
-def _header(header: QHeaderView) -> Iterator[str]:
-    if header.orientation() != Qt.Orientation.Horizontal or header.model() is None:
-        return
-    for section in range(header.count()):
-        size = header.sectionSize(section)
-        at = header.sectionViewportPosition(section)
-        if header.isSectionHidden(section) or at + size > header.viewport().width() + SLACK:
-            continue  # scrolled to
-        text = str(header.model().headerData(section, header.orientation()) or "")
-        needed = header.fontMetrics().size(0, text)  # of one line or of several
-        if needed.width() > size:
-            yield f"column {text!r} has {size} px and needs {needed.width()}"
-        if text and needed.height() > header.height() + SLACK:
-            yield f"column {text!r} is {header.height()} px high and needs {needed.height()}"
-
-
-def _cells(view: QAbstractItemView) -> Iterator[str]:
-    area, seen = view.viewport().rect(), set()
-    for y in range(2, area.height(), max(view.fontMetrics().height() // 2, 4)):
-        at = view.indexAt(area.topLeft() + QRect(4, y, 0, 0).topLeft())
-        if not at.isValid() or (at.row() in seen and not at.parent().isValid()):
-            continue
-        seen.add(at.row())
-        cells = (at.siblingAtColumn(column) for column in count())
-        for index in takewhile(QModelIndex.isValid, cells):
-            yield from _cell(view, index)
-
-
-def _cell(view: QAbstractItemView, index: QModelIndex) -> Iterator[str]:
-    if view.visualRect(index).width() <= 0:
-        return  # hidden: the tip or another panel has it
-    text = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
-    rect = view.visualRect(index).intersected(view.viewport().rect())
-    if not text or view.visualRect(index) != rect:
-        return
-    font = index.data(Qt.ItemDataRole.FontRole)
-    metrics = QFontMetrics(font if isinstance(font, QFont) else view.font())
-    if rect.height() < 0.85 * metrics.height():
-        yield f"{text[:40]!r} has a row of {rect.height()} px and needs {metrics.height()}"
-    if view.wordWrap() and " " in text:
-        return
-    needed, room = metrics.horizontalAdvance(text), _room_for_text(view, index)
-    if room is None:  # drawn by us, sometimes in smaller letters; what is drawn is looked at, too
-        needed, room = round(0.85 * needed), rect.width()
-    if needed <= room:
-        return
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)
-    if _NUMBER.fullmatch(text):
-        yield f"number {text!r} has {room} px and needs {needed}"
-    yield from _nonsense(shown, text)
-
-
-def _room_for_text(view: QAbstractItemView, index: QModelIndex) -> int | None:
-    """Px beside the tick and the icon of a cell that Qt draws; None where we draw it."""
-    delegate = view.itemDelegateForIndex(index)
-    if type(delegate).paint is not QStyledItemDelegate.paint:
-        return None
-    option = QStyleOptionViewItem()
-    view.initViewItemOption(option)
-    option.rect = view.visualRect(index)
-    QStyledItemDelegate.initStyleOption(delegate, option, index)
-    style, part = view.style(), QStyle.SubElement.SE_ItemViewItemText
-    margin = style.pixelMetric(QStyle.PixelMetric.PM_FocusFrameHMargin, option, view) + 1
-    return int(style.subElementRect(part, option, view).width()) - 2 * margin
-
-
-def _plot(plot: Plot) -> Iterator[str]:
-    if plot.message() is not None:
-        return
-    view = plot.canvas.getViewBox()
-    if view.height() < LEAST_PLOT.height() or view.width() < LEAST_PLOT.width():
-        yield f"only {view.width():.0f}×{view.height():.0f} px of data"
-
-
-def _scrolls_across(area: QScrollArea) -> Iterator[str]:
-    content = area.widget()
-    if content is None or area.horizontalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff:
-        return
-    if content.width() > area.viewport().width() + SLACK:
-        yield f"content of {content.width()} px in {area.viewport().width()}"
-
-
-def _children(parent: QWidget) -> Iterator[str]:
-    if isinstance(parent, QAbstractScrollArea) or not (
-        parent.layout() is not None or isinstance(parent, QSplitter)
-    ):
+def _overlaps(parent: QWidget) -> Iterator[str]:
+    """What is laid out in a widget and reaches out of it, or is over something else in it."""
+    laid_out = parent.layout() is not None or isinstance(parent, QSplitter)
+    if isinstance(parent, QAbstractScrollArea) or not laid_out:
         return
     children = [
         child
-        for child in parent.children()
-        if isinstance(child, QWidget)
-        and child.isVisible()
-        and not child.isWindow()
-        and not is_free(child)
-        and not isinstance(child, QSplitterHandle)
-        and child.width() > 0
-        and child.height() > 0
+        for child in parent.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        if child.isVisible() and not (child.isWindow() or child.size().isEmpty() or is_free(child))
     ]
-    whole = parent.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK)
+    children = [child for child in children if not isinstance(child, QSplitterHandle)]
     for child in children:
-        if not whole.contains(child.geometry()):
-            yield f"{_called(child)} reaches out of it: {_place(child)} in {_size(parent.size())}"
+        if not _contains(parent.rect(), child.geometry()):
+            yield f"{_called(child)} reaches out of it: {child.geometry().getRect()}"
     for one, other in combinations(children, 2):
         shared = one.geometry().intersected(other.geometry())
         if shared.width() > SLACK and shared.height() > SLACK:
             yield f"{_called(one)} and {_called(other)} overlap by {_size(shared.size())}"
 
 
-def _size(size: QSize) -> str:
-    return f"{size.width()}×{size.height()}"
+def _plot(plot: QWidget) -> Iterator[str]:
+    if isinstance(plot, Plot) and plot.message() is None:
+        view = plot.canvas.getViewBox()
+        if view.height() < LEAST_PLOT.height() or view.width() < LEAST_PLOT.width():
+            yield f"only {_size(view)} px of data"
 
 
-def _place(widget: QWidget) -> str:
-    at = widget.geometry()
-    return f"{at.x()},{at.y()} {_size(at.size())}"
+def _scrolls_across(area: QWidget) -> Iterator[str]:
+    if not isinstance(area, QScrollArea) or area.widget() is None:
+        return
+    off = area.horizontalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+    if off and area.widget().width() > area.viewport().width() + SLACK:
+        yield f"content of {area.widget().width()} px in {area.viewport().width()}"
+
+
+# Whether words have room
+
+
+def _shortened(widget: QWidget) -> Iterator[str]:
+    """Texts of Qt's controls that are cut, or elided to nothing that makes sense."""
+    for each in written(widget):
+        if each.shown != each.text:
+            if len(each.shown.replace("…", "").strip()) < min(SENSE, len(each.text)):
+                yield f"elided to {each.shown!r}"
+        elif not _contains(QRect(QPoint(), each.room), QRect(QPoint(), each.needed)):
+            yield f"{_size(each.room)} for {each.text[:40]!r}, which needs {_size(each.needed)}"
+
+
+def _cut_or_over_others(painted: list[Painted]) -> Iterator[str]:
+    """Painted texts that are cut, shortened, or over another."""
+    for each in painted:
+        yield from (f"{_by(each)}: {fault}" for fault in _cut_paint(each))
+    for one, other in combinations(painted, 2):
+        shared, lower = one.seen & other.seen, min(one.rect.height(), other.rect.height())
+        same = one.text == other.text and one.by is other.by  # the same twice, in two colours
+        if not same and shared.width() > PAINTED_SLACK and shared.height() > 0.3 * lower:
+            yield f"{_by(one)}: {one.text[:40]!r} is over {other.text[:40]!r}"
+
+
+def _cut_paint(each: Painted) -> Iterator[str]:
+    if "…" in each.text and len(each.text.replace("…", "").strip()) < KEPT:
+        yield f"shortened to {each.text!r}"
+    view = each.by.parentWidget()
+    if isinstance(view, QAbstractItemView) and not isinstance(view, QHeaderView):
+        return  # the rest of a row or a column is scrolled to
+    room = each.port if each.room is None else each.room
+    for given in (room, each.port):
+        high = 0.2 * each.rect.height()  # what is above and below the letters
+        if not given.adjusted(-PAINTED_SLACK, -high, PAINTED_SLACK, high).contains(each.rect):
+            yield f"{_size(given)} for {each.text[:40]!r}, which needs {_size(each.rect)}"
+            return
+
+
+def _by(each: Painted) -> str:
+    widget = each.by
+    while not widget.accessibleName() and widget.parentWidget() is not None:
+        widget = widget.parentWidget()
+    return f"painted in {_called(widget)}"
+
+
+# Whether words can be read
+
+
+def _unreadable(picture: QImage, texts: list[Painted]) -> Iterator[str]:
+    """Texts in a picture whose ink is too near to their ground."""
+    plain = picture.convertToFormat(QImage.Format.Format_RGB32)
+    numbers = np.frombuffer(plain.constBits(), np.uint32).reshape(plain.height(), -1)
+    pixels = numbers[:, : plain.width()] & 0xFFFFFF
+    for each in texts:
+        rect = each.seen.toAlignedRect() & plain.rect()
+        crop = pixels[rect.top() : rect.bottom() + 1, rect.left() : rect.right() + 1]
+        if not re.search(r"\w", each.text) or rect.isEmpty():
+            continue
+        colours, counts = np.unique(crop, return_counts=True)
+        ground = f"#{colours[counts.argmax()]:06x}"
+        seen = _over(each.ink, ground)
+        if (ratio := contrast(seen, ground)) < TEXT - ROUNDING:
+            yield f"{each.text[:40]!r} is {seen} on {ground}: {ratio:.2f}"
+
+
+def _over(ink: QColor, ground: str) -> str:
+    """What a translucent ink looks like on its ground."""
+    share, behind = ink.alphaF(), QColor(ground)
+    parts = zip(ink.getRgbF()[:3], behind.getRgbF()[:3], strict=True)
+    return QColor.fromRgbF(*(share * top + (1 - share) * below for top, below in parts)).name()
+
+
+# Whether keys and a screen reader reach it
+
+
+def _out_of_reach(widget: QWidget) -> Iterator[str]:
+    """A control that Tab does not reach, or that has no name."""
+    above = widget.parentWidget()
+    of_another = QComboBox | QAbstractSpinBox | QLineEdit | QTabBar | QAbstractItemView
+    legend = isinstance(widget, Chip) and not widget.isCheckable()  # nobody can press it
+    if not isinstance(widget, CONTROLS) or isinstance(widget, PARTS) or legend:
+        return
+    if widget.isWindow() or isinstance(above, of_another):
+        return
+    group = widget.group() if isinstance(widget, QAbstractButton) else None
+    leading = group.buttons() if group is not None else [widget.focusProxy() or widget]
+    by_keys = any(each.focusPolicy() & Qt.FocusPolicy.TabFocus for each in leading)
+    if widget.isEnabled() and not by_keys:
+        yield "is not reached by Tab"
+    if not _name(widget).strip():
+        yield f"in {type(above).__name__}({_name(above)[:40]!r}) has no name"
+
+
+def _name(widget: QWidget) -> str:
+    spoken = QAccessible.queryAccessibleInterface(widget)
+    return spoken.text(QAccessible.Text.Name) if spoken is not None else ""

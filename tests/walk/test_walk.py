@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
+    QComboBox,
     QDialog,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QPushButton,
+    QTabBar,
     QTableWidget,
     QTableWidgetItem,
     QTreeWidget,
@@ -28,22 +30,20 @@ from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, plain_label
 from ace_gui.gui.widgets.layout.arrangement import scroll_area
 from tests.helpers.glue_family import glue_family
 from tests.helpers.windows import in_view
-from tests.walk.__main__ import FONTS, SIZES
-from tests.walk.faults import faults_in
-from tests.walk.look import look_at
+from tests.walk.faults import look_at
 
+SIZES = ("1280x720", "1366x768", "1600x1000", "2560x1440")
+FONTS = (100, 150, 200)
 ORDINARY = (("1366x768", 150), ("1280x720", 200))
 """Where there is least room; what the window has when nobody changes it is walked by CI."""
-
 PATIENCE = 580  # s
-ROOM = QSize(800, 600)
+SCREEN = QSize(800, 600)
 
 
 def start(size: str, font: int, *options: str) -> subprocess.Popen[str]:
     """A walk in a process of its own: the screen's size and the fonts are a process's."""
-    command = [sys.executable, "-m", "tests.walk", "--size", size, "--font", str(font)]
     return subprocess.Popen(
-        [*command, *options],
+        [sys.executable, "-m", "tests.walk", "--size", size, "--font", str(font), *options],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -52,22 +52,20 @@ def start(size: str, font: int, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def end(walk: subprocess.Popen[str]) -> None:
-    """Wait for it; it found nothing wrong."""
-    said, complained = walk.communicate(timeout=PATIENCE)
-    assert walk.returncode == 0, f"{said}\n{complained[-2000:]}"
-    assert said.startswith("0 faults"), said
-
-
-def test_every_state_is_in_order_in_the_usual_places():
-    walks = [start(size, font, "--brief") for size, font in ORDINARY]
+def end(*walks: subprocess.Popen[str]) -> None:
+    """Wait for them; they found nothing wrong."""
     try:
         for walk in walks:
-            end(walk)
+            out, err = walk.communicate(timeout=PATIENCE)
+            assert (walk.returncode, out[:8]) == (0, "0 faults"), f"{out}\n{err[-2000:]}"
     finally:
         for walk in walks:
             walk.kill()
             walk.communicate()
+
+
+def test_every_state_is_in_order_in_the_usual_places():
+    end(*(start(size, font, "--brief") for size, font in ORDINARY))
 
 
 def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
@@ -82,7 +80,7 @@ def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tm
 
 @pytest.mark.long
 @pytest.mark.parametrize("font", FONTS)
-@pytest.mark.parametrize("size", [f"{width}x{height}" for width, height in SIZES])
+@pytest.mark.parametrize("size", SIZES)
 def test_every_state_is_in_order(size: str, font: int):
     end(start(size, font, "--scheme", "light", "dark"))
 
@@ -97,31 +95,37 @@ def test_letters_become_larger_in_an_open_window(size: str, font: int):
 
 
 class Written(QWidget):
-    """Paints some texts, each in a rectangle."""
+    """Paints some texts, each at its left end, in black."""
 
-    def __init__(self, *texts: tuple[str, QRect], ink: str = "#000000") -> None:
+    def __init__(self, *texts: tuple[str, int, int], ink: str = "#000000") -> None:
         super().__init__()
         self.texts, self.ink = texts, ink
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event) -> None:
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor("#ffffff"))
         painter.setPen(QColor(self.ink))
-        for text, index in self.texts:
-            painter.drawText(index, Qt.AlignmentFlag.AlignLeft, text)
+        for text, left, width in self.texts:
+            painter.drawText(QRect(left, 10, width, 40), Qt.AlignmentFlag.AlignLeft, text)
 
 
 def narrow(widget: QWidget, width: int, height: int = 100) -> QWidget:
     """The widget with less room than its text needs."""
     outer = QWidget()
-    layout = QHBoxLayout(outer)
-    layout.addWidget(widget)
+    QHBoxLayout(outer).addWidget(widget)
     widget.setMaximumSize(width, height)
     return outer
 
 
-def words(rect: tuple[int, int, int, int], text: str = "rather many words", **ink: str) -> QWidget:
-    return Written((text, QRect(*rect)), **ink)
+def moved(*lefts: int) -> QWidget:
+    """Labels whose layout does not work."""
+    content = QWidget()
+    row = QHBoxLayout(content)
+    for left in lefts:
+        row.addWidget(label := QLabel("words", content))
+        label.move(left, 10)
+    row.setEnabled(False)
+    return content
 
 
 def elided() -> QWidget:
@@ -130,23 +134,30 @@ def elided() -> QWidget:
     return narrow(label, 40)
 
 
-def cut_by_its_parent() -> QWidget:
-    content = QWidget()
-    field = QWidget(content)
-    field.setGeometry(10, 10, 60, 40)
-    QPushButton("Continue", field).setGeometry(20, 0, 120, 40)
-    return content
+def combo() -> QWidget:
+    box = QComboBox()
+    box.addItem("task arithmetic")
+    return narrow(box, 60)
 
 
-def low_rows() -> QWidget:
-    table = QTableWidget(2, 1)
-    table.setItem(0, 0, QTableWidgetItem("some words"))
-    table.verticalHeader().setMinimumSectionSize(1)
-    table.verticalHeader().setDefaultSectionSize(7)
-    return table
+def tabs() -> QWidget:
+    bar = QTabBar(usesScrollButtons=False, elideMode=Qt.TextElideMode.ElideRight)
+    for title in ("Spectrum", "Subspaces", "Distribution"):
+        bar.addTab(title)
+    return narrow(bar, 90)
 
 
-def short_name_beside_a_tick() -> QWidget:
+def table(text: str = "some words", *, height: int = 30, header: str = "a") -> QWidget:
+    rows = QTableWidget(2, 1)
+    rows.setItem(0, 0, QTableWidgetItem(text))
+    rows.setHorizontalHeaderLabels([header])
+    rows.setColumnWidth(0, 50)
+    rows.verticalHeader().setMinimumSectionSize(1)
+    rows.verticalHeader().setDefaultSectionSize(height)
+    return rows
+
+
+def tick() -> QWidget:
     tree = QTreeWidget()
     tree.setColumnCount(2)
     item = QTreeWidgetItem(["textures", "fits"])
@@ -157,79 +168,77 @@ def short_name_beside_a_tick() -> QWidget:
     return tree
 
 
+def cut_by_its_parent() -> QWidget:
+    content = QWidget()
+    field = QWidget(content)
+    field.setGeometry(10, 10, 60, 40)
+    QPushButton("Continue", field).setGeometry(20, 0, 120, 40)
+    return content
+
+
+def pale() -> QWidget:
+    label, palette = QLabel("other words"), QPalette()
+    palette.setColor(QPalette.ColorRole.WindowText, palette.window().color())
+    label.setPalette(palette)
+    return narrow(label, 200)
+
+
 def long_tip() -> QWidget:
-    label = plain_label("words", wrap=False)
+    label = QLabel("words")
     label.setToolTip("a line without an end " * 20)
     return label
 
 
-def pale_label() -> QWidget:
-    window = QWidget()
-    label = QLabel("other words", window)
-    palette = label.palette()
-    palette.setColor(label.foregroundRole(), palette.window().color())
-    label.setPalette(palette)
-    return window
-
-
-def placed_by_hand(*corners: tuple[int, int]) -> QWidget:
-    """Labels in a row, whose layout does not work."""
-    content = QWidget()
-    row = QHBoxLayout(content)
-    for at in corners:
-        label = QLabel("words", content)
-        row.addWidget(label)
-        label.move(*at)
-    row.setEnabled(False)
-    return content
-
-
-def passed_by_tab() -> QWidget:
+def out_of_tab() -> QWidget:
     button = QPushButton("Continue")
     button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-    return narrow(button, 200)
+    return button
 
 
 LONG = "rather many words for so little room"
-WIDE = (10, 10, 200, 40)
-FOUND = {
-    "its words need": lambda: narrow(plain_label(LONG, wrap=False), 60),
-    "px high, its words need": lambda: narrow(plain_label(f"{LONG}, in lines"), 100, 16),
-    "elided to": elided,
-    "words need": lambda: narrow(QPushButton("Continue the merge"), 50),
-    "which needs": lambda: narrow(QLineEdit("0.123456"), 30),
-    "30×40 for 'rather many words', which needs": lambda: words((10, 10, 30, 40)),
-    "of 'rather many words' is seen, which needs": lambda: words((270, 10, 200, 40)),
-    "shortened to 'r…'": lambda: words(WIDE, "r…"),
-    "'0.7' lies over '0.8'": lambda: Written(
-        ("0.7", QRect(*WIDE)), ("0.8", QRect(12, 12, 200, 40))
+FOUND = [
+    (f"for '{LONG}', which needs", lambda: narrow(plain_label(LONG, wrap=False), 60)),
+    (f"100×16 for '{LONG}'", lambda: narrow(plain_label(LONG), 100, 16)),
+    ("elided to ", elided),
+    (
+        "for 'Continue the merge', which needs",
+        lambda: narrow(QPushButton("Continue the merge"), 50),
     ),
-    "'some words' is #999999 on #ffffff: 2.85": lambda: words(WIDE, "some words", ink="#999999"),
-    "'other words' is": pale_label,
-    "is cut by QWidget('') of 60×40": cut_by_its_parent,
-    "has a row of 6 px": low_rows,
-    "elided to '": short_name_beside_a_tick,
-    "its tip needs": long_tip,
-    "overlap": lambda: placed_by_hand((10, 10), (12, 10)),
-    "reaches out of it": lambda: placed_by_hand((290, 10)),
-    "QLineEdit in QWidget('') has no name": lambda: narrow(QLineEdit(), 100),
-    "QPushButton('Continue') is not reached by Tab": passed_by_tab,
-}
+    ("for '0.123456', which needs", lambda: narrow(QLineEdit("0.123456"), 30)),
+    ("for 'task arithmetic', which needs", combo),
+    ("for 'Distribution', which needs", tabs),
+    ("for 'a very wide header', which needs", lambda: table(header="a very wide header")),
+    ("for '0.123456789', which needs", lambda: table("0.123456789")),
+    ("×6 for 'some words', which needs", lambda: table("some words", height=7)),
+    ("elided to ", tick),
+    ("30×40 for 'words', which needs", lambda: Written(("words", 10, 30))),
+    ("300×120 for 'words', which needs", lambda: Written(("words", 280, 90))),
+    ("shortened to 'r…'", lambda: Written(("r…", 10, 200))),
+    ("'0.7' is over '0.8'", lambda: Written(("0.7", 10, 90), ("0.8", 12, 90))),
+    ("'words' is #999999 on #ffffff: 2.85", lambda: Written(("words", 10, 90), ink="#999999")),
+    ("'other words' is", pale),
+    ("is cut by QWidget('') of 60×40", cut_by_its_parent),
+    ("its tip needs", long_tip),
+    ("overlap", lambda: moved(10, 12)),
+    ("reaches out of it", lambda: moved(290)),
+    ("QLineEdit(''): in QWidget('') has no name", lambda: narrow(QLineEdit(), 100)),
+    ("QPushButton('Continue'): is not reached by Tab", lambda: narrow(out_of_tab(), 200)),
+]
 
 
 def seen(qtbot, content: QWidget, width: int = 300, height: int = 120) -> str:
     """All faults of a window with this in it."""
     window = in_view(qtbot, content, width=width, height=height)
-    return "\n".join(look_at(window, ROOM)[1])
+    return "\n".join(look_at(window, SCREEN)[1])
 
 
-@pytest.mark.parametrize("fault", FOUND)
-def test_a_fault_is_found(qtbot, fault: str):
-    assert fault in seen(qtbot, FOUND[fault]())
+@pytest.mark.parametrize(("fault", "make"), FOUND)
+def test_a_fault_is_found(qtbot, fault: str, make):
+    assert fault in seen(qtbot, make())
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: plain_label("some words", wrap=False), lambda: words(WIDE)]
+    "make", [lambda: plain_label("some words", wrap=False), lambda: Written(("words", 10, 90))]
 )
 def test_what_fits_is_no_fault(qtbot, make):
     assert seen(qtbot, make()) == ""
@@ -245,13 +254,13 @@ def test_what_can_be_scrolled_to_is_not_cut(qtbot):
 
 def test_what_is_not_on_the_screen_is_found(qtbot):
     window = in_view(qtbot, QWidget(), width=900, height=60)
-    assert "larger than the screen" in "\n".join(faults_in(window, ROOM))
+    assert "larger than the screen" in "\n".join(look_at(window, SCREEN)[1])
     dialog = QDialog(window)
     dialog.setGeometry(-100, 10, 200, 80)
     dialog.show()
     qtbot.waitExposed(dialog)
     dialog.move(-100, 10)
-    assert "partly off the screen" in "\n".join(look_at(dialog, ROOM)[1])
+    assert "partly off the screen" in "\n".join(look_at(dialog, SCREEN)[1])
 
 
 def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
@@ -259,4 +268,4 @@ def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
     plot.show_merges("norm", [MergePoint("ties", 0.5, 0.0), MergePoint("ace", 1.0, 0.0)])
     assert seen(qtbot, plot, 500, 300) == ""
     plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
-    assert "1' is seen, which needs" in "\n".join(look_at(plot, ROOM)[1])
+    assert "1', which needs" in "\n".join(look_at(plot, SCREEN)[1])

@@ -24,8 +24,7 @@ from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import BASE, FakeWorker, field
 from tests.helpers.windows import timers_rest
-from tests.walk.states.doing import newest_dialog
-from tests.walk.states.panels import openers
+from tests.walk.states import newest_dialog, openers
 
 KINDS = ("float", "int")
 _WITHOUT_NUMBERS = {"closing", "help", "glossary", "shortcuts", "about", "log", "cached models"}
