@@ -1,14 +1,17 @@
 """Typeset the formulas of all methods as drawings: ``python packaging/make_formulas.py``.
 
 Needs matplotlib (the extra ``formulas``), which the program does not. What a method says of itself
-in plain text is the one source; here it becomes TeX, and matplotlib sets it. Each drawing
-is ``resources/formulas/METHOD.svg``: black, which the window replaces by the colour of its text.
+in plain text is the one source; here it becomes TeX, and matplotlib sets it. A line may begin
+with its name and a colon, which stands in a column of its own. Each drawing is
+``resources/formulas/METHOD.svg``: black with grey names, which the window replaces by the colours
+of its text.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from html import escape
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +21,9 @@ from ace_gui.paths import resource_path
 SIZE: Final = 20.0  # units of a drawing that a letter is high
 GAP: Final = 9.0  # units between two lines
 LONGEST: Final = 96  # signs of a line
+NAMED: Final = 14  # signs fewer next to a name
+LETTER: Final = 7.3  # units that a letter of a name is wide on average
+_NAME: Final = re.compile(r"([A-Za-z][A-Za-z ,γτ>-]*[a-zτ]): ")
 _FUNCTIONS: Final = ("ln", "sin", "cos", "Tr", "diag", "polar", "mean", "max", "min", "exp", "tanh")
 _SUB: Final = dict(zip("₀₁₂₃₄₅₆₇₈₉ₜᵢⱼₖ", "0123456789tijk", strict=True))
 _SUPER: Final = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀ", "0123456789-+T", strict=True))
@@ -29,6 +35,7 @@ _SIGNS: Final = {
     **{"−": "-", "≥": r"\geq ", "≈": r"\approx ", "∈": r"\in ", "∠": r"\angle "},
     **{"…": r"\ldots ", "%": r"\%", "{": r"\{", "}": r"\}"},
 }
+_GREY: Final = 'font-family="Inter" font-size="14" fill="#808080"'
 _TOKEN: Final = re.compile(
     r"(?P<accent>\w[\u0302-\u0304])"
     r"|(?P<sub>[₀-₉ₜᵢⱼₖ]+(?:∈[A-Z]|,reg|,[ₜᵢⱼ])?)"
@@ -49,9 +56,17 @@ def main() -> None:
         old.unlink()
     for name, method in METHODS.items():
         file = folder / f"{name}.svg"
-        lines = [part for line in method.formula.split("\n") for part in wrapped(line)]
-        file.write_text(drawing([to_tex(line) for line in lines]), "utf-8")
+        lines = [part for line in method.formula.split("\n") for part in named(line)]
+        file.write_text(drawing([(name, to_tex(line)) for name, line in lines]), "utf-8")
         print(file)
+
+
+def named(line: str) -> list[tuple[str, str]]:
+    """A line with its name, if it has one; what does not fit follows without."""
+    found = _NAME.match(line)
+    most = LONGEST - (NAMED if found else 0)
+    first, *others = wrapped(line[found.end() :] if found else line, most)
+    return [(found[1] if found else "", first), *(("", other) for other in others)]
 
 
 def to_tex(line: str) -> str:
@@ -66,12 +81,12 @@ def to_tex(line: str) -> str:
     return f"${''.join(parts)}$"
 
 
-def wrapped(line: str) -> list[str]:
+def wrapped(line: str, most: int) -> list[str]:
     """A long line in several, each broken after a comma or a semicolon."""
-    if len(line) <= LONGEST:
+    if len(line) <= most:
         return [line]
-    at = max(line.rfind(sign, 0, LONGEST) for sign in (", ", "; ")) + 1
-    return [line[:at], *wrapped(line[at:].strip())] if at > 0 else [line]
+    at = max(line.rfind(sign, 0, most) for sign in (", ", "; ")) + 1
+    return [line[:at], *wrapped(line[at:].strip(), most)] if at > 0 else [line]
 
 
 def _tex_of(found: re.Match[str]) -> str:
@@ -98,16 +113,18 @@ def _tex_of(found: re.Match[str]) -> str:
     return _SIGNS.get(text, text)
 
 
-def drawing(lines: list[str]) -> str:
-    """Lines of TeX below each other, as an SVG; each letter's outline is there once."""
+def drawing(lines: list[tuple[str, str]]) -> str:
+    """Names and lines of TeX below each other, as an SVG; each letter's outline is there once."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(size=SIZE, math_fontfamily="stix")
     scale = SIZE / text_to_path.FONT_SCALE
     names: dict[str, str] = {}
+    longest = max(len(name) for name, _ in lines)
+    left = round(LETTER * longest + SIZE) if longest else 0
     defined, placed, top, widest = [], [], 0.0, 0.0
-    for line in lines:
+    for name, line in lines:
         width, height, depth = text_to_path.get_text_width_height_descent(line, font, True)
         glyphs, shapes, bars = text_to_path.get_glyphs_mathtext(font, line)
         base, widest = top + max(height - depth, SIZE), max(widest, width)
@@ -115,17 +132,18 @@ def drawing(lines: list[str]) -> str:
             if key not in names:
                 names[key] = f"g{len(names)}"
                 defined.append(f'<path id="{names[key]}" d="{_outline(*shape)}"/>')
+        if name:
+            placed.append(f'<text y="{base:.1f}" {_GREY}>{escape(name)}</text>')
         for key, x, y, size in glyphs:
-            at = f"translate({x * scale:.1f} {base - y * scale:.1f})"
+            at = f"translate({left + x * scale:.1f} {base - y * scale:.1f})"
             turned = f"scale({size * scale:.4f} -{size * scale:.4f})"
             placed.append(f'<use xlink:href="#{names[key]}" transform="{at} {turned}"/>')
         for bar in bars:
-            turned = f"translate(0 {base:.1f}) scale({scale:.4f} -{scale:.4f})"
+            turned = f"translate({left} {base:.1f}) scale({scale:.4f} -{scale:.4f})"
             placed.append(f'<path transform="{turned}" d="{_outline(*bar)}"/>')
         top = base + depth + GAP
-    box = (
-        f'viewBox="0 0 {widest:.0f} {top - GAP:.0f}" width="{widest:.0f}" height="{top - GAP:.0f}"'
-    )
+    width, height = f"{left + widest:.0f}", f"{top - GAP:.0f}"
+    box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     links = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     body = "\n".join([f"<defs>{''.join(defined)}</defs>", *placed])
     return f'<svg {links} {box} fill="#000000">\n{body}\n</svg>\n'

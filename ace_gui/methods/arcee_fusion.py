@@ -80,8 +80,9 @@ ARCEE_FUSION = MergeMethod(
     title="Arcee Fusion",
     summary="Takes the most important entries of one expert and keeps the base's values elsewhere.",
     formula=(
-        "W = W₀ + m ⊙ τ,  τ = w ΔW,  mᵢ = 1 where sᵢ ≥ median(s) + 1.5 · (Q₃(s) − Q₁(s)), else 0\n"
-        "s = |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)),  softmax and KL of each row"
+        "merged matrix: W = W₀ + m ⊙ τ,  τ = w ΔW,  mᵢ = 1 where sᵢ ≥ median(s) + 1.5 · "
+        "(Q₃(s) − Q₁(s)), else 0\n"
+        "importance: s = |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)),  softmax and KL of each row"
     ),
     citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
     parameters=ArceeFusionParameters,

@@ -200,8 +200,9 @@ BREADCRUMBS = MergeMethod(
         "adds up what remains of every expert."
     ),
     formula=(
-        "W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ\n"
-        "mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries by |ΔWₜ|, else 1"
+        "merged matrix: W = W₀ + λ Σₜ wₜ mₜ ⊙ ΔWₜ\n"
+        "mask: mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries by "
+        "|ΔWₜ|, else 1"
     ),
     citation=CITATION,
     parameters=BreadcrumbsParameters,
@@ -220,9 +221,11 @@ BREADCRUMBS_TIES = MergeMethod(
         "every expert by sign election, as in TIES."
     ),
     formula=(
-        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ ΔWₜ\n"
-        "mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries of ΔWₜ, else 1\n"
-        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ "
+        "ΔWₜ\n"
+        "mask: mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries of "
+        "ΔWₜ, else 1\n"
+        "agreeing experts: A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
     citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
     parameters=BreadcrumbsTiesParameters,

@@ -82,7 +82,7 @@ BYOM = MergeMethod(
         "from the merged model. That part is added back for the expert's task."
     ),
     formula=(
-        "W = W₀ + α Σₜ wₜ ΔWₜ\n"
+        "merged matrix: W = W₀ + α Σₜ wₜ ΔWₜ\n"
         "expert t: W + C(Wₜ − W),  C keeps the share m of largest entries, or rank q"
     ),
     citation=(

@@ -92,8 +92,8 @@ CART = MergeMethod(
         "difference from it."
     ),
     formula=(
-        "W = M + λ Σₜ wₜ SVD_k(Wₜ − M),  M = Σₜ wₜ Wₜ / Σₜ wₜ,  Wₜ = W₀ + ΔWₜ\n"
-        "SVD_k: the leading k = floor(ρ · min(O, I)) singular triplets"
+        "merged matrix: W = M + λ Σₜ wₜ SVD_k(Wₜ − M),  M = Σₜ wₜ Wₜ / Σₜ wₜ,  Wₜ = W₀ + ΔWₜ\n"
+        "truncation: SVD_k: the leading k = floor(ρ · min(O, I)) singular triplets"
     ),
     citation=(
         "J. Choi, D. Kim, C. Lee, S. Hong, Revisiting Weight Averaging for Model Merging, 2024, "

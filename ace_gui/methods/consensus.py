@@ -99,8 +99,8 @@ CONSENSUS_TA = MergeMethod(
         "least two experts rely."
     ),
     formula=(
-        "W = W₀ + α · 1{Σₜ mₜ ≥ k} ⊙ τ,  τ = Σₜ wₜ ΔWₜ,  entry by entry\n"
-        "mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|}"
+        "merged matrix: W = W₀ + α · 1{Σₜ mₜ ≥ k} ⊙ τ,  τ = Σₜ wₜ ΔWₜ,  entry by entry\n"
+        "mask: mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|}"
     ),
     citation=(
         "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "

@@ -209,9 +209,9 @@ DARE_TIES = MergeMethod(
         "by sign election, as in TIES."
     ),
     formula=(
-        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
-        "τ̂ₜ = mₜ ⊙ ΔWₜ / (1 − p),  mₜ = 1 with chance 1 − p, else 0\n"
-        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
+        "dropped changes: τ̂ₜ = mₜ ⊙ ΔWₜ / (1 − p),  mₜ = 1 with chance 1 − p, else 0\n"
+        "agreeing experts: A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
     citation=CITATION + "; P. Yadav et al., NeurIPS 2023, arXiv:2306.01708",
     parameters=DareTiesParameters,

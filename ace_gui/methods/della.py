@@ -197,10 +197,11 @@ DELLA = MergeMethod(
         "and merges it by sign election."
     ),
     formula=(
-        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
-        "τ̂ₜ,ᵢ = ΔWₜ,ᵢ / qᵢ with chance qᵢ, else 0\n"
-        "qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its row of n, from 0\n"
-        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
+        "dropped changes: τ̂ₜ,ᵢ = ΔWₜ,ᵢ / qᵢ with chance qᵢ, else 0\n"
+        "chance to stay: qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its "
+        "row of n, from 0\n"
+        "agreeing experts: A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
     citation=CITATION,
     parameters=DellaParameters,
@@ -221,8 +222,9 @@ DELLA_LINEAR = MergeMethod(
         "and adds it."
     ),
     formula=(
-        "W = W₀ + λ Σₜ wₜ τ̂ₜ,  τ̂ₜ,ᵢ = ΔWₜ,ᵢ / qᵢ with chance qᵢ, else 0\n"
-        "qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its row of n, from 0"
+        "merged matrix: W = W₀ + λ Σₜ wₜ τ̂ₜ,  τ̂ₜ,ᵢ = ΔWₜ,ᵢ / qᵢ with chance qᵢ, else 0\n"
+        "chance to stay: qᵢ = density − ε + 2ε · rankᵢ / (n − 1),  rank of |ΔWₜ,ᵢ| in its "
+        "row of n, from 0"
     ),
     citation=CITATION,
     parameters=DellaLinearParameters,

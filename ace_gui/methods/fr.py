@@ -109,9 +109,11 @@ FR_MERGING = MergeMethod(
         "most, and adds the rest."
     ),
     formula=(
-        "W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D Fourier transform\n"
-        "H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an entry\n"
-        "λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
+        "merged matrix: W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D "
+        "Fourier transform\n"
+        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an "
+        "entry\n"
+        "coefficients: λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
     ),
     citation=(
         "S. Zheng, H. Wang, FREE-Merging: Fourier Transform for Efficient Model Merging, ICCV "

@@ -70,9 +70,9 @@ FREE_MERGING = MergeMethod(
         "adds them for the examples it assigns to that expert."
     ),
     formula=(
-        "W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ the high frequencies of wₜ ΔWₜ\n"
+        "merged matrix: W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ the high frequencies of wₜ ΔWₜ\n"
         "for x: W + μₜ M(wₜ ΔWₜ),  t = argmax(A h(x) + b),  M: the share d of each row\n"
-        "μₜ = −log₁₀ d · mean|M(wₜ ΔWₜ)| / mean|Gₜ|"
+        "rescaling: μₜ = −log₁₀ d · mean|M(wₜ ΔWₜ)| / mean|Gₜ|"
     ),
     citation=FR_MERGING.citation,
     parameters=FreeParameters,

@@ -173,9 +173,10 @@ ISO_CTS = MergeMethod(
         "to single experts."
     ),
     formula=(
-        "W = W₀ + α · mean(S) · polar([U_c U₁ … U_T]) polar([V_c V₁ … V_T])ᵀ\n"
-        "Σₜ wₜ ΔWₜ ≈ U_c S_c V_cᵀ,  (I − U_c U_cᵀ) wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, leading singular triplets\n"
-        "S = all of S_c, S₁ … S_T"
+        "merged matrix: W = W₀ + α · mean(S) · polar([U_c U₁ … U_T]) polar([V_c V₁ … V_T])ᵀ\n"
+        "subspaces: Σₜ wₜ ΔWₜ ≈ U_c S_c V_cᵀ,  (I − U_c U_cᵀ) wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, leading "
+        "singular triplets\n"
+        "spectrum: S = all of S_c, S₁ … S_T"
     ),
     citation=CITATION,
     parameters=IsoCtsParameters,

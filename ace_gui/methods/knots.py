@@ -45,8 +45,8 @@ CITATION: Final = (
     "Knots, ICLR 2025, arXiv:2410.19735"
 )
 FORMULA: Final = (
-    "W = W₀ + λ · U · merged(C₁ … C_T),  [ΔW₁ … ΔW_T] = U S Vᵀ,  Cₜ = Uᵀ ΔWₜ\n"
-    "over the directions with S > 10⁻⁶ of the largest"
+    "merged matrix: W = W₀ + λ · U · merged(C₁ … C_T),  [ΔW₁ … ΔW_T] = U S Vᵀ,  Cₜ = Uᵀ ΔWₜ\n"
+    "directions: those with S > 10⁻⁶ of the largest"
 )
 
 

@@ -70,8 +70,9 @@ LOCALIZE_STITCH = MergeMethod(
         "data."
     ),
     formula=(
-        "W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry\n"
-        "γₜ = 1 for the largest s of the entries of ΔWₜ by magnitude over the whole model, else 0"
+        "merged matrix: W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry\n"
+        "mask: γₜ = 1 for the largest s of the entries of ΔWₜ by magnitude over the whole "
+        "model, else 0"
     ),
     citation=(
         "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "

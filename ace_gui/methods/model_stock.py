@@ -110,8 +110,8 @@ MODEL_STOCK = MergeMethod(
         "experts, the further it moves."
     ),
     formula=(
-        "W = W₀ + t · Σₜ wₜ ΔWₜ / Σₜ wₜ,  t = N c / (1 + (N − 1) c)\n"
-        "c = mean of cos(ΔWᵢ, ΔWⱼ) over pairs of the N experts, at least 0"
+        "merged matrix: W = W₀ + t · Σₜ wₜ ΔWₜ / Σₜ wₜ,  t = N c / (1 + (N − 1) c)\n"
+        "agreement: c = mean of cos(ΔWᵢ, ΔWⱼ) over pairs of the N experts, at least 0"
     ),
     citation=(
         "D.-H. Jang, S. Yun, D. Han, Model Stock: All we need is just a few fine-tuned models, "

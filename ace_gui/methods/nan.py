@@ -87,8 +87,8 @@ NAN = MergeMethod(
     title="NAN",
     summary="Adds the experts' changes, each tensor weighted by the inverse of its norm.",
     formula=(
-        "W = W₀ + scaling · T/2 · Σₜ wₜ cₜ ΔWₜ,  cₜ = ‖ΔWₜ‖⁻¹ / Σⱼ ‖ΔWⱼ‖⁻¹\n"
-        "norms of the tensor, or of the whole model"
+        "merged matrix: W = W₀ + scaling · T/2 · Σₜ wₜ cₜ ΔWₜ,  cₜ = ‖ΔWₜ‖⁻¹ / Σⱼ ‖ΔWⱼ‖⁻¹\n"
+        "norms: of the tensor, or of the whole model"
     ),
     citation=(
         "C. Si, K. Lv, J. Jiang et al., NAN: A Training-Free Solution to Coefficient Estimation in "

@@ -222,9 +222,12 @@ PCB = MergeMethod(
         "experts, and averages the winners by their scores."
     ),
     formula=(
-        "W = W₀ + λ Σₜ ŝₜ wₜ Δₜ / Σₜ ŝₜ,  Δₜ = ΔWₜ, |Δₜ| within the quantiles of 1 % and 99 %\n"
-        "sₜ = exp(T τ̄ₜ²) · Σⱼ tanh(τ̄ₜ τ̄ⱼ),  τ̄ₜ = sgn(Δₜ) · |Δₜ| mapped onto [0, 1]\n"
-        "ŝₜ = the largest ρ of sₜ, over the model or the tensor, mapped onto (0, 1], the others 0"
+        "merged matrix: W = W₀ + λ Σₜ ŝₜ wₜ Δₜ / Σₜ ŝₜ,  Δₜ = ΔWₜ, |Δₜ| within the quantiles "
+        "of 1 % and 99 %\n"
+        "competition: sₜ = exp(T τ̄ₜ²) · Σⱼ tanh(τ̄ₜ τ̄ⱼ),  τ̄ₜ = sgn(Δₜ) · |Δₜ| mapped onto "
+        "[0, 1]\n"
+        "kept scores: ŝₜ = the largest ρ of sₜ, over the model or the tensor, mapped onto "
+        "(0, 1], the others 0"
     ),
     citation=(
         "G. Du, J. Lee, J. Li et al., Parameter Competition Balancing for Model Merging, NeurIPS "

@@ -139,8 +139,10 @@ RAMPLUS_TL = MergeMethod(
         "of shared entries, the larger the factor."
     ),
     formula=(
-        "W = W₀ + Σₜ∈A aₜ wₜ ΔWₜ / |A|,  entry by entry,  A = experts with |wₜ ΔWₜ| > ε\n"
-        "aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, else 1"
+        "merged matrix: W = W₀ + Σₜ∈A aₜ wₜ ΔWₜ / |A|,  entry by entry,  A = experts with "
+        "|wₜ ΔWₜ| > ε\n"
+        "rescaling: aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, "
+        "else 1"
     ),
     citation=CITATION,
     parameters=RamPlusParameters,

@@ -191,9 +191,11 @@ SCE = MergeMethod(
         "experts hardly differ, and signs in the minority, are left out first."
     ),
     formula=(
-        "W = W₀ + scaling · Σₜ∈A cₜ τₜ / Σₜ∈A cₜ,  entry by entry,  τₜ = m ⊙ wₜ ΔWₜ\n"
-        "m = 1 for the entries with the largest variance over t,  cₜ = mean τₜ² / Σⱼ mean τⱼ²\n"
-        "A = experts whose τₜ has the sign of Σₜ τₜ"
+        "merged matrix: W = W₀ + scaling · Σₜ∈A cₜ τₜ / Σₜ∈A cₜ,  entry by entry,  τₜ = m ⊙ "
+        "wₜ ΔWₜ\n"
+        "mask and coefficients: m = 1 for the entries with the largest variance over t,  cₜ "
+        "= mean τₜ² / Σⱼ mean τⱼ²\n"
+        "agreeing experts: A = experts whose τₜ has the sign of Σₜ τₜ"
     ),
     citation=(
         "F. Wan, L. Zhong, Z. Yang, R. Chen, X. Quan, FuseChat: Knowledge Fusion of Chat Models, "

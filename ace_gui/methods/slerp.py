@@ -186,8 +186,9 @@ SLERP = MergeMethod(
     title="SLERP",
     summary="Interpolates between the changes of two experts along the arc between them.",
     formula=(
-        "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  θ the angle between ΔW₁ and ΔW₂,\n"
-        "each times its weight; (1 − t) ΔW₁ + t ΔW₂ where |cos θ| > 0.9995"
+        "merged matrix: W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  θ the angle "
+        "between ΔW₁ and ΔW₂, each times its weight\n"
+        "nearly parallel: (1 − t) ΔW₁ + t ΔW₂ where |cos θ| > 0.9995"
     ),
     citation=CITATION,
     parameters=SlerpParameters,
@@ -203,9 +204,11 @@ NUSLERP = MergeMethod(
     title="NuSLERP",
     summary="SLERP with a position that follows from the experts' weights, optionally row by row.",
     formula=(
-        "W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + w₂)\n"
-        "θ: the angle between ΔW₁ and ΔW₂, of the tensor or of each row; a right angle where one "
-        "of them is zero; (1 − t) ΔW₁ + t ΔW₂ where they are parallel or opposite"
+        "merged matrix: W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + "
+        "w₂)\n"
+        "angle: θ between ΔW₁ and ΔW₂, of the tensor or of each row; a right "
+        "angle where one of them is zero; (1 − t) ΔW₁ + t ΔW₂ where they are parallel or "
+        "opposite"
     ),
     citation=CITATION,
     parameters=NuslerpParameters,
@@ -223,8 +226,9 @@ BASE_SLERP = MergeMethod(
         "Interpolates from the base's weights to those of one expert along the arc between them."
     ),
     formula=(
-        "W = [sin((1 − t)θ) W₀ + sin(tθ) W₁] / sin θ,  θ the angle between W₀ and W₁ = W₀ + w ΔW\n"
-        "(1 − t) W₀ + t W₁ where |cos θ| > 0.9995"
+        "merged matrix: W = [sin((1 − t)θ) W₀ + sin(tθ) W₁] / sin θ,  θ the angle between W₀ "
+        "and W₁ = W₀ + w ΔW\n"
+        "nearly parallel: (1 − t) W₀ + t W₁ where |cos θ| > 0.9995"
     ),
     citation=CITATION,
     parameters=BaseSlerpParameters,

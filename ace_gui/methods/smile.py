@@ -100,8 +100,10 @@ SMILE = MergeMethod(
         "averaged."
     ),
     formula=(
-        "W = W₀,  y = W₀ x + b₀ + Σₜ λₜ(x) (Uₜ Sₜ Vₜᵀ x + wₜ Δbₜ),  Uₜ Sₜ Vₜᵀ: rank k of wₜ ΔWₜ\n"
-        "λ = softmaxₜ ‖Vₜ[:k_g]ᵀ x‖, of which the K largest stay and are made to sum to 1"
+        "merged matrix: W = W₀,  y = W₀ x + b₀ + Σₜ λₜ(x) (Uₜ Sₜ Vₜᵀ x + wₜ Δbₜ),  Uₜ Sₜ "
+        "Vₜᵀ: rank k of wₜ ΔWₜ\n"
+        "router: λ = softmaxₜ ‖Vₜ[:k_g]ᵀ x‖, of which the K largest stay and are made to sum "
+        "to 1"
     ),
     citation=(
         "A. Tang, L. Shen, Y. Luo, S. Xie, H. Hu, L. Zhang, B. Du, D. Tao, SMILE: Zero-Shot "

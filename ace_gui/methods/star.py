@@ -82,8 +82,9 @@ STAR = MergeMethod(
         "its original strength, and averages."
     ),
     formula=(
-        "W = W₀ + α Σₜ wₜ cₜ SVD_k(ΔWₜ) / Σₜ wₜ,  cₜ = ‖ΔWₜ‖* / ‖SVD_k(ΔWₜ)‖*\n"
-        "k: the fewest leading singular triplets with ‖SVD_k(ΔWₜ)‖* ≥ η % of ‖ΔWₜ‖*"
+        "merged matrix: W = W₀ + α Σₜ wₜ cₜ SVD_k(ΔWₜ) / Σₜ wₜ,  cₜ = ‖ΔWₜ‖* / ‖SVD_k(ΔWₜ)‖*\n"
+        "truncation: k: the fewest leading singular triplets with ‖SVD_k(ΔWₜ)‖* ≥ η % of "
+        "‖ΔWₜ‖*"
     ),
     citation=(
         "Y.-A. Lee, C.-Y. Ko, T. Pedapati, I.-H. Chung, M.-Y. Yeh, P.-Y. Chen, STAR: Spectral "

@@ -55,7 +55,7 @@ SURGERY = MergeMethod(
         "head receives. It is trained to match the features of the task's expert."
     ),
     formula=(
-        "W = W₀ + α Σₜ wₜ ΔWₜ\n"
+        "merged matrix: W = W₀ + α Σₜ wₜ ΔWₜ\n"
         "task t: head(h − Uₜ max(0, Dₜ h)),  Uₜ Dₜ of a low rank, to the least mean|h − hₜ|"
     ),
     citation=(

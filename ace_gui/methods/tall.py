@@ -79,7 +79,7 @@ TALL_MASKS = MergeMethod(
         "relies. The expert's model can be rebuilt from it."
     ),
     formula=(
-        "W = W₀ + α τ,  τ = Σₜ wₜ ΔWₜ\n"
+        "merged matrix: W = W₀ + α τ,  τ = Σₜ wₜ ΔWₜ\n"
         "expert t: W₀ + mₜ ⊙ τ,  mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|},  entry by entry"
     ),
     citation=(

@@ -126,9 +126,10 @@ TIES = MergeMethod(
         "averages the changes that agree with it."
     ),
     formula=(
-        "W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
-        "τ̂ₜ = the largest entries of ΔWₜ by magnitude, over the model or the tensor, the others 0\n"
-        "A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
+        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry\n"
+        "trimmed changes: τ̂ₜ = the largest entries of ΔWₜ by magnitude, over the model or "
+        "the tensor, the others 0\n"
+        "agreeing experts: A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"
     ),
     citation=(
         "P. Yadav, D. Tam, L. Choshen, C. Raffel, M. Bansal, TIES-Merging: Resolving Interference "

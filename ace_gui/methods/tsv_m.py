@@ -123,9 +123,10 @@ TSV_M = MergeMethod(
         "orthogonal, so that experts do not interfere."
     ),
     formula=(
-        "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ\n"
-        "wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, its leading floor(min(O, I) / T) singular triplets\n"
-        "polar(X) = P Qᵀ for X = P D Qᵀ, over the directions with D > 0"
+        "merged matrix: W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ\n"
+        "singular vectors: wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, its leading floor(min(O, I) / T) singular "
+        "triplets\n"
+        "orthogonal factor: polar(X) = P Qᵀ for X = P D Qᵀ, over the directions with D > 0"
     ),
     citation=CITATION,
     parameters=TsvMParameters,
@@ -143,8 +144,10 @@ TSV_C = MergeMethod(
         "embeddings stay the mean of all experts."
     ),
     formula=(
-        "W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as TSV-Merging\n"
-        "expert t: W₀ + Uₜ Sₜ Vₜᵀ, the leading floor(min(O, I) / T) singular triplets of wₜ ΔWₜ"
+        "merged matrix: W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as "
+        "TSV-Merging\n"
+        "expert t: W₀ + Uₜ Sₜ Vₜᵀ, the leading floor(min(O, I) / T) singular triplets of wₜ "
+        "ΔWₜ"
     ),
     citation=CITATION,
     parameters=TsvMParameters,

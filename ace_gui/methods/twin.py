@@ -34,8 +34,9 @@ TWIN_MERGING = MergeMethod(
         "these for each example, based on the merged model's features."
     ),
     formula=(
-        "W = W₀ + λ Σₜ wₜ ΔWₜ\n"
-        "for x: W + Σₜ rₜ(x) C(Wₜ − W),  r = softmax(A h(x) + b),  h the mean last hidden state"
+        "merged matrix: W = W₀ + λ Σₜ wₜ ΔWₜ\n"
+        "for x: W + Σₜ rₜ(x) C(Wₜ − W),  r = softmax(A h(x) + b),  h the mean last hidden "
+        "state"
     ),
     citation=(
         "Z. Lu, C. Fan, W. Wei, X. Qu, D. Chen, Y. Cheng, Twin-Merging: Dynamic Integration of "

@@ -66,7 +66,7 @@ WEMOE = MergeMethod(
         "of answers."
     ),
     formula=(
-        "W = W₀ + λ Σₜ wₜ ΔWₜ\n"
+        "merged matrix: W = W₀ + λ Σₜ wₜ ΔWₜ\n"
         "MLP blocks, for x: W₀ + Σₜ rₜ(x) wₜ ΔWₜ,  r = mean of A₂ max(0, A₁ x + b₁) + b₂"
     ),
     citation=(

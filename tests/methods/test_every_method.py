@@ -53,7 +53,7 @@ def cases_of(method: MergeMethod[Any]) -> dict[str, Array]:
 def test_it_is_documented(method: MergeMethod[Any]) -> None:
     assert method.title
     assert method.summary.endswith(".")
-    assert method.formula.startswith("W = ")
+    assert method.formula.removeprefix("merged matrix: ").startswith("W = ")
     assert "arXiv:" in method.citation
     for field in parameter_fields(method):
         assert field.label

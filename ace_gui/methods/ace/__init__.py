@@ -14,11 +14,11 @@ ACE = MergeMethod(
         "solves for the one matrix that serves all experts. Needs no data."
     ),
     formula=(
-        "W = W₀ + scaling · (W_pre + ΔW_refine)\n"
-        "W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
-        "W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ + εI\n"
-        "γ = Var(ln ‖ΔWₜ‖²) / mean(ln ‖ΔWₜ‖²)²\n"
-        "if γ > τ:  Σ̂ₜ,reg = (Σ̂ₜ + εI) / Tr Σ̂ₜ,  ΔW_refine = σ_iso U_k V_kᵀ"
+        "merged matrix: W = W₀ + scaling · (W_pre + ΔW_refine)\n"
+        "solution: W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
+        "covariances: W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ + εI\n"
+        "heterogeneity: γ = Var(ln ‖ΔWₜ‖²) / mean(ln ‖ΔWₜ‖²)²\n"
+        "where γ > τ: Σ̂ₜ,reg = (Σ̂ₜ + εI) / Tr Σ̂ₜ,  ΔW_refine = σ_iso U_k V_kᵀ"
     ),
     citation=(
         "B. Xu, H. Wu, H. Lin, W. Huang, B. Zhu, Y. Shu, C. Qin, ACE-Merging: Data-Free Model "

@@ -125,8 +125,10 @@ ADAMERGING = MergeMethod(
         "the merged model's answers to inputs of all tasks. Needs no labels."
     ),
     formula=(
-        "W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each expert\n"
-        "λ = arg min Σₜ E_x∼t H(p(y|x)),  H: entropy of the merged model's answers, by Adam"
+        "merged matrix: W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each "
+        "expert\n"
+        "coefficients: λ = arg min Σₜ E_x∼t H(p(y|x)),  H: entropy of the merged model's "
+        "answers, by Adam"
     ),
     citation=(
         "E. Yang, Z. Wang, L. Shen, S. Liu, G. Guo, X. Wang, D. Tao, AdaMerging: Adaptive Model "

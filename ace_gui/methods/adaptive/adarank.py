@@ -169,8 +169,9 @@ ADARANK = MergeMethod(
         "answers. Needs no labels."
     ),
     formula=(
-        "W = W₀ + Σₜ λₜ wₜ Uₜ diag(Bₜ ⊙ sₜ) Vₜᵀ,  ΔWₜ = Uₜ diag(sₜ) Vₜᵀ\n"
-        "Bₜ = 1 where a logit is over 0, else 0;  λ and logits minimise the entropy of answers"
+        "merged matrix: W = W₀ + Σₜ λₜ wₜ Uₜ diag(Bₜ ⊙ sₜ) Vₜᵀ,  ΔWₜ = Uₜ diag(sₜ) Vₜᵀ\n"
+        "singular values kept: Bₜ = 1 where a logit is over 0, else 0;  λ and logits "
+        "minimise the entropy of answers"
     ),
     citation=(
         "C. Lee, J. Choi, C. Lee, D. Kim, S. Hong, AdaRank: Adaptive Rank Pruning for Enhanced "

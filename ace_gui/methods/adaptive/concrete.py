@@ -128,8 +128,10 @@ CONCRETE = MergeMethod(
         "labels."
     ),
     formula=(
-        "W = W₀ + m / mean(m) ⊙ Σₜ λₜ wₜ ΔWₜ,  entry by entry, mean over each tensor\n"
-        "m = 1 / (1 + exp(−x)),  x minimises the entropy of answers under masks drawn from it"
+        "merged matrix: W = W₀ + m / mean(m) ⊙ Σₜ λₜ wₜ ΔWₜ,  entry by entry, mean over each "
+        "tensor\n"
+        "mask: m = 1 / (1 + exp(−x)),  x minimises the entropy of answers under masks drawn "
+        "from it"
     ),
     citation=(
         "A. Tang, L. Shen, Y. Luo, L. Ding, H. Hu, B. Du, D. Tao, Concrete Subspace Learning based "

@@ -151,8 +151,9 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
         "changes are averaged."
     ),
     formula=(
-        "W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry,  γₜ = 1 where Sₜ > 0, else 0\n"
-        "Sₜ = arg min ℓₜ(W₀ + σ(S) ⊙ ΔWₜ) + λ Σ σ(S),  ℓₜ: loss of task t,  σ: sigmoid"
+        "merged matrix: W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry,  γₜ = 1 where Sₜ > "
+        "0, else 0\n"
+        "mask: Sₜ = arg min ℓₜ(W₀ + σ(S) ⊙ ΔWₜ) + λ Σ σ(S),  ℓₜ: loss of task t,  σ: sigmoid"
     ),
     citation=(
         "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "

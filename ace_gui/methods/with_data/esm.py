@@ -176,9 +176,12 @@ ESM = MergeMethod(
         "orthogonal."
     ),
     formula=(
-        "W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = [A₁; …; A_T]\n"
-        "Pₜ: at most floor(O / T) leading eigenvectors of ΔWₜ E[x xᵀ] ΔWₜᵀ,  Aₜ = Pₜᵀ ΔWₜ\n"
-        "Aₜ and the columns of A scaled by (norm / mean norm)²;  β = (‖ΔW‖ / its mean by role)²"
+        "merged matrix: W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = "
+        "[A₁; …; A_T]\n"
+        "principal directions: Pₜ: at most floor(O / T) leading eigenvectors of ΔWₜ E[x xᵀ] "
+        "ΔWₜᵀ,  Aₜ = Pₜᵀ ΔWₜ\n"
+        "scaling: Aₜ and the columns of A scaled by (norm / mean norm)²;  β = (‖ΔW‖ / its "
+        "mean by role)²"
     ),
     citation=(
         "L. Li, L. Qi, Q. Tian, X. Geng, Model Merging in the Essential Subspace, CVPR 2026, "

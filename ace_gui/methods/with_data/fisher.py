@@ -139,8 +139,9 @@ FISHER = MergeMethod(
         "answers to its own data depend on it."
     ),
     formula=(
-        "W = W₀ + Σₜ wₜ Fₜ ΔWₜ / Σₜ wₜ Fₜ,  entry by entry\n"
-        "Fₜ = E[(∂ ln p(y|x) / ∂W)²] / ‖F‖ + floor,  y drawn from the expert's own answers to x"
+        "merged matrix: W = W₀ + Σₜ wₜ Fₜ ΔWₜ / Σₜ wₜ Fₜ,  entry by entry\n"
+        "Fisher information: Fₜ = E[(∂ ln p(y|x) / ∂W)²] / ‖F‖ + floor,  y drawn from the "
+        "expert's own answers to x"
     ),
     citation=(
         "M. Matena, C. Raffel, Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, "
@@ -162,8 +163,8 @@ UBGM = MergeMethod(
         "by the expert's certainty relative to that of all experts and the base."
     ),
     formula=(
-        "W = W₀ + Σₜ wₜ (H₀ + Hₜ) / (H₀ + Σⱼ wⱼ Hⱼ) ΔWₜ,  entry by entry\n"
-        "Hₜ = E[(∂ ln p(y|x) / ∂W)²] in expert t,  H₀ = prior · mean(H)"
+        "merged matrix: W = W₀ + Σₜ wₜ (H₀ + Hₜ) / (H₀ + Σⱼ wⱼ Hⱼ) ΔWₜ,  entry by entry\n"
+        "Fisher information: Hₜ = E[(∂ ln p(y|x) / ∂W)²] in expert t,  H₀ = prior · mean(H)"
     ),
     citation=(
         "N. Daheim, T. Möllenhoff, E. M. Ponti, I. Gurevych, M. E. Khan, Model Merging by "

@@ -127,8 +127,9 @@ REGMEAN = MergeMethod(
         "the expert had with its own data."
     ),
     formula=(
-        "W = W₀ + (Σₜ wₜ ΔWₜ Gₜ) (Σₜ wₜ Gₜ)⁻¹\n"
-        "Gₜ = α E[x xᵀ] + (1 − α) diag E[x xᵀ] + ridge · I,  x: inputs of the matrix in expert t"
+        "merged matrix: W = W₀ + (Σₜ wₜ ΔWₜ Gₜ) (Σₜ wₜ Gₜ)⁻¹\n"
+        "input products: Gₜ = α E[x xᵀ] + (1 − α) diag E[x xᵀ] + ridge · I,  x: inputs of "
+        "the matrix in expert t"
     ),
     citation=(
         "X. Jin, X. Ren, D. Preoţiuc-Pietro, P. Cheng, Dataless Knowledge Fusion by Merging "

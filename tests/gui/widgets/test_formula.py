@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 from PySide6.QtGui import QColor
 from PySide6.QtSvg import QSvgRenderer
@@ -22,6 +25,17 @@ def test_drawings_are_of_methods_there_are_and_can_be_drawn(qapp):
         renderer = QSvgRenderer(str(file))
         assert renderer.isValid()
         assert renderer.defaultSize().width() > 100
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_of_several_lines_has_a_name_in_the_drawing(method):
+    lines = METHODS[method].formula.split("\n")
+    if len(lines) > 1:
+        drawing = resource_path(f"formulas/{method}.svg").read_text("utf-8")
+        drawn = re.findall(r"<text[^>]*>([^<]+)</text>", drawing)
+        names = [line.partition(": ")[0] for line in lines]
+        assert [html.unescape(name) for name in drawn] == names
+        assert names[0] == "merged matrix"
 
 
 def darkest_and_lightest(widget) -> tuple[int, int]:
@@ -48,7 +62,7 @@ def test_a_formula_is_in_the_colour_of_text_in_both_schemes(qtbot):
 def test_a_formula_has_its_words_for_a_screen_reader_and_shrinks_to_its_room(qtbot):
     drawn = formula("ace", METHODS["ace"].formula)
     qtbot.addWidget(drawn)
-    assert drawn.accessibleName().startswith("Formula: W = W₀")
+    assert drawn.accessibleName().startswith("Formula: merged matrix: W = W₀")
     whole = drawn.sizeHint()
     assert drawn.heightForWidth(whole.width() // 2) == pytest.approx(whole.height() / 2, abs=2)
 

@@ -16,7 +16,7 @@ from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.paths import resource_path
 
-_INK: Final = "#000000"  # the text colour in the drawings
+_INK, _QUIET = "#000000", "#808080"  # of the formulas and of the lines' names in the drawings
 _UNIT: Final = 20.0  # the line height in a drawing's units
 _LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
@@ -86,8 +86,9 @@ class _Drawing(QWidget):
         return _LETTERS * self.fontMetrics().height() / _UNIT
 
     def _load(self) -> None:
-        """The drawing in the scheme's text colour."""
+        """The drawing in the scheme's text colours."""
         ink = current_theme().text
         if ink != self._ink:
             self._ink = ink
-            self._renderer.load(QByteArray(self._drawing.replace(_INK, ink).encode()))
+            drawing = self._drawing.replace(_QUIET, current_theme().text3).replace(_INK, ink)
+            self._renderer.load(QByteArray(drawing.encode()))
