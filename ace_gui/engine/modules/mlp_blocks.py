@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final
 
 import torch
@@ -77,45 +77,56 @@ class BlockRouter(nn.Module):
 
 
 class _Mixed(torch.autograd.Function):
-    """Σ_t share_nt D_t x for each example n: its own matrix Σ_t share_nt D_t, applied once.
+    """(W + Σ_t share_nt D_t) x + b_n for each example n: its own matrix, applied once.
 
     The matrices are made again for the gradients, so that none is kept for a whole batch.
     """
 
     @staticmethod
-    def forward(ctx: Any, given_NLI: Tensor, share_NT: Tensor, changes_TOI: Tensor) -> Tensor:
-        ctx.save_for_backward(given_NLI, share_NT, changes_TOI)
+    def forward(
+        ctx: Any,
+        given_NLI: Tensor,
+        share_NT: Tensor,
+        bias_NO: Tensor,
+        changes_TOI: Tensor,
+        weight_OI: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(given_NLI, share_NT, changes_TOI, weight_OI)
         total_NLO = given_NLI.new_empty(*given_NLI.shape[:2], changes_TOI.shape[1])
-        for some, matrices_NOI in _matrices(share_NT, changes_TOI):
-            torch.bmm(given_NLI[some], matrices_NOI.mT, out=total_NLO[some])
+        for some, matrices_NOI in _matrices(share_NT, changes_TOI, weight_OI):
+            bias_N1O, own_NLO = bias_NO[some, None], total_NLO[some]
+            torch.baddbmm(bias_N1O, given_NLI[some], matrices_NOI.mT, out=own_NLO)
         return total_NLO
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor, None]:
-        (gradient_NLO,), (given_NLI, share_NT, changes_TOI) = gradients, ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        (gradient_NLO,), (given_NLI, share_NT, *parts) = gradients, ctx.saved_tensors
         of_given = torch.empty_like(given_NLI) if ctx.needs_input_grad[0] else None
         of_share = torch.empty_like(share_NT)
-        for some, matrices_NOI in _matrices(share_NT, changes_TOI):
+        for some, matrices_NOI in _matrices(share_NT, *parts):
             if of_given is not None:
                 torch.bmm(gradient_NLO[some], matrices_NOI, out=of_given[some])
             torch.bmm(gradient_NLO[some].mT, given_NLI[some], out=matrices_NOI)
-            of_share[some] = matrices_NOI.flatten(1) @ changes_TOI.flatten(1).T
-        return of_given, of_share, None
+            torch.mm(matrices_NOI.flatten(1), parts[0].flatten(1).T, out=of_share[some])
+        return of_given, of_share, gradient_NLO.sum(dim=1), None, None
 
 
-def _matrices(share_NT: Tensor, changes_TOI: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def _matrices(
+    share_NT: Tensor, changes_TOI: Tensor, weight_OI: Tensor
+) -> Iterator[tuple[slice, Tensor]]:
     """Some examples and their matrices, which overwrite those before."""
-    entries = changes_TOI[0].numel()
+    entries = weight_OI.numel()
     step = min(max(1, MIXED // max(1, entries)), len(share_NT))
     memory = share_NT.new_empty(step, entries)
     for start in range(0, len(share_NT), max(1, step)):
         own_NT = share_NT[start : start + step]
-        made = torch.mm(own_NT, changes_TOI.flatten(1), out=memory[: len(own_NT)])
-        yield slice(start, start + step), made.view(-1, *changes_TOI.shape[1:])
+        made = memory[: len(own_NT)]
+        torch.addmm(weight_OI.reshape(1, -1), own_NT, changes_TOI.flatten(1), out=made)
+        yield slice(start, start + step), made.view(-1, *weight_OI.shape)
 
 
 class ExpertChanges(nn.Module):
-    """Σ_t (share_t − shared_t) (D_t x + d_t), added to the outputs of a layer of an MLP block."""
+    """A layer of an MLP block with Σ_t (share_t − shared_t) (D_t, d_t) added to its W and b."""
 
     changes: Tensor
     biases: Tensor | None
@@ -135,20 +146,24 @@ class ExpertChanges(nn.Module):
         self.register_buffer("shared", shared, persistent=False)
         self.router = (router,)  # in a tuple, so that it is not a submodule
 
-    def added(self, layer: Any, given: Tensor) -> Tensor:
-        """The addition, in the shape of the layer's outputs."""
-        share_NT = self.router[0].asked(layer, given) - self.shared
+    def outputs(self, layer: Any, weight_OI: Tensor, given: Tensor) -> Tensor:
+        """The layer's outputs; ``weight_OI``: its own weight."""
+        share_NT = (self.router[0].asked(layer, given) - self.shared).to(given.dtype)
         given_NLI = given.reshape(len(given), -1, given.shape[-1])
-        share_NT = share_NT.to(given.dtype)
-        total_NLO: Tensor = _Mixed.apply(given_NLI, share_NT, self.changes)  # type: ignore[no-untyped-call]
+        bias_NO = given.new_zeros(len(given), len(weight_OI))
+        if layer.bias is not None:
+            bias_NO = bias_NO + layer.bias
         if self.biases is not None:
-            total_NLO = total_NLO + (share_NT @ self.biases)[:, None]
+            bias_NO = bias_NO + share_NT @ self.biases
+        given_ = given_NLI, share_NT, bias_NO, self.changes, weight_OI
+        total_NLO: Tensor = _Mixed.apply(*given_)  # type: ignore[no-untyped-call]
         return total_NLO.reshape(*given.shape[:-1], -1)
 
 
-def _hook(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
-    changed: Tensor = output + layer.get_submodule(NAME).added(layer, args[0])
-    return changed
+def _forward(layer: Any, transposed: bool, given: Tensor) -> Tensor:
+    weight_OI = layer.weight.T if transposed else layer.weight
+    found: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, given)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,10 +192,10 @@ def put_layers(
         if target is None or block is None:
             continue
         layer, transposed = target
-        changes = each.changes.mT if transposed else each.changes
+        changes = (each.changes.mT if transposed else each.changes).contiguous()
         changed = ExpertChanges(routers[block], changes, each.biases, shared)
         layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
-        layer.register_forward_hook(_hook)
+        layer.forward = partial(_forward, layer, transposed)
         found[block] = routers[block]
     return found
 
