@@ -11,9 +11,8 @@ from typing import Final
 class NumberFormat:
     """One number format of safetensors.
 
-    ``bits`` an element. ``torch`` names its dtype in torch, None where a format cannot be read as
-    a tensor here, which is so for every ``quantised`` one: its numbers mean nothing without their
-    scales.
+    ``bits``: of an element. ``torch``: the name of its dtype in torch; None if it cannot be read as
+    a tensor here, like every ``quantised`` format: its numbers mean nothing without their scales.
     """
 
     tag: str

@@ -202,11 +202,13 @@ class Extract(Computing, WithRank):
     out: NewFolder
     include: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only tensors with such names (*); repeatable."),
+        typer.Option(
+            metavar="PATTERN", help="Only tensors with names like this (* is any text); repeatable."
+        ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="None with such names; repeatable."),
+        typer.Option(metavar="PATTERN", help="No tensors with names like this; repeatable."),
     ] = None
     resume: Annotated[bool, flag("--resume", "Continue an interrupted extraction.")] = False
 
@@ -234,7 +236,7 @@ class Inspect(Computing, WithJson):
         Path | None,
         path_option(
             "FILE|-",
-            "Also write the figures as CSV; with -, to the standard output instead of tables.",
+            "Also write the figures as CSV; - is the standard output, instead of tables.",
         ),
     ] = None
     covariances: Annotated[

@@ -112,7 +112,7 @@ def estimate_recipe(given: Estimate) -> None:
 
 def under_old_name(given: Estimate) -> None:
     """``ace-gui plan``, which is estimate until the next release."""
-    say("Note: ace-gui plan is now called ace-gui estimate; the old name goes in the next release.")
+    say("Note: ace-gui plan is now called ace-gui estimate; the next release removes the old name.")
     estimate_recipe(given)
 
 

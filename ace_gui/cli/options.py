@@ -32,7 +32,7 @@ class Options:
     """The options of every command. Subclasses are dataclasses like this one."""
 
     quiet: Annotated[
-        bool, flag("--quiet", "Print results and errors alone: no progress, notes or warnings.")
+        bool, flag("--quiet", "Print only results and errors: no progress, notes or warnings.")
     ] = False
     verbose: Annotated[bool, flag("--verbose", "Show the traceback of an error.")] = False
 
@@ -59,7 +59,7 @@ class Reading(Options):
         bool,
         flag(
             "--convert",
-            "Convert PyTorch pickles to safetensors first, without running code of them.",
+            "Convert PyTorch pickles to safetensors first, without running code in them.",
         ),
     ] = False
 
@@ -124,7 +124,7 @@ class WithRank(Options):
             min=1e-6,
             max=1.0,
             metavar="SHARE",
-            help="Instead: the ranks that keep this share of each change's squared norm.",
+            help="Instead of --rank: the share of each change's squared norm to keep.",
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""The size of an exported adapter: a rank or a share of energy, beside what each rank keeps."""
+"""The size of an exported adapter: a rank or a share of energy, and what each rank keeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: Final = {
     False: ("rank", "One rank for all matrices"),
     True: (
         "share of energy",
-        "For each matrix the least rank that keeps this share of its change's squared norm",
+        "For each matrix, the smallest rank that keeps this share of its change's squared norm",
     ),
 }
 
@@ -80,7 +80,7 @@ class AdapterChoice(QWidget):
             self._begin()
 
     def _begin(self) -> None:
-        self.plot.show_message("What each rank keeps is being computed …")
+        self.plot.show_message("Computing what each rank keeps …")
         self._job = self._run(EnergyByRankJob(store=self._store), self._hear, self._end)
         self._show_running()
 

@@ -50,9 +50,7 @@ _DTYPES: Final = {None: ("as in the recipe", "")} | {
 _KINDS: Final = {False: ("the full model", ""), True: ("an adapter (PEFT)", "")}
 _GIGABYTE: Final = 1_000_000_000
 _EXPORTS: Final = "exports"
-_CHANGED: Final = (
-    "The form was changed after this merge; what is exported is the merge as it was made."
-)
+_CHANGED: Final = "Settings changed after this merge. The export is the merge as it was made."
 
 
 class ExportDialog(Dialog):
@@ -171,7 +169,8 @@ class ExportDialog(Dialog):
             (
                 "Number format",
                 self.dtype,
-                "Number format of the weights; halves are rounded once, from full precision",
+                "Number format of the weights; 16-bit formats are rounded once, from full "
+                "precision",
             ),
             (
                 "Largest file",

@@ -240,7 +240,7 @@ class ChooseMethodDialog(Dialog):
         page.setAutoFillBackground(False)  # which a scroll area sets, with the window's grey
 
     def _begin_estimate(self) -> None:
-        """Estimate the time of a merge by the method on which the person rests."""
+        """Estimate the time of a merge by the highlighted method."""
         method = self.method
         if method is None or self._estimate is None or misfit(method, self._experts):
             return

@@ -309,8 +309,8 @@ SHAPE = Column(
 FORMAT = Column(title="Format", csv="format", value=lambda layer: layer.row.dtype)
 OUTCOME = Column(
     title="Outcome",
-    tip="How the tensor is treated; hover over a row for the reason. ◆ marks an override; the "
-    "menu of the selected rows makes one.",
+    tip="How the tensor is treated; hover over a row for the reason. ◆ marks an override. "
+    "The context menu of selected rows creates one.",
     csv="outcome",
     value=lambda layer: layer.row.disposition.value,
     written=lambda layer: layer.outcome,
@@ -347,9 +347,9 @@ LOG_VARIANCE = Column(
 )
 REGIME = Column(
     title="Regime",
-    tip="Heterogeneous where γ is above the threshold τ: there ACE refines its solution. "
-    "By scale alone: γ is above τ only because the changes have norms near 1, not because "
-    "the experts disagree.",
+    tip="Heterogeneous: γ is above the threshold τ, and ACE refines its solution. By scale "
+    "alone: γ is above τ only because the changes have norms near 1, not because the "
+    "experts disagree.",
     csv="regime",
     value=lambda layer: layer.regime,
     written=lambda layer: layer.regime.removeprefix("heterogeneous ") or NONE,

@@ -43,12 +43,14 @@ _COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
     ),
     (
         "Lost",
-        "Examples right by the expert and wrong by the merge; for a loss, those where it grew.",
+        "Examples that the expert gets right and the merge wrong; for a loss, examples "
+        "whose loss grew.",
         lambda row: NONE if row.lost is None else str(row.lost),
     ),
     (
         "Gained",
-        "Examples right by the merge and wrong by the expert; for a loss, those where it fell.",
+        "Examples that the merge gets right and the expert wrong; for a loss, examples "
+        "whose loss fell.",
         lambda row: NONE if row.gained is None else str(row.gained),
     ),
     ("n", "Number of examples scored.", lambda row: str(row.n)),

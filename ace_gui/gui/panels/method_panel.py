@@ -55,9 +55,9 @@ from ace_gui.recipe.values import After, ParameterValue
 
 _DIGITS = QRegularExpression(r"\d{1,18}")
 _FORECAST_TIP = (
-    "Norm of the change of all merged matrices together, over the mean of the experts'. Before a "
-    "merge it is estimated from a few matrices; after it, it is exact. A change far above the cap "
-    "is more than the experts learned: try the automatic variant of ACE, or a cap."
+    "Norm of the merged change of all matrices, relative to the experts' mean. Before a "
+    "merge it is estimated from a few matrices; afterwards it is exact. A change far above "
+    "the cap is more than the experts learned: try the automatic variant of ACE, or a cap."
 )
 _OVERRIDES_TIP = (
     "Some tensors can be merged with another method or other values, averaged, or kept from the "
@@ -279,7 +279,7 @@ class OverridesPanel(QWidget):
         return sum(row.override is not None and index in row.override.rules for row in plan.rows)
 
     def _make_list(self) -> QListWidget:
-        tip = "Different settings for some tensors; the later of two wins"
+        tip = "Different settings for some tensors; later ones take precedence"
         made = named(QListWidget(), "Overrides", tip)
         made.setObjectName("overrides")
         made.setTextElideMode(Qt.TextElideMode.ElideMiddle)

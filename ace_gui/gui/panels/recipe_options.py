@@ -56,17 +56,18 @@ OPTIONS: Final = (
     Option(
         name="split_fused",
         label="Fused",
-        help="Some models keep the matrices for query, key and value, or for gate and up, in one "
-        "tensor. Split, each has its own γ, regime and spectrum; the published procedure treats "
-        "them as one. The merged model's tensors keep their shapes either way.",
+        help="Some models keep the matrices for query, key and value, or for gate and up, "
+        "in one tensor. The published procedure treats them as one. If they are "
+        "split, each has its own γ, regime and spectrum. The merged model's tensors "
+        "keep their shapes either way.",
         values={"as one matrix": False, "split": True},
     ),
     Option(
         name="heads",
         label="Heads",
-        help="Heads of one task have the same shape and the same labels. They are merged if all "
-        "experts have that one task, or always; otherwise each expert's own head is saved with "
-        "the merged model.",
+        help="Heads of one task have the same shape and the same labels. They can be "
+        "merged if all experts have that one task, always, or never. Heads that are "
+        "not merged are saved with the merged model.",
         values={
             "merge if one task": Heads.AUTO,
             "save separately": Heads.KEEP,
@@ -76,19 +77,19 @@ OPTIONS: Final = (
     Option(
         name="poolers",
         label="Poolers",
-        help="A pooler feeds the task head alone, and is trained for one head. It can be merged, "
-        "or saved with the head if each expert's own head is saved.",
+        help="A pooler feeds only the task head, and is trained for it. It can be merged, "
+        "or saved with each expert's head if the heads are saved.",
         values={"merge": Poolers.MERGE, "keep with head": Poolers.KEEP},
     ),
     Option(
         name="vocabulary",
         label="Vocabulary",
-        help="Embeddings and vocabulary heads have a row for each token. Row by row needs "
-        "vocabularies of one size. Matched by token, each row is combined with the experts' rows "
-        "of the same token, at any index; an expert without the token counts as unchanged. Tokens "
-        "that the base lacks and all experts have are added, with the mean of their rows. The "
-        "union also adds tokens of only some experts; the base's tokens alone adds none. Or the "
-        "base's rows are kept.",
+        help="Embeddings and vocabulary heads have a row for each token. “Row by row” "
+        "needs vocabularies of one size. “Matched by token” combines the rows of the "
+        "same token, at any index; an expert without the token counts as unchanged. "
+        "Tokens that the base lacks and all experts have are added, with the mean of "
+        "their rows. “Union of all tokens” also adds tokens of only some experts, and "
+        "“the base's tokens” adds none. “As in the base” keeps the base's rows.",
         values={
             "row by row": Vocabulary.POSITION,
             "matched by token": Vocabulary.TOKENS,

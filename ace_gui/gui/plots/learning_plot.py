@@ -57,8 +57,8 @@ class LearningPlot(SpecPlot):
             return
         self.shown.offer(
             {
-                LOSSES: ("Loss", f"Of each task, the mean of {WINDOW} steps"),
-                FIGURES: (sentence_case(curve), "Of each expert, the mean over the tensors"),
+                LOSSES: ("Loss", f"Mean of {WINDOW} steps for each task"),
+                FIGURES: (sentence_case(curve), "Mean over the tensors for each expert"),
             }
         )
         self.present(self._spec)

@@ -24,8 +24,8 @@ _GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _FREE, _OTHER = "free", "other"
 _LIMIT_TIP: Final = "If one tensor needs more, the checks report it before the merge."
 SAFETY: Final = (
-    "Anyone who can reach a Ray cluster can run programs in it: keep it in a closed network. "
-    "Workers on this machine are not reached from outside."
+    "Anyone who can reach a Ray cluster can run programs in it: keep it in a closed "
+    "network. Workers on this machine cannot be reached from outside."
 )
 
 

@@ -34,7 +34,7 @@ class Learning(Generic[Parameters]):
     first dimension is the experts'. ``gates``: from values to what the parts are made with, a
     differentiable function; with a generator it may draw, without one it is what is exported.
     ``factors``: expert by expert, what its part is made of, where that is not {"delta": ΔW_t};
-    ``prepares``: with which parameters that is so. They are kept on disk meanwhile.
+    ``prepares``: the parameters that need such factors, which are kept on disk.
     ``part``: what expert t adds, from its factors and the gates; differentiable in the gates.
     ``per_expert``: each expert is learned by itself, on its own tasks. ``penalty``: a number that
     is added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.

@@ -143,8 +143,8 @@ class Counterpart:
     those of the elected sign are; ``normalised``: mergekit's default. ``rescales``: its default of
     ``rescale``, None: it has none. ``random``: entries are drawn. ``weighted``: models have
     weights; "alike": they must be equal. ``pair``: of the base and one other model. ``as_read``:
-    what a file means besides. ``only``: the one value of our parameter that mergekit has, and a
-    sentence. ``notes``: differences that a reader, or a writer, is told. ``reads`` and ``writes``:
+    what a file also means. ``only``: the one value of our parameter that mergekit has, and a
+    sentence. ``notes``: differences to report on reading or writing. ``reads`` and ``writes``:
     for methods of another kind.
     """
 

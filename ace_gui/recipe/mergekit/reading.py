@@ -309,8 +309,7 @@ def _base_of(document: Document, parts: Sequence[Slice], number: int, path: Path
     there = [source.model for source in part.sources]
     if len(set(there)) < len(there):
         raise RecipeError(
-            f"{path}: slice {number} has a model twice; weights are told apart by model, so name "
-            "it once.",
+            f"{path}: slice {number} has a model twice; weights belong to models, so name it once.",
             path=path,
             key="slices",
         )

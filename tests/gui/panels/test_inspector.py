@@ -305,7 +305,7 @@ def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot
     panel = turn_to(loaded, SubspacesPanel)
     job = select(loaded, worker, qtbot, SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=job)
-    assert "1 were kept" in panel.alignment.caption.whole
+    assert ": 1 of " in panel.alignment.caption.whole
     panel.view_choice.choose(SubspaceView.OVERLAP)
     assert "cola and sst2: 0.25." in panel.overlap.caption.whole
     assert "would share 0.25" in panel.overlap.caption.whole  # 1 of 4 outputs

@@ -89,7 +89,7 @@ def test_shares_by_task_and_by_layer(
     worker.say(found, JobDone(), job=number)
     assert table.sentence.text() == "1 of 2 tasks mainly use their own expert."
     assert "3.0 MB" in table.cost.text()
-    assert "20.0 ms instead of 5.0 ms" in table.cost.text()
+    assert "20.0 ms with them and 5.0 ms without" in table.cost.text()
     shares = table.shares.model()
     assert shares.rowCount() == 2
     assert shares.index(0, 0).data() == "75.0 %"

@@ -205,7 +205,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
         x, y = plot.items[side].getOriginalDataset()
         assert list(x) == [1, 2, 3]
         np.testing.assert_array_equal(y, values)
-    assert "Of the 3 leading directions, 2 were kept" in plot.caption.whole
+    assert ": 2 of 3;" in plot.caption.whole
     assert plot.columns()[0].title == "i"
     styles = [entry.style for entry in plot.legend.entries()]
     assert styles[0] != styles[1]

@@ -90,7 +90,7 @@ def join(
     if start and max(base.tokens) != start - 1:
         raise RecipeError(
             f"The tokens {listing(added)} cannot be added to the vocabulary of {plain(base.name)}, "
-            "whose ids have gaps, and no expert's tokenizer has just these tokens besides; "
+            "whose ids have gaps, and no expert's tokenizer adds exactly these tokens; "
             f"{advice}.",
             key="vocabulary",
         )

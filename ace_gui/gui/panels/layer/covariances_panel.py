@@ -212,13 +212,13 @@ def figure_rows(found: LayerCovariances) -> list[FigureRow]:
         row(
             "own inputs",
             "Cosine of ACE's estimate with the covariance of the expert's own inputs, both "
-            "without what they share with the identity; 0 where there is no relation.",
+            "without what they share with the identity; 0 if they are unrelated.",
             "centred",
         ),
         row(
             "others' inputs",
-            "The same with the other experts' inputs, in the mean: where it is as large, the "
-            "estimate shows what all inputs share, and nothing of this expert's own.",
+            "The mean of the same with the other experts' inputs. If it is as large, the "
+            "estimate shows what all inputs share, and nothing about this expert.",
             "others",
         ),
         row(

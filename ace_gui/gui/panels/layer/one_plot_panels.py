@@ -204,15 +204,15 @@ def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
         ),
         FigureRow(
             title="excess kurtosis",
-            tip="Mean of ((x − mean) / deviation)⁴, less 3: 0 for a Gaussian; larger: a sharper "
-            "peak and heavier tails.",
+            tip="Mean of ((x − mean) / deviation)⁴, minus 3. It is 0 for a Gaussian, and "
+            "larger with a sharper peak and heavier tails.",
             values=list(found.excess.values()),
         ),
         FigureRow(
             title=f"beyond {TAIL:.0f} deviations",
             tip=(
-                "Share of the entries further than three deviations from the mean; of a Gaussian "
-                f"{GAUSSIAN_TAIL:.2%}. More: a few entries changed far more than the rest."
+                "Share of the entries more than three deviations from the mean. A Gaussian has "
+                f"{GAUSSIAN_TAIL:.2%}; with more, a few entries changed far more than the rest."
             ),
             values=tails,
             percent=True,

@@ -216,7 +216,7 @@ def _note(rows: list[TaskFigures]) -> str:
         note = counted(max(counts, default=0), "example", "examples")
         note = f"{len(tasks)} tasks × {note}" if len(tasks) > 1 else note
     mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
-    return f"{note}; the mean is good to ± {mean:.2g} (standard error)" if isfinite(mean) else note
+    return f"{note}; standard error of the mean: {mean:.2g}" if isfinite(mean) else note
 
 
 def _one_of(metrics: set[str]) -> str:

@@ -46,8 +46,8 @@ _CHATS: Final = {
     Chat.OFF: ("never", ""),
 }
 _CALIBRATION: Final = (
-    "Inputs for methods that learn or measure something; never those that are scored. "
-    "Labels are not needed, except for the few methods that say so."
+    "Inputs for methods that learn or measure something. Do not use the scored data. Only "
+    "a few methods need labels."
 )
 _PROMPT: Final = (
     "What the model is asked: {text} is the example's text, {choices} its lettered choices; for "

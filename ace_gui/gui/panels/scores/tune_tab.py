@@ -58,8 +58,8 @@ from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
 from ace_gui.recipe.values import ParameterValue
 
 _WHAT = (
-    "Merges with other values, each scored on one half of every task's data. What is reported is "
-    "measured on the other half, which the search does not use."
+    "Each merge with other values is scored on one half of every task's data. The reported "
+    "scores are of the other half, which the search does not use."
 )
 _PLOT = 9  # in text lines: minimum height of the curve
 GRID, PROPOSED = 9, 25

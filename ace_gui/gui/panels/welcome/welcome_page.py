@@ -29,7 +29,7 @@ _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns
 _COLUMNS: Final = ((67, 3), (46, 2), (0, 1))
 _WHAT: Final = "Merge fine-tuned models into one, and see the result layer by layer."
-_OPENING: Final = "Reading the headers of the files … File, Stop opening ends it."
+_OPENING: Final = "Reading the headers of the files … File ▸ Stop opening cancels it."
 
 
 class WelcomePanel(QWidget):

@@ -67,7 +67,7 @@ class SpecPlot(Plot):
             self.canvas.fit_letters()
             self.add_curve_menu()
         self.hold = QAction("Keep the vertical range", self, checkable=True)
-        self.hold.setToolTip("Another layer is drawn in the same range, so that heights compare")
+        self.hold.setToolTip("Draw other layers in the same range, so that heights can be compared")
         self._hairline = pg.InfiniteLine(angle=90, movable=False)
         self._hairline.hide()
         self.canvas.addItem(self._hairline, ignoreBounds=True)

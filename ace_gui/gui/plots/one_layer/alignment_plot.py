@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
-from ace_gui.formatting import counted, number_text
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
@@ -74,13 +74,7 @@ def _caption(left_K: NDArray[np.float64]) -> str:
     """How many of the leading directions were kept."""
     kept = int((left_K >= KEPT).sum())
     mean = number_text(float(left_K.mean()), 2)
-    return counted(
-        len(left_K),
-        "Of the %n leading direction, {kept} were kept: cosines of at least {least:g}, "
-        "the mean is {mean}.",
-        "Of the %n leading directions, {kept} were kept: cosines of at least {least:g}, "
-        "the mean is {mean}.",
-        kept=kept,
-        least=KEPT,
-        mean=mean,
+    return (
+        f"Leading directions kept (cosine at least {KEPT:g}): {kept} of {len(left_K)}; "
+        f"mean cosine {mean}."
     )

@@ -134,8 +134,8 @@ def _caption(distribution: LayerDistribution) -> str:
         return ""
     return counted(
         outside,
-        "%n entry lies further from zero than is drawn.",
-        "%n entries lie further from zero than is drawn.",
+        "%n entry lies outside the plot.",
+        "%n entries lie outside the plot.",
     )
 
 

@@ -153,8 +153,8 @@ def _merging(window: ShellWindow) -> list[Step]:
 
     return [
         Step(
-            sentence="The same γ along the model. The recommended merge treats all matrices "
-            "alike; ACE as published, among the methods, refines those above a threshold τ.",
+            sentence="The same γ along the model. The recommended merge treats all "
+            "matrices alike. ACE as published refines those above a threshold τ.",
             begin=views,
             target=lambda: window.workspace.heterogeneity,
         ),
@@ -190,8 +190,8 @@ def _judging(window: ShellWindow) -> list[Step]:
             done=lambda: window.header.workspaces.current == 1,
         ),
         Step(
-            sentence="Evaluate tries base, experts and merge on the tasks of the sample, which "
-            "were held out.",
+            sentence="Evaluate scores base, experts and merge on held-out data of the "
+            "sample's tasks.",
             target=scores,
             done=evaluated,
         ),

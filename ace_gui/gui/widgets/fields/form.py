@@ -82,9 +82,9 @@ class Form(Column):
 
 
 CAP_TIP: Final = (
-    "Limits how far a merge moves each matrix, whatever the method. The merged change may be as "
-    "long as one expert's on average; with T experts √T times that, as long as it stays within δ "
-    "of the base's norm. A longer one is scaled down, and the layer's notes say so."
+    "Limits how far a merge moves each matrix, for every method. The change may always be "
+    "as long as one expert's on average, and with T experts up to √T times that within δ "
+    "of the base's norm. A longer change is scaled down, with a note on the layer."
 )
 _OFF: Final[Literal[False]] = False
 

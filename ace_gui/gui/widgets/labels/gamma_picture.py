@@ -13,7 +13,8 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import write
 
 GAMMA: Final = (
-    "γ says how unequally the experts changed a matrix: little at the left, much at the right."
+    "γ measures how unequally the experts changed a matrix: slightly at the left, strongly "
+    "at the right."
 )
 _POINTS: Final = 24
 _CASES: Final = (

@@ -147,8 +147,8 @@ METHOD: Final = Qt.ItemDataRole.UserRole
 MISFIT: Final = Qt.ItemDataRole.UserRole + 2
 """Why it cannot merge what is loaded; empty if it can."""
 MEANS: Final = (
-    "The mean accuracy of the five experts of the sample merged with each method at its defaults, "
-    "with the modules that it adds. Bars run from 0 to 1."
+    "Mean accuracy on the sample: its five experts merged with each method's defaults, "
+    "including modules. Bars run from 0 to 1."
 )
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _BAR: Final = (44.0, 6.0)  # px
