@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from html import escape
 from collections.abc import Sequence
+from html import escape
 from typing import Final
 
 from ace_gui.methods.registry import METHODS
