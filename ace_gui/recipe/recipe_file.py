@@ -204,7 +204,8 @@ class _Stages:
             stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
             made = _recipe(self._documents[name], self._path, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
-            self._made[name] = replace(made, stages=needed, unfound={**made.unfound, **missing})
+            unfound = {**made.unfound, **missing}
+            self._made[name] = replace(made, stages=needed, unfound=unfound, stage_name=name)
             self._begun.pop()
         return self._made[name]
 

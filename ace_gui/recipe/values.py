@@ -249,6 +249,7 @@ class Recipe(Choices):
     ``defaults_note``: its defaults, if the file could also be a recipe of this application.
     ``unfound``: models that were missing when the file was read, with a message for each.
     ``stages``: merges that are done before, by the folders of their results, in order of need.
+    ``stage_name``: the name of this merge in a file of several.
     """
 
     merge_method: str = field(default="ace", metadata=about(always=True))
@@ -264,6 +265,7 @@ class Recipe(Choices):
     stages: Mapping[Path, Recipe] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
+    stage_name: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recipe:

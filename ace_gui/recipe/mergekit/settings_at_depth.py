@@ -186,7 +186,7 @@ def _along(
             "have the number of blocks; write one value.",
             key=name,
         )
-    own = [_interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    own = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
     return (
         Choice(value=points[0], pattern=pattern),
         *(
@@ -197,7 +197,8 @@ def _along(
     )
 
 
-def _interpolated(values: Sequence[float], t: float) -> float:
+def interpolated(values: Sequence[float], t: float) -> float:
+    """The value at ``t`` from 0 to 1 along equally distant ``values``."""
     index = t * (len(values) - 1)
     low = int(index)
     high = min(len(values) - 1, low + 1)

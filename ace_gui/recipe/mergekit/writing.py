@@ -6,6 +6,7 @@ by name. The definitions are those of mergekit 0.1.5.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from typing import Any, Final
 import yaml
 
 from ace_gui.errors import RecipeError
+from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.mergekit.methods import Foreign, Parameters, written
 from ace_gui.recipe.mergekit.reading import base_config, block_count
-from ace_gui.recipe.overrides import After, Override
+from ace_gui.recipe.mergekit.settings_at_depth import interpolated
+from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
     Choices,
     Heads,
@@ -28,6 +31,7 @@ from ace_gui.recipe.values import (
     Recipe,
     Slice,
     Source,
+    TokenSource,
     Vocabulary,
 )
 
@@ -37,7 +41,7 @@ _UNNAMED: Final = re.compile(r"LABEL_\d+")
 
 _EXPRESSED: Final = {
     *("adapter", "out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks"),
-    *("slices", "tokenizer"),
+    *("slices", "tokenizer", "tokens", "pad_to_multiple_of"),
 }
 """Choices that mergekit makes the same way, or none at all."""
 
@@ -45,6 +49,10 @@ _NOT_AFTER: Final = "mergekit cannot change a merged result; remove `after`."
 _HEADS: Final = (
     "mergekit averages task heads whatever their labels are; here heads of different tasks are "
     "kept for each expert (heads: auto)."
+)
+
+_TOKENS: Final = (
+    "mergekit adds no tokens to the base's tokenizer: it stops at tokens that the base lacks."
 )
 
 _BASE: Final = ""
@@ -67,7 +75,10 @@ def dump_mergekit(
     what it cannot express.
     """
     given = {entry.model: entry.name for entry in recipe.models if entry.name}
-    names = {path: given.get(path, f"stage-{n}") for n, path in enumerate(recipe.stages, start=1)}
+    names = {
+        path: each.stage_name or given.get(path, f"stage-{n}")
+        for n, (path, each) in enumerate(recipe.stages.items(), start=1)
+    }
 
     def index(path: Path) -> str:
         return names.get(path) or placed(path, folder)
@@ -104,8 +115,10 @@ def _document(
         )
     )
     weights = dict(zip(models, foreign.weights or (), strict=False))
+    blocks = None if recipe.slices else block_count(recipe.base_model)
     rules = [
-        _filter(rule, f"overrides[{n}]", recipe, values) for n, rule in enumerate(recipe.overrides)
+        _filter(rule, f"overrides[{n}]", recipe, values, None if blocks is None else range(blocks))
+        for n, rule in enumerate(recipe.overrides)
     ]
     if recipe.slices:
         made = _Slices(recipe, values, foreign, base, models, weights, index)
@@ -118,20 +131,48 @@ def _document(
         entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
         document["models"] = [entry for (entry,) in entries.values()]
     for rule in rules:
-        rule.put(
-            shared, entries, "scale" if document["merge_method"] == "passthrough" else "weight"
-        )
+        rule.put(shared, entries, document["merge_method"], shared)
     if shared:
         document["parameters"] = shared
     document["dtype"] = "float32"  # to compute in, as here
     out_dtype = recipe.out_dtype or _dtype_of(recipe.base_model)
     if out_dtype is not None:
         document["out_dtype"] = out_dtype
-    if recipe.tokenizer:
-        document["tokenizer_source"] = models[recipe.tokenizer]
-    elif recipe.vocabulary is not Vocabulary.POSITION:
-        document["tokenizer_source"] = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
-    return document, foreign.notes + ((_HEADS,) if _may_keep_heads(recipe) else ())
+    tokenizer = _tokenizer(recipe, {**models, "base": base})
+    document |= tokenizer
+    notes = (_HEADS,) * _may_keep_heads(recipe)
+    if recipe.tokens and tokenizer["tokenizer"].get("source") == "base":
+        notes += (_TOKENS,)
+    return _finished(document), foreign.notes + notes
+
+
+def _tokenizer(recipe: Recipe, models: Mapping[str, str]) -> dict[str, Any]:
+    """The tokenizer's key of the file. ``models``: how it names the base and the experts."""
+    source = models.get(recipe.tokenizer)
+    if source is None and recipe.vocabulary is not Vocabulary.POSITION:
+        source = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
+    if not recipe.tokens and recipe.pad_to_multiple_of is None:
+        return {} if source is None else {"tokenizer_source": source}
+    made: dict[str, Any] = {} if source is None else {"source": source}
+    if recipe.tokens:
+        made["tokens"] = {token: _row(token, of, models) for token, of in recipe.tokens.items()}
+    if recipe.pad_to_multiple_of is not None:
+        made["pad_to_multiple_of"] = recipe.pad_to_multiple_of
+    return {"tokenizer": made}
+
+
+def _row(token: str, of: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
+    """Where the row of a token comes from. Raises RecipeError."""
+    if not of.zero and of.model not in models:
+        sentence = f"mergekit needs a model for the token {plain(token)!r}; name one."
+        raise RecipeError(sentence, key=f"tokens.{token}")
+    source: Any = {"kind": "zero"}
+    if not of.zero:
+        source = models[of.model]
+        other = {"token": of.token} if of.token else {"token_id": of.token_id}
+        if of.token or of.token_id is not None:
+            source = {"kind": "model_token", "model": source, **other}
+    return {"source": source, **({"force": True} if of.force else {})}
 
 
 def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict[str, Any]:
@@ -172,9 +213,15 @@ class _Slices:
 
     def all(self) -> list[dict[str, Any]]:
         """Every slice, with its own settings."""
-        return [self._slice(part, n) for n, part in enumerate(self._recipe.slices)]
+        made, start = [], 0
+        for number, part in enumerate(self._recipe.slices):
+            first, end = self._layers(part.sources[0], number)
+            made.append(self._slice(part, number, range(start, start + end - first)))
+            start += end - first
+        return made
 
-    def _slice(self, part: Slice, number: int) -> dict[str, Any]:
+    def _slice(self, part: Slice, number: int, blocks: range) -> dict[str, Any]:
+        """A slice. ``blocks``: their numbers in the output."""
         of_slice: dict[str, list[dict[str, Any]]] = {}
         sources = []
         for position, source in enumerate(part.sources):
@@ -192,8 +239,8 @@ class _Slices:
         shared: dict[str, Any] = {}
         for n, rule in enumerate(part.overrides):
             key = f"slices[{number}].overrides[{n}]"
-            found = _filter(rule, key, self._recipe, self._values)
-            found.put(shared, of_slice, "scale" if self.method == "passthrough" else "weight")
+            found = _filter(rule, key, self._recipe, self._values, blocks)
+            found.put(shared, of_slice, self.method, self.shared)
         if self.method == "passthrough" and self._scaled and self._values["base_weight"] != 1:
             own = sources[0].setdefault("parameters", {})
             own.setdefault("scale", self._values["base_weight"])
@@ -274,23 +321,85 @@ def _refuse_others(recipe: Recipe) -> None:
             raise RecipeError(f"mergekit's file cannot express {shown}; remove it.", key=name)
 
 
+@dataclass(frozen=True)
+class _Gradient:
+    """A setting outside of blocks, then in each block. ``key``: of the rule, for errors."""
+
+    values: tuple[ParameterValue, ...]
+    key: str
+
+    def written(self) -> ParameterValue | list[float]:
+        """One value, or the shortest list that mergekit interpolates to these. Raises RecipeError.
+
+        mergekit interpolates at k/(n − 1) in block k of n, at 1 if it is the only one, and gives
+        tensors outside of blocks the first value.
+        """
+        if len(set(self.values)) == 1:
+            return self.values[0]
+        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
+        outside, own = numbers[0], numbers[1:]
+        if len(numbers) < len(self.values) or (len(own) > 1 and outside != own[0]):
+            raise RecipeError(
+                f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
+                "have that of the first block; give the first block the value of all tensors.",
+                key=self.key,
+            )
+        if len(own) == 1:
+            return numbers
+        last = len(own) - 1
+        steps = (step for step in range(last, 0, -1) if last % step == 0)
+        short = (own[::step] for step in steps)
+        return next(s for s in short if s == own or _near(s, own))
+
+
+def _near(points: Sequence[float], values: Sequence[float]) -> bool:
+    last = len(values) - 1
+    found = [interpolated(points, k / last) for k in range(len(values))]
+    return all(math.isclose(a, b, abs_tol=1e-12) for a, b in zip(found, values, strict=True))
+
+
+def _finished(value: Any) -> Any:
+    """A part of the document with its gradients as lists."""
+    if isinstance(value, dict):
+        return {key: _finished(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finished(each) for each in value]
+    return value.written() if isinstance(value, _Gradient) else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Filter:
-    """A rule: the text that names contain, and what is set there; ``base``: the base's weight."""
+    """A rule: the text that names contain, and what is set there.
 
+    ``within``: for each block whether the rule is for it; None: for all tensors. ``base``: the
+    base's weight, which is ``base_before`` without the rule.
+    """
+
+    key: str
     text: str
+    within: tuple[bool, ...] | None
     parameters: dict[str, ParameterValue]
     weights: dict[str, float]
     experts: Mapping[str, Mapping[str, ParameterValue]]
     base: float | None
+    base_before: float
 
     def put(
-        self, shared: dict[str, Any], entries: Mapping[str, list[dict[str, Any]]], of_base: str
+        self,
+        shared: dict[str, Any],
+        entries: Mapping[str, list[dict[str, Any]]],
+        method: str,
+        usual: Mapping[str, Any],
     ) -> None:
-        """Set it in front of the values that it replaces; in mergekit the first counts."""
+        """Set it in front of the values that it replaces; in mergekit the first counts.
+
+        ``usual``: what holds where ``shared`` has no value.
+        """
+        usual = dict(usual)
         for name, value in self.parameters.items():
-            self._prepend(shared, name, value)
+            self._set(shared, name, value, usual.get(name))
         own = {name: {"weight": weight} for name, weight in self.weights.items()}
+        of_base = "scale" if method == "passthrough" else "weight"
         own |= {} if self.base is None else {_BASE: {of_base: self.base}}
         for expert, settings in (*own.items(), *self.experts.items()):
             for entry in entries.get(expert, ()):
@@ -298,26 +407,49 @@ class _Filter:
                 for name, value in settings.items():
                     if name not in of_one and name in shared:
                         of_one[name] = shared[name]
-                    self._prepend(of_one, name, value)
+                    before = self.base_before if expert == _BASE else usual.get(name)
+                    self._set(of_one, name, value, before)
 
-    def _prepend(self, settings: dict[str, Any], name: str, value: ParameterValue) -> None:
+    def _set(self, settings: dict[str, Any], name: str, value: ParameterValue, usual: Any) -> None:
         known = settings.get(name)
         rest = known if isinstance(known, list) else [] if known is None else [{"value": known}]
         every = self.text == "*"
-        settings[name] = value if every else [{"filter": self.text, "value": value}, *rest]
+        if self.within is None:
+            settings[name] = value if every else [{"filter": self.text, "value": value}, *rest]
+            return
+        if not rest or "filter" in rest[-1]:
+            rest = [*rest, {"value": usual}]
+        first = rest[0].get("filter")
+        if rest[-1]["value"] is None or (not every and first not in (None, self.text)):
+            sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
+            raise RecipeError(sentence, key=self.key)
+        if every:
+            found = [{**each, "value": self._along(each["value"], value)} for each in rest]
+            settings[name] = found if first else found[0]["value"]
+        else:
+            own = {"filter": self.text, "value": self._along(rest[0]["value"], value)}
+            settings[name] = [own, *rest[bool(first) :]]
+
+    def _along(self, before: Any, value: ParameterValue) -> _Gradient:
+        within = self.within or ()
+        values = before.values if isinstance(before, _Gradient) else (before,) * (1 + len(within))
+        inside = [value if here else old for here, old in zip(within, values[1:], strict=True)]
+        return _Gradient((values[0], *inside), self.key)
 
 
-def _filter(rule: Override, key: str, recipe: Recipe, values: Parameters) -> _Filter:
-    """A rule as mergekit has it. Raises RecipeError."""
-    if rule.pattern == "*":
+def _filter(
+    rule: Override, key: str, recipe: Recipe, values: Parameters, blocks: range | None
+) -> _Filter:
+    """A rule as mergekit has it; ``blocks``: those of the models. Raises RecipeError."""
+    if rule.pattern in (None, "*"):
         text: str | None = "*"
     else:
         found = _CONTAINS.fullmatch(rule.pattern or "")
         text = found and found[1]
-    if text is None or rule.role or rule.blocks or rule.tensors:
+    if text is None or rule.role or rule.tensors or (rule.blocks and blocks is None):
         raise RecipeError(
-            f"{key} is for tensors that a mergekit filter cannot name; it can only ask for a text "
-            "within their names, as pattern *text* does.",
+            f"{key} is for tensors that a mergekit file cannot name; it can only ask for a text "
+            "within their names, as pattern *text* does, and for blocks whose number is known.",
             key=key,
         )
     if rule.merge_method not in (None, recipe.merge_method) or rule.disposition is not None:
@@ -334,12 +466,16 @@ def _filter(rule: Override, key: str, recipe: Recipe, values: Parameters) -> _Fi
     changed = written(recipe.merge_method, {**values, **rule.parameters}, recipe.weights)
     own = {n: v for n, v in changed.parameters.items() if v != foreign.parameters.get(n)}
     moved = changed.base_weight != foreign.base_weight
+    within = tuple(in_blocks(n, rule.blocks) for n in blocks or ()) if rule.blocks else None
     return _Filter(
+        key=key,
         text=text,
+        within=within,
         parameters=own,
         weights=dict(rule.weights),
         experts=rule.experts,
         base=(changed.base_weight or 0.0) if moved else None,
+        base_before=foreign.base_weight or 0.0,
     )
 
 

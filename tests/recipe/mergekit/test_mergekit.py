@@ -1,7 +1,7 @@
 """mergekit's files as recipes, and recipes as mergekit's files."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -675,11 +675,89 @@ def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path: Path)
     assert written == ["base", "base+tuned"]
 
 
-def test_gradients_within_a_slice_are_refused_by_name(tmp_path: Path) -> None:
-    part = {"sources": [source("base", 0, 3), source("a", 0, 3, weight=[0, 1])]}
-    recipe = read(tmp_path, merge_method="task_arithmetic", base_model="base", slices=[part])
-    with pytest.raises(RecipeError, match=r"slices\[0\].overrides\[.\] is for tensors"):
-        dump_mergekit(recipe, get_parameters(recipe), tmp_path)
+GRADIENTS: dict[str, Any] = {
+    "a weight": ([source("base", 0, 4), source("a", 0, 4, weight=[0, 1])], {}),
+    "weights of two slices' models": (
+        [source("base", 1, 6), source("a", 0, 5, weight=[0, 1, 0.5]), source("b", 1, 6)],
+        {"weight": [0.2, 0.7]},
+    ),
+    "a parameter": ([source("base", 0, 4), source("a", 0, 4)], {"lambda": [0.1, 0.9, 0.3]}),
+    "filters": (
+        [source("base", 0, 4), source("a", 0, 4)],
+        {
+            "weight": [
+                {"filter": "attn", "value": [0, 0.5, 1]},
+                {"filter": "mlp", "value": [1, 0]},
+                {"value": 0.5},
+            ]
+        },
+    ),
+    "one block": ([source("base", 3, 4), source("a", 3, 4, weight=[0.2, 0.6])], {}),
+    "its own density": (
+        [source("base", 0, 3), source("a", 0, 3, density=[0.9, 0.3]), source("b", 0, 3)],
+        {"density": 0.5, "weight": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("before", [[], [source("base", 0, 3), source("a", 0, 3, weight=0.25)]])
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_gradients_within_a_slice_come_back(kind: str, before: list[Any], tmp_path: Path) -> None:
+    sources, parameters = GRADIENTS[kind]
+    method = "ties" if "density" in kind else "task_arithmetic"
+    parts = [{"sources": before}] * bool(before) + [{"sources": sources, "parameters": parameters}]
+    recipe = read(tmp_path, merge_method=method, base_model="base", slices=parts)
+    assert any(rule.blocks for rule in recipe.slices[-1].overrides)
+    assert written_and_read(tmp_path, recipe) == recipe
+
+
+@pytest.mark.parametrize("method", ["ties", "task_arithmetic"])
+def test_gradients_of_whole_models_come_back(method: str, tmp_path: Path) -> None:
+    give_blocks(tmp_path, base=5, a=5, b=5)
+    recipe = read(
+        tmp_path,
+        merge_method=method,
+        base_model="base",
+        models=models({"weight": [0, 1]}, {"weight": 0.5}),
+        parameters={"lambda": [{"filter": "mlp", "value": [0.5, 0.25]}, {"value": 1.0}]},
+    )
+    assert any(rule.blocks for rule in recipe.overrides)
+    assert written_and_read(tmp_path, recipe) == recipe
+    written = yaml.safe_load((tmp_path / "out.yaml").read_text())
+    assert written["models"][0]["parameters"]["weight"] == [0, 1]
+
+
+def test_blocks_that_no_gradient_can_say_are_refused_by_name(tmp_path: Path) -> None:
+    give_blocks(tmp_path, base=5)
+    for rule, words in (
+        (Override(blocks="0", weights={"a": 0.5}), "first block"),
+        (Override(blocks="1", role="query", weights={"a": 0.5}), "overrides"),
+    ):
+        recipe = ours(tmp_path, rule, parameters=TIES)
+        with pytest.raises(RecipeError, match=words) as caught:
+            dump_mergekit(recipe, get_parameters(recipe), tmp_path)
+        assert (caught.value.key or "").startswith("overrides[0]")
+
+
+@pytest.mark.parametrize("vocabulary", [Vocabulary.UNION, Vocabulary.BASE_TOKENS, "b"])
+def test_single_tokens_and_padding_come_back(vocabulary: Any, tmp_path: Path) -> None:
+    tokens = {
+        "<t>": TokenSource(model="a"),
+        "<u>": TokenSource(model="base", token="x", force=True),
+        "<v>": TokenSource(model="b", token_id=0),
+        "<w>": TokenSource(zero=True),
+    }
+    choice = {"tokenizer": "b"} if vocabulary == "b" else {"vocabulary": vocabulary}
+    recipe = ours(tmp_path, tokens=tokens, pad_to_multiple_of=8, parameters=TIES, **choice)
+    back = written_and_read(tmp_path, recipe)
+    assert (back.tokens, back.pad_to_multiple_of) == (tokens, 8)
+    assert (back.tokenizer, back.vocabulary) == (recipe.tokenizer, recipe.vocabulary)
+    head = (tmp_path / "out.yaml").read_text().partition("merge_method")[0]
+    assert ("lacks" in head) is (vocabulary is Vocabulary.BASE_TOKENS)
+    without = replace(recipe, tokens={"<t>": TokenSource()})
+    with pytest.raises(RecipeError) as caught:
+        dump_mergekit(without, TIES, tmp_path)
+    assert caught.value.key == "tokens.<t>"
 
 
 def test_stages_come_back_from_mergekits_file(tmp_path: Path) -> None:
@@ -693,7 +771,7 @@ def test_stages_come_back_from_mergekits_file(tmp_path: Path) -> None:
         each.models for each in recipe.stages.values()
     ]
     names = [each.get("name") for each in yaml.safe_load_all((tmp_path / "out.yaml").read_text())]
-    assert names == ["stage-1", None]
+    assert names == ["first", None]
     with pytest.raises(RecipeError, match="ace-gui mergekit"):
         dump_mergekit(recipe, get_parameters(recipe), tmp_path)
 
