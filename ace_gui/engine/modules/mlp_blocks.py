@@ -24,10 +24,10 @@ from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
-MIXED: Final = 1 << 16
+MIXED: Final = 1 << 18
 """Entries of examples' own matrices that are made at a time, if one has no more.
 
-With sixteen times as many, what is freed between two layers fills with what stays, and the peak of
+With four times as many, what is freed between two layers fills with what stays, and the peak of
 memory was three times as high.
 """
 
@@ -108,7 +108,10 @@ class _Mixed(torch.autograd.Function):
                 torch.bmm(gradient_NLO[some], matrices_NOI, out=of_given[some])
             torch.bmm(gradient_NLO[some].mT, given_NLI[some], out=matrices_NOI)
             torch.mm(matrices_NOI.flatten(1), parts[0].flatten(1).T, out=of_share[some])
-        return of_given, of_share, gradient_NLO.sum(dim=1), None, None
+        of_weight = None
+        if ctx.needs_input_grad[4]:
+            of_weight = gradient_NLO.flatten(0, 1).T @ given_NLI.flatten(0, 1)
+        return of_given, of_share, gradient_NLO.sum(dim=1), None, of_weight
 
 
 def _matrices(

@@ -29,7 +29,7 @@ def test_each_example_has_its_own_mixture_and_gradients(
     monkeypatch.setattr(mlp_blocks, "MIXED", 3 * H * OUT)  # three examples at a time, then two
     router, changes = block(biased=biased)
     given = torch.randn(*shape).double().requires_grad_()
-    layer = nn.Linear(H, OUT, bias=biased, dtype=torch.float64).requires_grad_(False)
+    layer = nn.Linear(H, OUT, bias=biased, dtype=torch.float64)
     found = changes.outputs(layer, layer.weight, given)
     share_NT = router(given) - changes.shared
     each = torch.einsum("...i,toi->t...o", given, changes.changes)
@@ -38,7 +38,7 @@ def test_each_example_has_its_own_mixture_and_gradients(
     spread = share_NT.T.reshape(T, len(given), *[1] * (len(shape) - 1))
     expected = layer(given) + (spread * each).sum(dim=0)
     torch.testing.assert_close(found, expected)
-    wanted = (given, router.hidden, router.out, router.out_bias)
+    wanted = (given, router.hidden, router.out, router.out_bias, *layer.parameters())
     ours, theirs = (
         torch.autograd.grad(value.square().sum(), wanted, retain_graph=True)
         for value in (found, expected)
