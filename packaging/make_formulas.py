@@ -17,6 +17,7 @@ from typing import Final
 
 from ace_gui.methods.registry import METHODS
 from ace_gui.paths import resource_path
+from ace_gui.recipe import recommended
 
 SIZE: Final = 20.0  # units of a drawing that a letter is high
 GAP: Final = 9.0  # units between two lines
@@ -54,10 +55,12 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
-    for name, method in METHODS.items():
+    formulas = {name: method.formula for name, method in METHODS.items()}
+    formulas[recommended.NAME] = recommended.FORMULA
+    for name, formula in formulas.items():
         file = folder / f"{name}.svg"
-        lines = [part for line in method.formula.split("\n") for part in named(line)]
-        file.write_text(drawing([(name, to_tex(line)) for name, line in lines]), "utf-8")
+        lines = [part for line in formula.split("\n") for part in named(line)]
+        file.write_text(drawing([(title, to_tex(line)) for title, line in lines]), "utf-8")
         print(file)
 
 

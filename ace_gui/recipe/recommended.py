@@ -27,6 +27,14 @@ USUAL: Final[Mapping[str, Any]] = MappingProxyType(
     {name: getattr(Choices(), name) for name in CHOICES}
 )
 """The defaults of the same fields."""
+FORMULA: Final = (
+    "merged matrix: W = W₀ + min(1.3, L / ‖W_pre‖) ΔW_even\n"
+    "even spectrum: W_pre = U S Vᵀ,  ΔW_even = c U √S Vᵀ,  ‖ΔW_even‖ = ‖W_pre‖\n"
+    "solution: W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
+    "covariances: W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ / Tr Σ̂ₜ + (α / d) I\n"
+    "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ)"
+)
+"""In plain text, for a scaling of 1; d is the number of inputs."""
 
 
 def with_recommended(recipe: Recipe) -> Recipe:

@@ -69,7 +69,6 @@ from ace_gui.gui.widgets.tables.cells import (
     misfit,
     number_of_experts,
 )
-from ace_gui.recipe import recommended
 
 _SIZES: Final = (340, 692)
 _PAUSE: Final = 400  # ms on a method before its time is estimated
@@ -365,13 +364,8 @@ def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
     made.setProperty("kind", "sunk")
     room = QVBoxLayout(made)
     room.setContentsMargins(16, 12, 16, 12)
-    room.addWidget(formula(_drawn(method), method.formula, made))
+    room.addWidget(formula(method.name, method.formula, made))
     return made
-
-
-def _drawn(method: MethodInfo) -> str:
-    """The method whose formula is drawn."""
-    return recommended.METHOD if method.name == recommended.NAME else method.name
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:

@@ -198,6 +198,17 @@ def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_
         assert draft.inputs.is_recommended == recommended
 
 
+def test_the_recommended_merge_is_described_by_its_own_values(opened: MainWindow) -> None:
+    draft = opened.session.draft
+    draft.set_methods((method_info("ace"),))
+    (shown_one,) = draft.recommended
+    defaults = {field.name: field.default for field in shown_one.fields}
+    assert defaults["variant"] == "automatic"
+    assert "alpha" in defaults
+    assert not {"epsilon", "tau"} & defaults.keys()
+    assert shown_one.formula != METHODS["ace"].formula
+
+
 def test_a_front_shelf_comes_before_the_families(dialog: ChooseMethodDialog) -> None:
     model = dialog.tree.model()
     shelf = model.index(0, 0)

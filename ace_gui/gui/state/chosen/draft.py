@@ -116,11 +116,16 @@ class Draft(QObject):
         made = next(known, None)
         if made is None:
             return ()
+        set_ones = recommended.PARAMETERS
+        value_of = {field.name: set_ones.get(field.name, field.default) for field in made.fields}
+        fields = (f for f in made.fields if f.applies(value_of.get))
         return (
             replace(
                 made,
+                fields=tuple(replace(f, default=value_of[f.name]) for f in fields),
                 name=recommended.NAME,
                 title=recommended.TITLE,
+                formula=recommended.FORMULA,
                 family="Recommended",
                 summary=f"{made.summary} Uses the automatic variant, a more even spectrum of "
                 "the merged change, and each expert's pooler with its head.",
