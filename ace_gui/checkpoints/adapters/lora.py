@@ -78,6 +78,11 @@ class Adapter:
     of_images: bool = False
 
     @property
+    def folder(self) -> Path | None:
+        """The adapter's folder; None of a file by itself."""
+        return self.path if self.path.is_dir() else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every tensor that the adapter changes or brings."""
         return tuple(dict.fromkeys((*self.deltas, *self.full)))
@@ -88,7 +93,7 @@ class Adapter:
         factors = [factor for delta in self.deltas.values() for factor in delta.parts]
         return Checkpoint(
             path=self.path,
-            folder=self.path,
+            folder=self.folder,
             tensors={info.name: info for info in (*factors, *self.full.values())},
             files=self.files,
         )
@@ -200,7 +205,7 @@ def expand(
     made = {name: _described(known[name], name, found) for name, found in deltas.items()}
     return ExpandedCheckpoint(
         path=adapter.path,
-        folder=adapter.path,
+        folder=adapter.folder,
         tensors={**known, **made},
         files=(*base.files, *adapter.files),
         config=base.config,

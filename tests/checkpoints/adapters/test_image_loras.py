@@ -12,8 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ace_gui.checkpoints import expand, is_adapter, open_adapter, open_checkpoint, reader_of
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.checkpoints import save_model
+from tests.helpers.merges import merged_tensors
+from tests.helpers.recipes import recipe_over
 
 O, I, R = 6, 4, 2  # noqa: E741 - outputs, inputs, rank
 GENERATOR = torch.Generator().manual_seed(5)
@@ -148,6 +151,14 @@ def test_each_form_of_a_name_finds_its_module(name: str, tmp_path: Path) -> None
     for path in (file, folder):
         assert is_adapter(path)
         assert set(open_adapter(path, everything).deltas) == {f"{NAMES[name]}.weight"}
+
+
+def test_a_file_is_an_expert_of_a_merge(tmp_path: Path) -> None:
+    base = save_model(tmp_path / "base", {"q.weight": LINEAR})
+    file = lora(tmp_path / "x.safetensors", {"q.lora_down.weight": A, "q.lora_up.weight": B})
+    prepared = prepare(recipe_over(base, [file], merge_method="linear"))
+    found = merged_tensors(prepared, tmp_path / "store", as_output=True)
+    torch.testing.assert_close(found["q.weight"], LINEAR + B @ A)
 
 
 def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path: Path) -> None:
