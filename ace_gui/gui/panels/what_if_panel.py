@@ -16,6 +16,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.panels.recipe_options import scope_option
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
@@ -166,7 +167,8 @@ class WhatIfPanel(QWidget):
 
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
         for (_title, tip, figure), row in zip(FIGURES, self.rows, strict=True):
-            texts = ["–" if s is None else figure_text(s.report, figure) for s in (old, new)]
+            texts = [NONE if s is None else figure_text(s.report, figure) for s in (old, new)]
+            row.setHidden(texts == [NONE, NONE])  # so that the others are all in view
             font = self.table.font()
             font.setBold(new is not None and texts[0] != texts[1])
             for column, text in enumerate(texts, start=1):
@@ -209,7 +211,7 @@ def figure_text(report: LayerReport, figure: str) -> str:
     """One of ``FIGURES`` as text; a dash if the method has none."""
     value = getattr(report, figure)
     if value is None:
-        return "–"
+        return NONE
     if isinstance(value, tuple):
         return " → ".join(number_text(each, 3) for each in value)
     return number_text(value, 4) if isinstance(value, float) else value.value

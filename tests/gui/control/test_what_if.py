@@ -217,6 +217,9 @@ def test_the_panel_shows_old_beside_new(
     assert [float(text) for text in shown_row(panel, "delta_norm")] == [1.0, 5.0]
     assert panel.rows[rows["‖ΔW‖"]].font(2).bold()
     assert not panel.rows[rows["γ"]].font(2).bold()
+    known = {title for title, _, figure in FIGURES if shown_row(panel, figure) != ["–", "–"]}
+    assert {row.text(0) for row in panel.rows if not row.isHidden()} == known < set(rows)
+    assert panel.table.verticalScrollBar().maximum() == 0, "none is cut"
     assert panel.plot.message() is None
     drawn = [curve.y for curve in panel.plot.curves()]
     assert any(np.array_equal(values, answer(5.0).merged) for values in drawn)
