@@ -24,6 +24,9 @@ MARK_BYTES: Final = 512
 UNFINISHED: Final = ".partial"
 """Ends the names of files and folders that are being written."""
 
+RECIPE: Final = "merge_recipe.yaml"
+"""The recipe in the folder of a merged model."""
+
 STORE_COMPLETE: Final = "complete"
 """Name of the file that marks a merge store as complete."""
 

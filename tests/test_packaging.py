@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ace_gui import APPLICATION_ID, __version__
-from ace_gui.engine.output.exporting import RECIPE
+from ace_gui.output_files import RECIPE
 from ace_gui.paths import resource_path
 
 ROOT = Path(__file__).parents[1]

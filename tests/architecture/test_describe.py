@@ -20,6 +20,7 @@ from tests.architecture.catalogue import (
     written,
 )
 from tests.architecture.published import CONFIGS
+from tests.architecture.sweep import summary, sweep, verdict
 
 Shape = tuple[int, ...]
 
@@ -372,3 +373,29 @@ def test_plain_values_import_nothing_heavy() -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ONCE_WRONG = (
+    "DINOv3ViTModel",
+    "IBertForMaskedLM",
+    "Gemma3ForConditionalGeneration",
+    "RecurrentGemmaForCausalLM",
+    "UniSpeechForPreTraining",
+    "CpmAntForCausalLM",
+    "DistilBertForQuestionAnswering",
+)
+
+
+@pytest.mark.parametrize("name", ONCE_WRONG)
+def test_parameters_of_a_class(name: str) -> None:
+    found = verdict(name)
+    assert (found.refused, found.wrong) == ("", ())
+    assert found.tensors
+
+
+@pytest.mark.long
+def test_parameters_of_all_classes() -> None:
+    found = sweep()
+    built = [each for each in found if not each.refused]
+    assert len(built) > 1500, summary(found)
+    assert [line for each in built for line in each.wrong] == [], summary(found)

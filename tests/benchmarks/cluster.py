@@ -31,9 +31,8 @@ import torch
 import yaml
 
 from ace_gui.engine.cluster.estimates import planned_units, schedule
-from ace_gui.engine.cluster.pool import ATTEMPTS, LONGEST_SECONDS, Pool
 from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
-from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.ray_workers import ATTEMPTS, LONGEST_SECONDS, RayWorkers
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.contract.plan import bytes_in_output
@@ -53,7 +52,7 @@ import json, sys, time
 import psutil
 from pathlib import Path
 from ace_gui.engine import workflow
-from ace_gui.engine.cluster import pool
+from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.contract.events import MergeStarted, MergeFinished
 from ace_gui.recipe.recipe_file import load_recipe
 
@@ -71,7 +70,7 @@ def now():
     return time.monotonic(), processor_seconds()
 
 units, marks = [], {}
-results, welcome = pool.Pool.results, pool.Pool._welcome
+results, welcome = ray_workers.RayWorkers.results, ray_workers.RayWorkers._welcome
 def noted(self, calls, **more):
     for found in results(self, calls, **more):
         if found is not None:
@@ -80,7 +79,7 @@ def noted(self, calls, **more):
 def welcomed(self, kind):
     welcome(self, kind)
     marks["ready"] = now()  # the last one counts
-pool.Pool.results, pool.Pool._welcome = noted, welcomed
+ray_workers.RayWorkers.results, ray_workers.RayWorkers._welcome = noted, welcomed
 options = workflow.Options(device="cpu", threads=int(sys.argv[3]), cluster=sys.argv[4])
 for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]), options):
     if isinstance(event, MergeStarted):
@@ -266,12 +265,12 @@ def merged(
     return hashlib.sha256((store / MODEL / "model.safetensors").read_bytes()).hexdigest()
 
 
-def hang(pool: Pool) -> None:
+def hang(pool: RayWorkers) -> None:
     """Have a worker sleep before what it was given next."""
     pool._members[0].handle.do.remote("run", time.sleep, (3600,))
 
 
-def hunt(pool: Pool) -> None:
+def hunt(pool: RayWorkers) -> None:
     """From now on, kill every worker there is, till the pool gives up."""
     until = pool.lost + ATTEMPTS
 

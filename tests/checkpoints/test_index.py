@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from ace_gui.checkpoints import Checkpoint, is_adapter, nested_models, open_checkpoint
 from ace_gui.checkpoints.index import is_plain_shard_name
 from ace_gui.errors import CheckpointError
-from tests.helpers.checkpoints import entry, raw_file, save_model, small_tensors, write_index
+from tests.helpers.checkpoints import raw_file, save_model, small_tensors, write_index
 
 
 def refused(path: Path, sentence: str) -> CheckpointError:
@@ -116,19 +116,6 @@ def test_a_snapshot_of_the_hugging_face_cache(tmp_path: Path):
     assert checkpoint.warnings == ()
 
 
-def test_missing_shard(folder: Path):
-    save_model(folder, small_tensors(7), shards=7)
-    (folder / "model-00003-of-00007.safetensors").unlink()
-    refused(folder, "Shard 3 of 7 is missing.")
-
-
-def test_tensor_absent_from_its_shard(folder: Path):
-    save_model(folder, small_tensors(), shards=3)
-    save_file({"other": torch.zeros(1)}, folder / "model-00003-of-00003.safetensors")
-    error = refused(folder, "`layer.2.weight` should be in shard 3 but is not.")
-    assert error.tensor == "layer.2.weight"
-
-
 def test_tensors_that_the_index_does_not_list_are_read_and_named(folder: Path):
     save_model(folder, small_tensors(), shards=2)
     file = folder / "model-00002-of-00002.safetensors"
@@ -165,13 +152,6 @@ def test_malformed_index(folder: Path, index: str, sentence: str):
     folder.mkdir()
     (folder / "model.safetensors.index.json").write_text(index)
     refused(folder, sentence)
-
-
-@pytest.mark.parametrize("config", ["{", '"text"', "\xff"])
-def test_malformed_config(folder: Path, config: str):
-    save_model(folder, small_tensors())
-    (folder / "config.json").write_bytes(config.encode("latin-1"))
-    refused(folder, "expert-a/config.json: This")
 
 
 @pytest.mark.parametrize(
@@ -309,13 +289,6 @@ def test_pefts_file_alone_is_told_from_its_folder(folder: Path):
     refused(file, "Name its folder.")
 
 
-@pytest.mark.parametrize("name", ["scales", "scale", "weight_scale"])
-def test_integers_with_scales_are_quantised(folder: Path, name: str):
-    weight = torch.ones(2, 2, dtype=torch.int8)
-    save_model(folder, {"layer.weight": weight, f"layer.{name}": torch.ones(2)})
-    refused(folder, "is quantised (integers with scales)")
-
-
 @pytest.mark.parametrize("suffix", [".onnx", ".h5", ".msgpack", ".ONNX"])
 def test_a_bare_file_of_another_framework_is_named_as_such(folder: Path, suffix: str):
     folder.mkdir(exist_ok=True)
@@ -324,38 +297,25 @@ def test_a_bare_file_of_another_framework_is_named_as_such(folder: Path, suffix:
     assert "header" not in refused(file, "TensorFlow, Flax or ONNX").sentence
 
 
-@pytest.mark.parametrize(
-    "name", ["qweight", "qzeros", "weight_scale_inv", "absmax", "SCB", "weight_packed"]
-)
+@pytest.mark.parametrize("name", ["qzeros", "weight_scale_inv", "SCB", "weight_packed"])
 def test_quantised_by_its_names(folder: Path, name: str):
     save_model(folder, {**small_tensors(), f"layer.{name}": torch.zeros(1)})
     assert refused(folder, f"`layer.{name}` is quantised").tensor == f"layer.{name}"
 
 
-def test_scales_are_quantised_only_beside_integers(folder: Path):
-    scales = torch.ones(1)
-    save_model(folder, {"layer.weight": torch.ones(2, 2), "layer.scales": scales})
-    assert "layer.scales" in open_checkpoint(folder).tensors
-    save_model(folder, {"layer.weight": torch.ones(2, 2).to(torch.uint32), "layer.scales": scales})
-    refused(folder, "`layer.scales` is quantised (integers with scales)")
-
-
-@pytest.mark.parametrize("tag", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3"])
-def test_quantised_by_its_format(tmp_path: Path, tag: str):
-    nbytes = {"F4": 4, "F6_E2M3": 6}.get(tag, 8)
-    file = raw_file(tmp_path / "q.safetensors", {"a": entry(tag, [8], 0, nbytes)}, b"\0" * nbytes)
-    refused(file, f"`a` is quantised ({tag}). Merging needs BF16, FP16 or FP32; dequantise first.")
+@pytest.mark.parametrize("name", ["scales", "scale", "weight_scale"])
+def test_scales_are_quantised_only_beside_integers(folder: Path, name: str):
+    scales = {f"layer.{name}": torch.ones(2)}
+    save_model(folder, {"layer.weight": torch.ones(2, 2), **scales})
+    assert f"layer.{name}" in open_checkpoint(folder).tensors
+    for dtype in (torch.int8, torch.uint32):
+        save_model(folder, {"layer.weight": torch.ones(2, 2).to(dtype), **scales})
+        refused(folder, "is quantised (integers with scales)")
 
 
 def test_masks_of_bytes_are_not_quantised(folder: Path):
     save_model(folder, {"attn.bias": torch.ones(1, 1, 4, 4, dtype=torch.uint8)})
     assert open_checkpoint(folder).dtype is None
-
-
-def test_adapter_in_a_bare_file(tmp_path: Path):
-    file = tmp_path / "lora.safetensors"
-    save_file({"base_model.q_proj.lora_A.weight": torch.zeros(2, 8)}, file)
-    refused(file, "This is an adapter (LoRA), not a whole model.")
 
 
 def test_code_in_a_checkpoint_is_never_imported(folder: Path, tmp_path: Path):
@@ -372,10 +332,6 @@ def test_a_link_in_place_of_the_index_to_a_device(folder: Path):
         pytest.skip("no device nodes on this system")
     (folder / "model.safetensors.index.json").symlink_to("/dev/zero")
     refused(folder, "Not a regular file.")
-    write = folder / "model.safetensors.index.json"
-    write.unlink()
-    write_index(folder, {"a": "absent.safetensors"})
-    refused(folder, "Shard 1 of 1 is missing.")
 
 
 @pytest.mark.parametrize(

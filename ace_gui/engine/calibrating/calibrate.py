@@ -88,7 +88,7 @@ def measure(
     else:
         for t, folder in left.items():
             index = folder_to_write(folder, prepared)
-            found[t] = yield from _kept(prepared, t, need, sources[t], index, where)
+            found[t] = yield from _measured(prepared, t, need, sources[t], index, where)
     prepared.measurements[need] = tuple(found[t] for t in range(len(sources)))
 
 
@@ -129,20 +129,8 @@ def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: st
     """Measure one expert in this process."""
     prepared = prepare(recipe)
     source = calibration(prepared, t)
-    for _ in _kept(prepared, t, need, source, folder, torch.device(device)):
+    for _ in _measured(prepared, t, need, source, folder, torch.device(device)):
         pass
-
-
-def _kept(
-    prepared: Prepared,
-    t: int,
-    need: Need,
-    source: Calibration,
-    folder: Path,
-    device: torch.device,
-) -> Generator[PassProgress, None, Statistics]:
-    with claimed(folder):
-        return (yield from _measured(prepared, t, need, source, folder, device))
 
 
 def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
@@ -197,29 +185,31 @@ def _measured(
     folder: Path,
     device: torch.device,
 ) -> Generator[PassProgress, None, Statistics]:
+    """Measure expert ``t`` into the folder, which no other process may do meanwhile."""
     loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))
     tensors, groups = _groups(prepared, t, need, loaded.asker(*source.tasks[0]))
-    writer = StatisticsWriter(folder)
     progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
-    for number, group in enumerate(groups):
-        if not writer.has(number, group.names):
-            sums = group.begun()
-            for data, loading in source.tasks:
-                for count in sums.add(loaded.asker(data, loading)):
-                    done = min(progress.done + count, source.examples * (number + 1))
-                    progress = replace(progress, done=done)
-                    yield progress
-            writer.write(number, *sums.result())
-        progress = replace(progress, done=source.examples * (number + 1))
-        yield progress
-    return writer.finish(
-        need=need,
-        expert=source.name,
-        model=str(source.tasks[0][1].folder),
-        inputs=source.inputs(),
-        seed=SEED,
-        tensors=tensors,
-    )
+    with claimed(folder):
+        writer = StatisticsWriter(folder)
+        for number, group in enumerate(groups):
+            if not writer.has(number, group.names):
+                sums = group.begun()
+                for data, loading in source.tasks:
+                    for count in sums.add(loaded.asker(data, loading)):
+                        done = min(progress.done + count, source.examples * (number + 1))
+                        progress = replace(progress, done=done)
+                        yield progress
+                writer.write(number, *sums.result())
+            progress = replace(progress, done=source.examples * (number + 1))
+            yield progress
+        return writer.finish(
+            need=need,
+            expert=source.name,
+            model=str(source.tasks[0][1].folder),
+            inputs=source.inputs(),
+            seed=SEED,
+            tensors=tensors,
+        )
 
 
 def _groups(

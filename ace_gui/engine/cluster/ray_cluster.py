@@ -26,8 +26,7 @@ from typing import Any, Final, Self
 import psutil
 
 from ace_gui.engine.cluster import leftovers
-from ace_gui.engine.cluster.pool import TICK
-from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.ray_workers import TICK, RayWorkers
 from ace_gui.errors import ClusterError
 from ace_gui.machine import processors
 

@@ -1,18 +1,23 @@
-"""The operations of a merge on the workers of a Ray cluster: units, and surveys of the model."""
+"""The workers of a Ray cluster: they merge units and survey the model; lost ones are replaced."""
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
-from ace_gui.engine.cluster.pool import Call, Cluster, Pool
-from ace_gui.engine.cluster.worker import Order
+from ace_gui.engine.cluster.worker import Kind, NoMemory, Order, Worker
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
+from ace_gui.formatting import human_bytes
 
 LOOKED: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
@@ -25,16 +30,124 @@ MIXED: Final = (
 )
 
 
-class RayWorkers(Pool):
-    """``Workers`` of a cluster.
+ATTEMPTS: Final = 3
+"""Workers that may be lost over one call, the last one included, before giving up."""
 
-    ``scan_seconds``: total seconds that they have spent on surveys.
+AHEAD: Final = 2
+"""Calls assigned to a worker: one running, and one in reserve so that it need not wait."""
+
+LONGEST_SECONDS: Final = 3600.0
+"""Seconds after which a worker with one running call counts as hanging."""
+
+STARTING_SECONDS: Final = 300.0
+"""Seconds in which a worker may start and open the models."""
+
+WATCH_SECONDS: Final = 2.0
+"""Seconds between two checks that the cluster's servers still run."""
+
+ENDED: Final = "The cluster's server has ended; see that the cluster is up, then resume."
+
+TICK: Final = 0.1
+"""Seconds between pauses in which the caller may stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call to a worker: a method of ``Worker``.
+
+    ``about``: a tensor or model, for messages; ``memory``: estimated bytes.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    about: str
+    memory: int = 0
+
+
+@dataclass(eq=False)
+class _Task:
+    """A running call, or the start of a worker if it has no call.
+
+    ``losses``: workers lost over it.
+    """
+
+    index: int = -1
+    call: Call | None = None
+    losses: int = 0
+
+
+@dataclass(eq=False)
+class _Member:
+    """A worker.
+
+    ``given``: its calls by handle, in order; ``since``: when it could begin the first of them;
+    ``kind``: None while it starts.
+    """
+
+    handle: Any
+    kind: Kind | None = None
+    given: dict[Any, _Task] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+
+
+class Cluster(Protocol):
+    """The cluster of the workers.
+
+    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``.
+    """
+
+    ray: Any
+    count: int
+
+    def is_ready(self) -> bool:
+        """Whether it has started; the first call starts it. Raises ClusterError."""
+        ...
+
+    def is_there(self) -> bool:
+        """Whether its servers still run."""
+        ...
+
+
+class RayWorkers:
+    """``units.Workers`` of a cluster, started when there is work and removed by ``close``.
+
+    ``lost``: number of replaced workers. ``longest``: most seconds for a call. ``mixed``: whether
+    their processors or GPUs differ. ``scan_seconds``: total seconds spent on surveys.
     """
 
     def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
-        super().__init__(cluster, threads, device)
+        self.threads = threads
+        self.device = device
+        self.lost = 0
+        self.longest = LONGEST_SECONDS
+        self._cluster = cluster
+        self._seen = time.monotonic()
+        self._members: list[_Member] = []
+        self._broadcasts: dict[str, tuple[Any, ...]] = {}
+        self._kinds: set[tuple[str, str]] = set()
+        self._start = _Task()
         self.scan_seconds = 0.0
         self._written: set[bool] = set()
+
+    @property
+    def count(self) -> int:
+        """The largest number of workers; 0 before the cluster is ``ready``."""
+        return self._cluster.count
+
+    @property
+    def _ray(self) -> Any:
+        return self._cluster.ray
+
+    def ready(self) -> Iterator[None]:
+        """Wait for the cluster, step by step. Raises ClusterError."""
+        while not self._cluster.is_ready():
+            yield None
+            time.sleep(TICK)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rounding may depend on which worker computes what."""
+        return len(self._kinds) > 1
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -113,6 +226,170 @@ class RayWorkers(Pool):
             if result is not None:
                 self._written.update(row.written is not None for row in result[1].rows)
             yield None if result is None else result[1]
+
+    def broadcast(self, name: str, *arguments: Any) -> None:
+        """Have every worker, present and future, run this before any later call.
+
+        It replaces an earlier one of the same name. Its errors are raised with the next results.
+        """
+        self._broadcasts[name] = arguments
+        for member in self._members:
+            member.handle.do.remote(name, *arguments)
+
+    def results(
+        self, calls: Sequence[Call], *, ahead: int = AHEAD
+    ) -> Iterator[tuple[int, Any] | None]:
+        """Yield results with the index of their call as they arrive; calls are assigned in order.
+
+        None: still waiting. Stopping the iteration stops the workers.
+
+        Raises the errors of the calls, and ClusterError.
+        """
+        left = deque(_Task(index, call) for index, call in enumerate(calls))
+        unfinished = len(left)
+        if unfinished:
+            yield from self.ready()
+        try:
+            while unfinished:
+                self._require_cluster()
+                while len(self._members) < min(self.count, unfinished):
+                    self._add_member()
+                self._give_out(left, ahead)
+                for task, found in self._arrived(left):
+                    unfinished -= 1
+                    yield task.index, found
+                yield None
+        except ConnectionError as error:  # from Ray, for a cluster at an address
+            raise ClusterError(ENDED, details=str(error)) from None
+        finally:
+            for member in [each for each in self._members if each.given]:
+                self._dismiss(member)
+
+    def _require_cluster(self) -> None:
+        """Raise ClusterError if the cluster has ended.
+
+        Ray itself would wait for it, then kill this process.
+        """
+        if time.monotonic() - self._seen > WATCH_SECONDS:
+            if not self._cluster.is_there():
+                raise ClusterError(ENDED)
+            self._seen = time.monotonic()
+
+    def close(self) -> None:
+        """Stop the workers, whatever they do."""
+        for member in list(self._members):
+            self._dismiss(member)
+
+    def _add_member(self) -> None:
+        gpu = 0 if self.device == "cpu" else 1
+        made = self._ray.remote(Worker).options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
+        member = _Member(made.remote(self.threads, self.device))
+        for name, arguments in self._broadcasts.items():
+            member.handle.do.remote(name, *arguments)
+        member.given[member.handle.do.remote("kind")] = self._start
+        self._members.append(member)
+
+    def _give_out(self, left: deque[_Task], ahead: int) -> None:
+        """Assign one call to every worker, then a second one."""
+        for most in range(1, ahead + 1):
+            for member in self._members:
+                if not left or sum(task.call is not None for task in member.given.values()) >= most:
+                    continue
+                task = left.popleft()
+                assert task.call is not None
+                if not member.given:
+                    member.since = time.monotonic()
+                asked = member.handle.do.remote(task.call.name, *task.call.arguments)
+                member.given[asked] = task
+
+    def _arrived(self, left: deque[_Task]) -> Iterator[tuple[_Task, Any]]:
+        """Results that arrive within a moment; calls of lost workers go back to ``left``."""
+        busy = [member for member in self._members if member.given]
+        waited = [next(iter(member.given)) for member in busy]
+        ready, _ = self._ray.wait(waited, timeout=TICK)
+        for member, asked in zip(busy, waited, strict=True):
+            task = member.given[asked]
+            if asked not in ready:
+                limit = STARTING_SECONDS if task.call is None else self.longest
+                if time.monotonic() - member.since > limit:
+                    left.extendleft(reversed(self._without(member)))
+                continue
+            found = self._found(asked)
+            if isinstance(found, NoMemory):
+                left.extendleft(reversed(self._without(member)))
+                continue
+            del member.given[asked]
+            member.since = time.monotonic()
+            if isinstance(found, WorkbenchError):
+                raise found
+            if task.call is None:
+                member.kind = found
+                self._welcome(found)
+            else:
+                yield task, found
+
+    def _found(self, asked: Any) -> Any:
+        """The result of a call; a lost worker and one out of memory are handled alike."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(asked)
+        except (
+            errors.RayActorError,
+            errors.WorkerCrashedError,
+            errors.ObjectLostError,
+            errors.OutOfMemoryError,
+            errors.NodeDiedError,
+        ):
+            return NoMemory()
+        except Exception as error:
+            if is_out_of_memory(error):  # also while sending the result
+                return NoMemory()
+            raise
+
+    def _without(self, member: _Member) -> list[_Task]:
+        """Remove a lost worker; returns its calls for others.
+
+        Raises ClusterError if its running call has cost too many workers.
+        """
+        self.lost += 1
+        self._dismiss(member)
+        busy, *others = member.given.values()
+        busy.losses += 1
+        if busy.losses >= ATTEMPTS:
+            raise _given_up(busy.call)
+        return [task for task in (busy, *others) if task.call is not None]
+
+    def _dismiss(self, member: _Member) -> None:
+        with suppress(Exception):  # Ray may raise anything for a lost worker
+            self._ray.kill(member.handle)
+        if member.kind is not None:
+            member.kind.kill()
+        self._members.remove(member)
+
+    def _welcome(self, kind: Kind) -> None:
+        """Refuse workers of other versions; note whether a cluster is mixed."""
+        self._start.losses = 0
+        here = Kind.here("cpu")
+        if (kind.code, kind.libraries) != (here.code, here.libraries):
+            raise ClusterError(
+                f"{kind.node} has another version of this program or of its libraries; "
+                "install the same ones on all machines."
+            )
+        self._kinds.add((kind.processor, kind.device))
+
+
+def _given_up(call: Call | None) -> ClusterError:
+    if call is None:
+        return ClusterError(
+            "The cluster's workers cannot be started; see whether its machines have processors and "
+            "memory to spare, and this program."
+        )
+    memory = f", which takes about {human_bytes(call.memory)}" if call.memory else ""
+    return ClusterError(
+        f"{ATTEMPTS} workers were lost while they worked on `{call.about}`{memory}; give workers "
+        "more memory, then resume.",
+        tensor=call.about,
+    )
 
 
 def _packs(rows: Sequence[PlanRow]) -> list[list[PlanRow]]:

@@ -16,12 +16,12 @@ from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
+from ace_gui.output_files import RECIPE
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
 
 BASE: Final = "base"
-RECIPE: Final = "merge_recipe.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)

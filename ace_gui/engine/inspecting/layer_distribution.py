@@ -7,18 +7,15 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
 from ace_gui.engine.kept_files import Arrays
-from ace_gui.engine.merging.one_tensor.task_vectors import TaskVectors
+from ace_gui.engine.merging.one_tensor.task_vectors import CPU, TaskVectors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of
-
-CPU: Final = torch.device("cpu")
 
 BINS: Final = 161
 """An odd number, so that zero elements, which form a peak, share the bin around zero."""

@@ -8,7 +8,6 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from math import prod
@@ -83,21 +82,17 @@ def merge(
     Otherwise floats stay in float32 (float64 if the base is), and the export rounds once.
     ``memory_bytes``: memory limit of the merge; None: all free memory. ``workers``: the processes
     that merge; None: this process. While it waits for workers, the generator yields None. Stopping
-    the iteration cancels the merge; the store can be resumed later.
-
-    Raises WorkbenchError subclasses for failures of reading, merging and writing.
+    the iteration cancels the merge; the store can be resumed later. Raises WorkbenchErrors.
     """
     require_experts(prepared)
     started, where = time.monotonic(), resolve_device("cpu" if workers else device)
     if workers is None:  # workers have memory of their own
-        on_gpu = memory_of(where) if where.type == "cuda" else None
-        require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
+        _require_room(prepared, where, memory_bytes)
     forget_peak(where)
     warnings = yield from _measure(prepared, where, workers)
-    manifest = make_manifest(prepared, where, memory_bytes, as_output=as_output, workers=workers)
-    manifest = replace(manifest, warnings=warnings)
-    if workers is not None:
-        workers.begin(prepared)
+    manifest = make_manifest(
+        prepared, where, memory_bytes, warnings, as_output=as_output, workers=workers
+    )
     readers = Readers(prepared)
     require_finite_heads(prepared, readers)
     opened = MergeStore.resume if resume else MergeStore.create
@@ -115,6 +110,11 @@ def merge(
         warnings=warnings,
         notes=workers.notes if workers else (),
     )
+
+
+def _require_room(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> None:
+    on_gpu = memory_of(device) if device.type == "cuda" else None
+    require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
 
 
 def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tuple[str, ...]]:
@@ -149,6 +149,8 @@ def _fill(
 
     Returns the warnings of training.
     """
+    if workers is not None:
+        workers.begin(prepared)
     yield from surveyed(prepared, readers, store=store.folder, workers=workers)
     store.log_readings()
     if workers is None:

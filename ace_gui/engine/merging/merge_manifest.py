@@ -117,6 +117,7 @@ def make_manifest(
     prepared: Prepared,
     device: torch.device,
     memory_bytes: int | None,
+    warnings: tuple[str, ...] = (),
     *,
     as_output: bool,
     workers: Workers | None = None,
@@ -125,10 +126,8 @@ def make_manifest(
 
     The number of workers is left out, because each worker merges one unit at a time.
     """
-    plan, at_once = prepared.plan, GPU_AHEAD
-    if workers is not None:
-        at_once = 1
-    elif device.type == "cpu":
+    plan, at_once = prepared.plan, 1 if workers else GPU_AHEAD
+    if workers is None and device.type == "cpu":
         at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
     dtypes = {
         row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
@@ -156,6 +155,7 @@ def make_manifest(
         measurements=tuple(
             statistics.key for own in prepared.measurements.values() for statistics in own
         ),
+        warnings=warnings,
     )
 
 

@@ -20,7 +20,7 @@ from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.evaluating.loaded_models import older_objects_frozen
 from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.whole_model.chosen_entries import (
     Chosen,
@@ -210,7 +210,7 @@ class _Writing:
         def masks(part: Part) -> tuple[Part, list[Mask]]:
             if not settled.experts:
                 return part, []
-            deltas = TaskVectors(settled, self._readers, torch.device("cpu"), part)
+            deltas = TaskVectors(settled, self._readers, CPU, part)
             return part, list(modules.of(deltas, weights, parameters, elements))
 
         sums = dict.fromkeys(settled.experts, (0.0, 0.0))
@@ -237,7 +237,7 @@ class _Writing:
     def _add_factors(self, row: PlanRow, settled: PlanRow, modules: Factors[Any]) -> None:
         found: Mapping[int, Triplets] = {}
         if settled.experts:
-            deltas = TaskVectors(settled, self._readers, torch.device("cpu"))
+            deltas = TaskVectors(settled, self._readers, CPU)
             triplets = modules.of(deltas, self._prepared.weights_of(settled))
             found = dict(zip(settled.experts, triplets, strict=True))
         rows, columns = row.shape

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.modules.stored import TRAINED
@@ -114,8 +113,7 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
 
     Raises CheckpointError if it does not fit, ArchitectureError for a model without a head.
     """
-    reader = TensorReader(modules.tensors)
-    down, up = (modules.read(f"{TRAINED}{expert}/{what}", reader) for what in ("down", "up"))
+    down, up = (modules.read(f"{TRAINED}{expert}/{what}") for what in ("down", "up"))
     width = getattr(model.config.get_text_config(), "hidden_size", None)
     if down.ndim != 2 or up.shape != down.T.shape or down.shape[1] != width:
         raise refusal(modules.folder, f"{MODULES} has a correction of another model; merge again.")

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.modules.layers import NAME, Seen, linear_layer, mean_over_tokens
 from ace_gui.engine.modules.manifest import MODULES
@@ -209,15 +208,14 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
     not fit, and the errors of ``put_layers``.
     """
-    reader = TensorReader(modules.tensors)
-    shared = modules.read(TRAINED + SHARED, reader)
+    shared = modules.read(TRAINED + SHARED)
     layers = [
-        _layer(modules, part.tensor, reader)
+        _layer(modules, part.tensor)
         for part in modules.layout.parts.values()
         if len(part.tensor_shape) == 2
     ]
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
-    routers = {block: _router(modules, block, len(shared), reader) for block in blocks}
+    routers = {block: _router(modules, block, len(shared)) for block in blocks}
     found = put_layers(model, layers, routers, shared)
     if not found or len(shared) != len(modules.manifest.experts):
         raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
@@ -227,28 +225,21 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     return found
 
 
-def _layer(modules: StoredModules, tensor: str, reader: TensorReader) -> LinearChange:
+def _layer(modules: StoredModules, tensor: str) -> LinearChange:
     names = modules.manifest.experts
-    changes = [_whole(modules, name, tensor, reader) for name in names]
+    if tensor not in modules.layout.parts:
+        sentence = f"{MODULES} has parts of blocks; merge again."
+        raise refusal(modules.folder, sentence, tensor=tensor)
+    changes = [modules.whole(name, tensor) for name in names]
     bias = f"{tensor.removesuffix('.weight')}.bias"
     biases = None
     if bias in modules.layout.parts:
-        biases = torch.stack([_whole(modules, name, bias, reader) for name in names])
+        biases = torch.stack([modules.whole(name, bias) for name in names])
     return LinearChange(tensor=tensor, changes=torch.stack(changes), biases=biases)
 
 
-def _whole(modules: StoredModules, expert: str, row: str, reader: TensorReader) -> Tensor:
-    """D of an expert; zero if it has none."""
-    if row not in modules.layout.parts:
-        raise refusal(modules.folder, f"{MODULES} has parts of blocks; merge again.", tensor=row)
-    name = f"{expert}/{row}/whole"
-    if name in modules.tensors.tensors:
-        return modules.read(name, reader)
-    return torch.zeros(modules.layout.parts[row].tensor_shape)
-
-
-def _router(modules: StoredModules, block: str, experts: int, reader: TensorReader) -> BlockRouter:
-    found = {name: modules.read(f"{TRAINED}{block}/{name}", reader) for name in ROUTER}
+def _router(modules: StoredModules, block: str, experts: int) -> BlockRouter:
+    found = {name: modules.read(f"{TRAINED}{block}/{name}") for name in ROUTER}
     wide = len(found["hidden_bias"])
     shapes = [tuple(found[name].shape) for name in ROUTER]
     if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:

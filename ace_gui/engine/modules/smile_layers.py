@@ -5,14 +5,13 @@ N inputs of a layer, I wide; O outputs; T experts; K the rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.layers import NAME, Seen, linear_layer
 from ace_gui.engine.modules.task_tensors import StoredModules
@@ -110,7 +109,7 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     """
     settings = _settings(modules)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    finder, reader = DiskNames(model, parameters), TensorReader(modules.tensors)
+    finder = DiskNames(model, parameters)
     found: dict[str, SmileExperts] = {}
     for row, part in modules.layout.parts.items():
         if len(part.tensor_shape) == 1:
@@ -118,7 +117,7 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
         target = linear_layer(model, finder, part.tensor, part.tensor_shape)
         if target is not None:
             layer, transposed = target
-            found[row] = _experts(modules, row, settings, reader, transposed=transposed)
+            found[row] = _experts(modules, row, settings, transposed=transposed)
             if not hasattr(layer, NAME):
                 layer.add_module(NAME, nn.Module())
                 layer.register_forward_hook(_added)
@@ -143,19 +142,16 @@ def _settings(modules: StoredModules) -> Any:
     return found
 
 
-def _experts(
-    modules: StoredModules, row: str, settings: Any, reader: TensorReader, *, transposed: bool
-) -> SmileExperts:
+def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
     part, owners = modules.layout.parts[row], modules.layout.experts[row]
     pairs = [
-        [modules.read(f"{name}/{row}/{what}", reader) for what in ("left", "right")]
-        for name in owners
+        [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
     ]
     outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if transposed:
         outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
     outputs = _outputs(part, transposed=transposed)
-    biases = _biases(modules, part.tensor, owners, outputs, reader)
+    biases = _biases(modules, part.tensor, owners, outputs)
     return SmileExperts(
         outs,
         ins,
@@ -179,22 +175,11 @@ def _outputs(part: MatrixPart, *, transposed: bool) -> Tensor | None:
 
 
 def _biases(
-    modules: StoredModules,
-    tensor: str,
-    owners: Sequence[str],
-    outputs: Tensor | None,
-    reader: TensorReader,
+    modules: StoredModules, tensor: str, owners: Sequence[str], outputs: Tensor | None
 ) -> list[Tensor]:
     """b_t of every expert of a matrix; zero for experts without one. Empty if no expert has one."""
     name = f"{tensor.removesuffix('.weight')}.bias"
-    part: Mapping[str, MatrixPart] = modules.layout.parts
-    if name not in part:
+    if name not in modules.layout.parts:
         return []
-    count = part[name].tensor_shape[0]
-    found = []
-    for owner in owners:
-        whole = torch.zeros(count)
-        if owner in modules.layout.experts[name]:
-            whole = modules.read(f"{owner}/{name}/whole", reader)
-        found.append(whole if outputs is None else whole[outputs])
-    return found
+    found = [modules.whole(owner, name) for owner in owners]
+    return found if outputs is None else [whole[outputs] for whole in found]

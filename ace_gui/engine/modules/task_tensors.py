@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -47,10 +46,9 @@ from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.linalg.passes import is_finite
 from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, ModuleKind, unpacked
+from ace_gui.output_files import RECIPE
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import is_float
-
-RECIPE: Final = "merge_recipe.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,40 +69,45 @@ class StoredModules:
         trained = _trained_names(self.manifest, self.layout)
         return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
 
-    def require_entries(self, prefix: str, elements: int, reader: TensorReader) -> None:
+    def require_entries(self, prefix: str, elements: int) -> None:
         """Raises CheckpointError if indices of chosen elements exceed the number of elements."""
         name = f"{prefix}index"
-        if name in self.tensors.tensors:
-            _require_inside(self.folder, name, reader.read(name), elements)
+        if name not in self.tensors.tensors:
+            return
+        index = self.read(name)
+        rising = bool((index[1:] > index[:-1]).all())
+        if len(index) and not (rising and int(index[0]) >= 0 and int(index[-1]) < elements):
+            sentence = f"{MODULES} has `{plain(name)}` with entries that are not in the tensor."
+            raise refusal(self.folder, f"{sentence} Merge again.", tensor=name)
 
-    def difference(self, expert: str, row: str, elements: int, reader: TensorReader) -> Tensor:
+    def difference(self, expert: str, row: str, elements: int) -> Tensor:
         """D of a row with this number of elements, flat as stored, float32.
 
         Raises CheckpointError.
         """
         prefix = f"{expert}/{row}/"
         form = form_of(prefix, self.tensors)
-        found = [self.read(prefix + what, reader) for what in form]
+        found = [self.read(prefix + what) for what in form]
         if form[0] == "left":
             return (found[0] @ found[1]).reshape(-1)
         if form[0] == "index":
-            self.require_entries(prefix, elements, reader)
+            self.require_entries(prefix, elements)
             return torch.zeros(elements).index_copy_(0, found[0].long(), found[1])
         return found[0].reshape(-1)
 
-    def read(self, name: str, reader: TensorReader) -> Tensor:
+    def read(self, name: str) -> Tensor:
         """A tensor, checked to be finite. Raises CheckpointError."""
-        tensor = reader.read(name)
+        tensor = TensorReader(self.tensors).read(name)
         if tensor.is_floating_point():
             require_finite(tensor, name, path_text(self.folder), self.folder / MODULES)
         return tensor
 
-
-def _require_inside(folder: Path, name: str, index: Tensor, elements: int) -> None:
-    rising = bool((index[1:] > index[:-1]).all())
-    if len(index) and not (rising and int(index[0]) >= 0 and int(index[-1]) < elements):
-        sentence = f"{MODULES} has `{plain(name)}` with entries that are not in the tensor."
-        raise refusal(folder, f"{sentence} Merge again.", tensor=name)
+    def whole(self, expert: str, row: str) -> Tensor:
+        """D of a row that is stored whole; zero for an expert without one."""
+        name = f"{expert}/{row}/whole"
+        if name in self.tensors.tensors:
+            return self.read(name)
+        return torch.zeros(self.layout.parts[row].tensor_shape)
 
 
 def _trained_names(manifest: ModulesManifest, layout: Layout) -> list[str]:
@@ -181,7 +184,7 @@ class TaskTensors:
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
         own = self._own
-        merged, modules = TensorReader(self.modules.merged), TensorReader(self.modules.tensors)
+        merged = TensorReader(self.modules.merged)
         base = None if self.base is None else TensorReader(self.base)
         for name in self.modules.merged.tensors:
             if name in own:
@@ -189,16 +192,14 @@ class TaskTensors:
             tensor = merged.read(name)
             if name in self.rows:
                 start = None if base is None else base.read(name)
-                tensor = self._remade(name, tensor, start, modules)
+                tensor = self._remade(name, tensor, start)
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
             for name, stored in own.items():
                 yield name, head.read(stored)
 
-    def _remade(
-        self, name: str, merged: Tensor, base: Tensor | None, modules: TensorReader
-    ) -> Tensor:
+    def _remade(self, name: str, merged: Tensor, base: Tensor | None) -> Tensor:
         wide = torch.float64 if merged.dtype == torch.float64 else torch.float32
         result = merged.to(wide).reshape(-1).clone()
         start = None if base is None else base.to(wide).reshape(-1)
@@ -206,18 +207,18 @@ class TaskTensors:
             mine = elements_of(result, part)
             if start is not None and _of_base(self.modules, self.expert, row):
                 original = elements_of(start, part)
-                mine.copy_(original + self._change(row, mine - original, modules))
+                mine.copy_(original + self._change(row, mine - original))
             else:
-                own = self._difference(row, mine.numel(), modules)
+                own = self._difference(row, mine.numel())
                 mine.add_(own.reshape(mine.shape))
         return _rounded(result.reshape(merged.shape), merged.dtype, name)
 
-    def _difference(self, row: str, elements: int, reader: TensorReader) -> Tensor:
+    def _difference(self, row: str, elements: int) -> Tensor:
         """The expert's tensor minus the merged one, flat."""
         stored = self.modules
-        own = stored.difference(self.expert, row, elements, reader)
+        own = stored.difference(self.expert, row, elements)
         if stored.manifest.kind is ModuleKind.BLOCKS:  # theirs are differences to the base
-            shares = stored.read(f"{TRAINED}shared", reader).reshape(-1).tolist()
+            shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
             if len(shares) != len(stored.manifest.experts):
                 raise refusal(
                     stored.folder,
@@ -226,17 +227,17 @@ class TaskTensors:
                 )
             for expert, share in zip(stored.manifest.experts, shares, strict=True):
                 if expert in stored.layout.experts[row]:
-                    own = own - share * stored.difference(expert, row, elements, reader)
+                    own = own - share * stored.difference(expert, row, elements)
         return own
 
-    def _change(self, row: str, shared: Tensor, modules: TensorReader) -> Tensor:
+    def _change(self, row: str, shared: Tensor) -> Tensor:
         """The expert's task vector of a row, in the shape of ``shared``, the merged one."""
         prefix, stored = f"{self.expert}/{row}/", self.modules
         if f"{prefix}mask" in stored.tensors.tensors:
-            chosen = unpacked(modules.read(f"{prefix}mask"), shared.numel())
-            scale = float(stored.read(f"{prefix}scale", modules))
+            chosen = unpacked(stored.read(f"{prefix}mask"), shared.numel())
+            scale = float(stored.read(f"{prefix}scale"))
             return torch.where(chosen.reshape(shared.shape), shared * scale, 0)
-        factors = (stored.read(prefix + what, modules) for what in ("u", "s", "vh"))
+        factors = (stored.read(prefix + what) for what in ("u", "s", "vh"))
         u, s, vh = (factor.to(shared.dtype) for factor in factors)
         return ((u * s) @ vh).reshape(shared.shape)
 

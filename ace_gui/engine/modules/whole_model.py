@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored.routes import WHOLE
@@ -149,19 +148,16 @@ def put_whole(model: Any, modules: StoredModules) -> Router:
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
     not fit, ArchitectureError for a model whose tensors differ from those in its files.
     """
-    reader = TensorReader(modules.tensors)
-    router = _router(modules, reader)
-    differences = _differences(model, modules, reader)
+    router = _router(modules)
+    differences = _differences(model, modules)
     first = next(model.parameters())
     model.add_module(NAME, nn.ModuleList([router, differences]).to(first.device, first.dtype))
     _make_by_example(model, router, differences)
     return router
 
 
-def _router(modules: StoredModules, reader: TensorReader) -> Router:
-    found = {
-        name: modules.read(TRAINED + name, reader) for name in ("centre", "scale", "weight", "bias")
-    }
+def _router(modules: StoredModules) -> Router:
+    found = {name: modules.read(TRAINED + name) for name in ("centre", "scale", "weight", "bias")}
     count, width = len(modules.manifest.experts), len(found["centre"])
     shapes = [tuple(found[name].shape) for name in ("centre", "scale", "weight", "bias")]
     fits = shapes == [(width,), (width,), (count, width), (count,)]
@@ -171,7 +167,7 @@ def _router(modules: StoredModules, reader: TensorReader) -> Router:
     return Router(found, one=one, experts=modules.manifest.experts)
 
 
-def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Differences:
+def _differences(model: Any, modules: StoredModules) -> Differences:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder, found = DiskNames(model, parameters), Differences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
@@ -184,7 +180,7 @@ def _differences(model: Any, modules: StoredModules, reader: TensorReader) -> Di
                 f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
                 "files, so it cannot be mixed for each example."
             )
-        _add_row(found, modules, row, destination.name, experts, reader)
+        _add_row(found, modules, row, destination.name, experts)
     if not found.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
     return found
@@ -196,7 +192,6 @@ def _add_row(
     row: str,
     parameter: str,
     experts: Mapping[str, int],
-    reader: TensorReader,
 ) -> None:
     owners, part = modules.layout.experts[row], modules.layout.parts[row]
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
@@ -204,7 +199,7 @@ def _add_row(
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
     (form,) = forms
     tensors: list[Tensor] = []
-    read = [[modules.read(f"{each}/{row}/{what}", reader) for what in form] for each in owners]
+    read = [[modules.read(f"{each}/{row}/{what}") for what in form] for each in owners]
     if form[0] == "left":
         tensors = [torch.cat([left for left, _ in read], dim=1)]
         tensors += [torch.cat([right for _, right in read])]
@@ -212,7 +207,7 @@ def _add_row(
         tensors = [torch.stack([whole.reshape(-1) for (whole,) in read])]
     else:
         for owner in owners:
-            modules.require_entries(f"{owner}/{row}/", part.elements, reader)
+            modules.require_entries(f"{owner}/{row}/", part.elements)
         tensors = [each for index, values in read for each in (index.long(), values)]
     number = sum(map(len, found.targets.values()))
     target = _Target(

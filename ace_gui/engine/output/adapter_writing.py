@@ -45,7 +45,7 @@ from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.whole_model.learn import learned
 from ace_gui.engine.merging.whole_model.surveying import surveyed
 from ace_gui.engine.output.adapter_store import AdapterStore
-from ace_gui.engine.output.exporting import CARD, RECIPE, exported
+from ace_gui.engine.output.exporting import CARD, exported
 from ace_gui.engine.output.lineage import lineage_of
 from ace_gui.engine.output.model_card import adapter_card
 from ace_gui.engine.planning.adapter_plan import (
@@ -72,7 +72,7 @@ from ace_gui.linalg.low_rank import (
     squared_values,
 )
 from ace_gui.machine import peak_memory
-from ace_gui.output_files import staging_folder, writing
+from ace_gui.output_files import RECIPE, staging_folder, writing
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 

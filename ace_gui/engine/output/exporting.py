@@ -34,11 +34,10 @@ from ace_gui.engine.output.model_card import model_card
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import OutputError
-from ace_gui.output_files import writing
+from ace_gui.output_files import RECIPE, writing
 from ace_gui.recipe.recipe_file import dump_recipe
 
 CARD = "README.md"
-RECIPE = "merge_recipe.yaml"
 
 
 def export(

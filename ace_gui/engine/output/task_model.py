@@ -27,10 +27,11 @@ from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES
 from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.modules.manifest import MANIFEST
-from ace_gui.engine.modules.task_tensors import RECIPE, TaskTensors, open_task
+from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import CheckpointError
+from ace_gui.output_files import RECIPE
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import RECIPE_NAMES
 

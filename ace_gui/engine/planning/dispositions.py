@@ -292,15 +292,6 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and part_of(name, base.checkpoint.parts) not in expert.lacks
             and not (stack_of(name) in separate and _has_blocks(expert, base))
         ]
-        if missing:
-            raise MismatchError(
-                f"{expert.name} lacks {len(missing)} tensors of the base: {listing(missing)}. "
-                "It is probably another architecture or size; choose experts fine-tuned from "
-                "this base.",
-                path=expert.checkpoint.path,
-                tensor=missing[0],
-                details="\n".join(missing),
-            )
         surplus = [
             name
             for name in expert.extra
@@ -308,14 +299,16 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role not in HEADS | {Role.BUFFER}
             and block_list(name) in lists
         ]
-        if surplus:
+        if missing or surplus:
+            count = len(missing or surplus)
+            what = f"has {count} tensors that the base lacks"
             raise MismatchError(
-                f"{expert.name} has {len(surplus)} tensors that the base lacks: "
-                f"{listing(surplus)}. It is probably another architecture or size; choose experts "
-                "fine-tuned from this base.",
+                f"{expert.name} {f'lacks {count} tensors of the base' if missing else what}: "
+                f"{listing(missing or surplus)}. It is probably another architecture or size; "
+                "choose experts fine-tuned from this base.",
                 path=expert.checkpoint.path,
-                tensor=surplus[0],
-                details="\n".join(surplus),
+                tensor=(missing or surplus)[0],
+                details="\n".join(missing or surplus),
             )
 
 

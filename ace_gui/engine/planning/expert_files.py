@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +41,14 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
 def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[PlanRow]:
     """The rows for which something is stored per expert, in plan order."""
     left = {row.name for row in rows if _leaves_modules(row, default)}
-    matrices = {
-        row.tensor: row
+    with_biases = {
+        row.tensor
         for row in rows
-        if row.name in left and _with_biases(method_of(row, default))
+        if row.name in left
+        and isinstance(modules := method_of(row, default).modules, Differences)
+        and modules.with_biases
     }
-    return [row for row in rows if row.name in left or _is_bias(row, matrices)]
+    return [row for row in rows if row.name in left or _is_bias(row, with_biases)]
 
 
 def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
@@ -57,11 +59,7 @@ def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
     return merged and isinstance(modules, Masks | Factors | Differences)
 
 
-def _with_biases(method: MergeMethod[Any]) -> bool:
-    return isinstance(method.modules, Differences) and method.modules.with_biases
-
-
-def _is_bias(row: PlanRow, matrices: Mapping[str, PlanRow]) -> bool:
+def _is_bias(row: PlanRow, matrices: Collection[str]) -> bool:
     """Whether the row is the bias of one of these matrices."""
     start, _, last = row.name.rpartition(".")
     combined = row.disposition in COMBINED and row.in_base and bool(row.experts)

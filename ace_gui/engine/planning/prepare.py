@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.engine.contract.checks import (
@@ -47,16 +47,12 @@ from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_
 from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import listing, plain
+from ace_gui.formatting import counted, listing, plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.steps import Steps, result_of
-
-if TYPE_CHECKING:
-    pass
-
 
 LARGEST_WEIGHT: Final = 1e9
 """Weights of an expert; they may be negative."""
@@ -207,7 +203,7 @@ def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...
     found = len(recipe.models)
     if recipe.slices:
         return ()
-    return (too_few(method, found),) if 0 < found < method.least else ()
+    return (_too_few(method, found),) if 0 < found < method.least else ()
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
@@ -217,7 +213,8 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
         found = max(len(part.sources) for part in recipe.slices) - 1
     if method.most is not None and found > method.most:
         raise RecipeError(
-            f"{method.title} merges {experts(method.most)}, but there are {found}; "
+            f"{method.title} merges {counted(method.most, 'expert', 'experts')}, but there are "
+            f"{found}; "
             "leave some out, or choose another method, such as the Karcher mean.",
             key="models",
         )
@@ -231,15 +228,10 @@ def require_experts(prepared: Prepared) -> None:
     if not found:
         raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
     if found < method.least:
-        raise RecipeError(too_few(method, found), key="models")
+        raise RecipeError(_too_few(method, found), key="models")
 
 
-def experts(count: int) -> str:
-    """The number of experts."""
-    return "1 expert" if count == 1 else f"{count} experts"
-
-
-def too_few(method: MergeMethod[Any], found: int) -> str:
+def _too_few(method: MergeMethod[Any], found: int) -> str:
     """The sentence about too few experts."""
     return (
         f"{method.title} merges {'' if method.least == method.most else 'at least '}"

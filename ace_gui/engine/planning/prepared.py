@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ace_gui.checkpoints import FileStamp, reader_of
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.contract.plan import (
-    Plan,
-    PlanRow,
-)
-from ace_gui.engine.planning.memory import (
-    is_whole,
-    row_width,
-)
+from ace_gui.engine.contract.plan import Plan, PlanRow
+from ace_gui.engine.planning.memory import is_whole, row_width
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import (
-    method_of,
-    parameters_of,
-)
+from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers
 from ace_gui.errors import CheckpointError
 from ace_gui.methods import checked_parameters

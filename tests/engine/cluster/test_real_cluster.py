@@ -1,19 +1,176 @@
-"""The command line with a real cluster of two processes on this machine."""
+"""What goes wrong with a real Ray cluster: workers killed, stopped, without memory; its head."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from ace_gui.engine.cluster.ray_cluster import LONGEST_FOLDER
+from ace_gui.engine.cluster.worker import TITLE
+from tests.helpers.cluster_faults import DOOMED
 from tests.helpers.command import ace_gui
 from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import file_of
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.helpers.cluster_faults"]
+    folder = tmp_path_factory.mktemp("faults")
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["well", "stopped", "two without memory", "killed, resumed", "all without memory, resumed"],
+)
+def test_the_same_bits(found: dict[str, Any], fault: str) -> None:
+    assert found[fault] == found["alone"]
+
+
+def test_a_tensor_over_which_every_worker_is_killed(found: dict[str, Any]) -> None:
+    assert found["killed"].startswith(f"3 workers were lost while they worked on `{DOOMED}`")
+    assert found["killed"].endswith("then resume.")
+
+
+def test_workers_without_memory(found: dict[str, Any]) -> None:
+    assert found["lost for want of memory"] >= 1
+    sentence = found["all without memory"]
+    assert "workers were lost" in sentence or "cannot be started" in sentence
+
+
+def test_cancelling_while_ray_starts_is_immediate(found: dict[str, Any]) -> None:
+    assert found["cancelled"] < 1.0
+
+
+def test_no_process_is_left(found: dict[str, Any]) -> None:
+    assert not found["left"]
+
+
+def test_the_head_is_killed(tmp_path: Path) -> None:
+    """Its worker, which was stopped before, would never end by itself."""
+    recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
+    assert ace_gui("merge", recipe, "--out", tmp_path / "one", "--threads", "1").returncode == 0
+    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
+    out = tmp_path / "beheaded"
+    merging = subprocess.Popen(
+        [*command, "--out", str(out), "--cluster", "local:1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    watched = psutil.Process(merging.pid)
+    while not (workers := called(watched, TITLE)):
+        assert merging.poll() is None
+        time.sleep(0.01)
+    for worker in workers:
+        worker.suspend()
+    everyone = watched.children(recursive=True)
+    for server in called(watched, "gcs_server"):
+        server.kill()
+    started = time.monotonic()
+    _, told = merging.communicate(timeout=90)
+    assert time.monotonic() - started < 45
+    assert merging.returncode == 1
+    assert "The cluster's server has ended" in told.replace("\n", " ")
+    _, left = psutil.wait_procs(everyone, timeout=20)
+    assert not left
+    resumed = ace_gui("merge", recipe, "--out", out, "--threads", "1", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    files = [folder / "model.safetensors" for folder in (out, tmp_path / "one")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path: Path) -> None:
+    """Workers, servers and agents, and the folder, which only its owner may enter; the token is in
+    no file of theirs."""
+    recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
+    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
+    before = set(Path(ray_folder()).glob("ace-ray-*"))
+    merging = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out"), "--cluster", "local:1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    watched, everyone = psutil.Process(merging.pid), set[psutil.Process]()
+    while not called(watched, TITLE):
+        assert merging.poll() is None
+        everyone |= set(watched.children(recursive=True))
+        time.sleep(0.05)
+    everyone |= set(watched.children(recursive=True))
+    (folder,) = set(Path(ray_folder()).glob("ace-ray-*")) - before
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert not (tmp_path / ".ray").exists()
+    merging.send_signal(number)
+    started = time.monotonic()
+    status = merging.wait(60)
+    _, left = psutil.wait_procs(everyone, timeout=20)
+    assert not left
+    assert time.monotonic() - started < 25
+    assert status == (130 if number is signal.SIGINT else -number)
+    assert not folder.exists()
+
+
+def ray_folder() -> str:
+    index = tempfile.gettempdir()
+    return index if len(index) <= LONGEST_FOLDER else "/tmp"
+
+
+def test_a_cluster_of_someone_else_answers_quickly(tmp_path: Path) -> None:
+    """``auto`` finds its server, but has not its token."""
+    settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    foreign = subprocess.Popen(
+        [sys.executable, "-c", FOREIGN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **settings},
+    )  # fmt: skip
+    assert foreign.stdout is not None
+    assert "ready" in foreign.stdout.readline()
+    recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
+    started = time.monotonic()
+    done = ace_gui("merge", recipe, "--out", tmp_path / "out", "--cluster", "auto", seconds=200)
+    assert time.monotonic() - started < 100  # most of which Ray is imported in
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+    foreign.communicate()
+
+
+FOREIGN = """
+import sys, ray
+ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def called(process: psutil.Process, name: str) -> list[psutil.Process]:
+    found = []
+    for child in process.children(recursive=True):
+        try:
+            if name in (child.cmdline() or [""])[0]:
+                found.append(child)
+        except psutil.Error:
+            continue
+    return found
+
 
 pytest.importorskip("ray")
 

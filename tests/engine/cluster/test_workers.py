@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from ace_gui.engine import streaming
-from ace_gui.engine.cluster import pool, ray_cluster
-from ace_gui.engine.cluster.pool import ATTEMPTS, Call
+from ace_gui.engine.cluster import ray_cluster, ray_workers
+from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
 from ace_gui.engine.cluster.worker import Kind, Order, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
@@ -319,7 +319,7 @@ def test_a_merge_can_be_stopped_while_the_cluster_starts(family: Family, tmp_pat
 
 def test_the_head_ends(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray would say nothing for a minute, and then end the process."""
-    monkeypatch.setattr(pool, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(ray_workers, "WATCH_SECONDS", 0.0)
     ray = RayStandIn()
     prepared, store = prepare(recipe_of(family)), tmp_path / "store"
     events = merge(prepared, store, workers=ray.workers())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,19 +13,26 @@ import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ace_gui.engine import streaming as parts
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.store import reports
+from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import MethodError, OutputError, RecipeError, WorkbenchError
+from ace_gui.errors import MethodError, NonFiniteError, OutputError, RecipeError, WorkbenchError
 from ace_gui.methods import METHODS
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.values import NonFinite
+from tests.helpers.adapters import save_adapter
 from tests.helpers.merges import merged_tensors
 from tests.helpers.method_cases import needs_data
+from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import recipe_over
 
 
 def tensors(seed: int, size: float = 1.0) -> dict[str, Tensor]:
@@ -154,3 +164,142 @@ def test_names_of_experts_are_distinct_whatever_was_given(names: list[str]) -> N
     for name, given_name in zip(found, names, strict=True):
         alone = [other.casefold() for other in names].count(given_name.casefold()) == 1
         assert name == given_name if alone else name.startswith(f"{given_name}-")
+
+
+MATRIX = "roberta.encoder.layer.1.output.dense.weight"
+EMBEDDING = "roberta.embeddings.word_embeddings.weight"
+BROKEN = (MATRIX, EMBEDDING)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def broken(family: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first expert, with Inf in a matrix and NaN at the end of an embedding."""
+    return damaged(family.experts["task0"], tmp_path_factory.mktemp("broken") / "task0")
+
+
+def damaged(source: Path, folder: Path, extra: Mapping[str, Tensor] | None = None) -> Path:
+    shutil.copytree(source, folder)
+    held = load_file(source / "model.safetensors")
+    held[MATRIX][3, 5] = -math.inf
+    held[EMBEDDING][-1, -2:] = math.nan
+    save_file({**held, **(extra or {})}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def recipe(base: Path, *experts: Path, choice: NonFinite = NonFinite.STOP) -> Recipe:
+    return recipe_over(base, experts, non_finite=choice)
+
+
+def merged(of: Recipe, store: Path) -> dict[str, Tensor]:
+    return merged_tensors(prepare(of), store, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that some parts are written before the one with NaN is met."""
+    monkeypatch.setattr(parts, "PART_ELEMENTS", 100)
+
+
+def test_a_merge_stops_unless_told_otherwise(family: Family, broken: Path, tmp_path: Path) -> None:
+    others = (family.experts["task1"], family.experts["task2"])
+    with pytest.raises(NonFiniteError) as caught:
+        merged(recipe(family.base, broken, *others), tmp_path / "store")
+    error = caught.value
+    rows = load_file(family.base / "model.safetensors")[EMBEDDING].shape[0]
+    assert f"of `task0` has 2 NaN values (first at [{rows - 1}, 30])" in error.sentence
+    assert "`non_finite` in a recipe" in error.sentence
+    assert (error.path, error.tensor) == (broken, EMBEDDING)
+
+
+def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
+    family: Family, broken: Path, tmp_path: Path
+) -> None:
+    whole, others = family.experts["task0"], (family.experts["task1"], family.experts["task2"])
+    skipping = recipe(family.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
+    found = merged(skipping, tmp_path / "found")
+    without = merged(recipe(family.base, *others), tmp_path / "without")
+    healthy = merged(recipe(family.base, whole, *others), tmp_path / "healthy")
+    for name, tensor in found.items():
+        assert torch.equal(tensor, (without if name in BROKEN else healthy)[name]), name
+    assert not torch.equal(found[MATRIX], healthy[MATRIX])
+    told = reports(tmp_path / "found")
+    assert {name for name, report in told.items() if report.non_finite} == set(BROKEN)
+    assert set(told[MATRIX].energies or ()) == {"task1", "task2"}
+    (note,) = [note for note in told[MATRIX].notes if "left out of this tensor" in note]
+    assert note == "`task0` has 1 infinite value (first at [3, 5]) here: left out of this tensor."
+
+
+def test_keeping_the_bases_tensor(family: Family, broken: Path, tmp_path: Path) -> None:
+    experts = (broken, family.experts["task1"])
+    found = merged(recipe(family.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
+    base = load_file(family.base / "model.safetensors")
+    assert all(torch.equal(found[name], base[name]) for name in BROKEN)
+    report = reports(tmp_path / "store")[EMBEDDING]
+    assert report.non_finite == ("task0",)
+    assert report.notes[0].startswith("The base's tensor is kept: `task0` has 2 NaN values")
+
+
+def test_without_any_finite_expert_the_bases_tensor_is_kept(
+    family: Family, broken: Path, tmp_path: Path
+) -> None:
+    found = merged(recipe(family.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    assert torch.equal(found[MATRIX], load_file(family.base / "model.safetensors")[MATRIX])
+
+
+@pytest.mark.parametrize("choice", NonFinite)
+def test_nothing_can_stand_in_for_the_base_or_for_a_head(
+    choice: NonFinite, family: Family, broken: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(NonFiniteError, match=r"of `task0` has .*Download it again\.$") as caught:
+        merged(recipe(broken, family.experts["task1"], choice=choice), tmp_path / "base")
+    assert caught.value.path == broken
+    head = {"classifier.out_proj.bias": torch.tensor([math.nan, 0.0])}
+    own = damaged(family.experts["task0"], tmp_path / "task0", head)
+    with pytest.raises(NonFiniteError, match=r"classifier.out_proj.bias.*first at \[0\]"):
+        merged(recipe(family.base, own, choice=choice), tmp_path / "head")
+    assert not (tmp_path / "head").exists()
+
+
+def test_factors_of_an_adapter(family: Family, tmp_path: Path) -> None:
+    module = "roberta.encoder.layer.0.attention.self.query"
+    prefix = f"base_model.model.{module}.lora_"
+    pair = {f"{prefix}A.weight": torch.ones(2, 32), f"{prefix}B.weight": torch.ones(32, 2)}
+    pair[f"{prefix}A.weight"][0, 0] = math.inf
+    adapter = save_adapter(tmp_path / "adapter", pair)
+    experts = (adapter, family.experts["task1"])
+    merged(recipe(family.base, *experts, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    report = reports(tmp_path / "store")[f"{module}.weight"]
+    assert report.non_finite == ("adapter",)
+    assert "lora_A" in report.notes[0]
+
+
+def test_the_comparison_of_the_experts_follows_the_choice(family: Family, broken: Path) -> None:
+    experts = (broken, family.experts["task1"], family.experts["task2"])
+    stopping = recipe(family.base, *experts)
+    with pytest.raises(NonFiniteError):
+        list(analyse(prepare(stopping)))
+    for choice, there in (
+        (NonFinite.SKIP_EXPERT, {"task1", "task2"}),
+        (NonFinite.KEEP_BASE, set()),
+    ):
+        events = analyse(prepare(replace(stopping, non_finite=choice)))
+        found = {event.statistics.name: event.statistics for event in events}
+        assert set(found[MATRIX].energies) == there
+        assert set(found[MATRIX.replace("1", "0")].energies) == {"task0", "task1", "task2"}
+
+
+def test_the_card_names_every_such_tensor(family: Family, broken: Path, tmp_path: Path) -> None:
+    experts = (broken, family.experts["task1"])
+    skipping = recipe(family.base, *experts, choice=NonFinite.SKIP_EXPERT)
+    merged(skipping, tmp_path / "store")
+    exporting = export(tmp_path / "store", tmp_path / "out", dtype=None, shard_bytes=10**9)
+    assert list(exporting)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "- 2 with NaN or Inf in an expert, where these experts were left out:" in card
+    assert "roberta.encoder.layer.1.output.dense.weight: task0" in card
+    assert "non_finite: skip_expert" in card

@@ -1,5 +1,7 @@
 """Merging into a store: cancel, kill, resume, export; always the same bits or an error."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import shutil
@@ -14,14 +16,17 @@ from ace_gui.engine.contract.events import (
     Exported,
     MergeFinished,
     MergeStarted,
+    StoreRead,
     TensorFinished,
 )
+from ace_gui.engine.contract.jobs import ReadStoresJob
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.merges import stopped_merge
@@ -248,3 +253,23 @@ def test_complete_heads_of_other_experts_than_were_merged_are_refused(
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_store_is_outdated_once_a_model_is_another_file(tmp_path: Path) -> None:
+    family = roberta_family(tmp_path / "models", experts=2)
+    prepared = prepare(recipe_of(family))
+    for _ in merge(prepared, tmp_path / "store"):
+        pass
+    job = ReadStoresJob(stores=(tmp_path / "gone", tmp_path / "store"))
+    nothing, read = job.steps(Runner())
+    assert nothing is None
+    assert isinstance(read, StoreRead)
+    assert not read.outdated
+    names = {row.name for row in prepared.plan.rows if row.in_base}
+    assert {report.name for report in read.reports} == names
+    weights = next(iter(family.experts.values())) / "model.safetensors"
+    later = weights.stat().st_mtime + 5
+    os.utime(weights, (later, later))
+    *_, read = job.steps(Runner())
+    assert isinstance(read, StoreRead)
+    assert read.outdated

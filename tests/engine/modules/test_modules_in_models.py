@@ -1,5 +1,7 @@
 """Merged folders with modules as models: exact, by example, and plain for who ignores them."""
 
+from __future__ import annotations
+
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from torch import nn
 
 import ace_gui
 from ace_gui.engine.modules.manifest import MANIFEST, MODULES

@@ -1,17 +1,22 @@
 """The memory a merge will take is known before it starts, and refused when it is too much."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.checks import DISK, Verdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.modules.manifest import MODULES
 from ace_gui.engine.planning import memory as budget
+from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.memory import (
     matrices_at_once,
     peak_bytes,
@@ -19,12 +24,17 @@ from ace_gui.engine.planning.memory import (
     with_freed,
     working_set,
 )
+from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import After, Cap
+from tests.benchmarks.depth import FAMILIES, merged, methods_without_data, save_families
 from tests.helpers.device_stand_in import DeviceStandIn
 from tests.helpers.live_memory import LiveMemory
+from tests.helpers.models import Family, gpt2_family
+from tests.helpers.recipes import recipe_of
 
 
 def recipe(folder: Path, experts: int, shape: tuple[int, int]) -> Recipe:
@@ -130,3 +140,79 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(
     monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * held - 1)
     assert matrices_at_once(rows, method, None) == 1
     assert peak_bytes(rows, method) == one
+
+
+BESIDE = 10e6
+"""Bytes that no tensor needs: blocks of files that are hashed, and what Python keeps."""
+
+ALLOWED = 1.15
+"""How far a plan may be exceeded: what fits no longer into what was freed before."""
+
+APART = 16e6
+"""Bytes by which two merges of one model may differ: two matrices in float64. Threads do not always
+meet at their peaks. What is added has more than twice that."""
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def indices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    return save_families(tmp_path_factory.mktemp("depth"), request.param)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", methods_without_data())
+def test_a_model_twice_as_deep_takes_no_more(method: str, indices: tuple[Path, Path]) -> None:
+    once, twice = (merged(index, method, giving_back=True) for index in indices)
+    assert twice.whole <= 1.05 * once.whole
+    assert twice.own <= 1.05 * once.own + APART
+    as_it_is = merged(indices[1], method)
+    assert as_it_is.own <= ALLOWED * as_it_is.planned + BESIDE
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
+
+
+def prepared_by(family: Family, method: str) -> Prepared:
+    return prepare(recipe_of(family, merge_method=method))
+
+
+def size_of(*files: Path) -> int:
+    return sum(tensor.nbytes for file in files for tensor in load_file(file).values())
+
+
+@pytest.mark.parametrize("method", ["emr", "tall_masks", "tsv_c"])
+def test_every_byte_of_heads_and_modules_is_counted(
+    method: str, family: Family, tmp_path: Path
+) -> None:
+    prepared = prepared_by(family, method)
+    for _ in merge(prepared, tmp_path, device="cpu"):
+        pass
+    heads = size_of(*(tmp_path / MODEL / HEADS).iterdir())
+    assert heads > 0
+    assert prepared.plan.bytes_beside == heads + size_of(tmp_path / MODEL / MODULES)
+    assert prepared_by(family, "ace").plan.bytes_beside == heads
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_the_disk_must_hold_it_too(
+    resumes: bool, family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = prepared_by(family, "tsv_c").plan
+    needed = plan.bytes_beside + (0 if resumes else plan.bytes_to_write)
+
+    def verdict(free: int) -> Verdict:
+        monkeypatch.setattr("ace_gui.engine.planning.merge_checks.free_bytes", lambda _: free)
+        found = output_checks(
+            plan,
+            tmp_path,
+            memory_bytes=None,
+            gpu_memory=0,
+            complete_heads=False,
+            resumes=resumes,
+        )
+        (check,) = [check for check in found if check.title == DISK]
+        return check.verdict
+
+    assert verdict(needed - 1) is Verdict.ERROR
+    assert verdict(needed) is not Verdict.ERROR

@@ -182,26 +182,24 @@ class TensorMerge:
         """Merge in parts; all of them again if their votes differ from the assumed ones."""
         experts, vote = len(self.row.experts), Vote()
         votes = self._prepared.method_of(self.row).votes and len(parts) > 1
-        given = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
-        for piece in self._merged(parts, given, pool):
+
+        def merged(given: Findings, part: Part) -> OutputChunk:
+            deltas = self._vectors(part)
+            with merging_of(self.row.name, deltas.names):
+                found = merge_deltas(self.row, self._prepared, deltas, findings=given)
+                return self._finished(deltas, found, part[0])
+
+        assumed = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
+        for piece in ordered(pool, partial(merged, assumed), parts):
+            self._note(piece)
             vote += piece.vote
             yield piece
         if votes and vote.matters and vote.surplus < 0:
             self._squared_norm = 0.0
-            yield from self._merged(parts, {**findings, SURPLUS: (vote.surplus,) * experts}, pool)
-
-    def _merged(
-        self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
-    ) -> Iterator[OutputChunk]:
-        def merged(part: Part) -> OutputChunk:
-            deltas = self._vectors(part)
-            with merging_of(self.row.name, deltas.names):
-                found = merge_deltas(self.row, self._prepared, deltas, findings=findings)
-                return self._finished(deltas, found, part[0])
-
-        for piece in ordered(pool, merged, parts):
-            self._note(piece)
-            yield piece
+            found = {**findings, SURPLUS: (vote.surplus,) * experts}
+            for piece in ordered(pool, partial(merged, found), parts):
+                self._note(piece)
+                yield piece
 
     @property
     def report(self) -> LayerReport:

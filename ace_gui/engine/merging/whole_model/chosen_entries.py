@@ -11,13 +11,12 @@ from math import prod
 from operator import iadd
 from typing import Any, Final, TypeVar
 
-import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors, merging_of
+from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors, merging_of
 from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, ordered, single_threads
@@ -25,8 +24,6 @@ from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.shared.trimming import THRESHOLD, trim_survey
 
 TITLE: Final = "choosing what is kept of each expert"
-CPU: Final = torch.device("cpu")
-
 _Found = TypeVar("_Found", Tensor, Counter[int])
 
 

@@ -26,7 +26,7 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
 from ace_gui.engine.merging.one_tensor.measured_rows import need_of
 from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors, merging_of
+from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors, merging_of
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.units import Scan, Workers
@@ -37,8 +37,6 @@ from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
 _Found = TypeVar("_Found")
-
-CPU: Final = torch.device("cpu")
 
 TITLE: Final = "looking at the whole model"
 

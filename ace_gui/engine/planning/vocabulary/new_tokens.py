@@ -86,6 +86,13 @@ def join(
         return Joined(
             tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=left_out
         )
+    tokens = _appended(base, added, advice)
+    rows = max(base.rows, len(tokens))
+    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
+
+
+def _appended(base: Known, added: Sequence[str], advice: str) -> Tokens:
+    """The base's tokens, then these. Raises RecipeError if the base's ids have gaps."""
     start = len(base.tokens)
     if start and max(base.tokens) != start - 1:
         raise RecipeError(
@@ -94,9 +101,7 @@ def join(
             f"{advice}.",
             key="vocabulary",
         )
-    tokens = {**base.tokens, **dict(enumerate(added, start))}
-    rows = max(base.rows, start + len(added))
-    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
+    return {**base.tokens, **dict(enumerate(added, start))}
 
 
 def _in_order(tokens: Tokens, wanted: set[str]) -> Iterable[str]:
