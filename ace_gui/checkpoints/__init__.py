@@ -18,8 +18,6 @@ from ace_gui.checkpoints.derived import Source as Source
 from ace_gui.checkpoints.derived import grow as grow
 from ace_gui.checkpoints.derived import new_parts as new_parts
 from ace_gui.checkpoints.derived import runs as runs
-from ace_gui.checkpoints.dtypes import tag_of as tag_of
-from ace_gui.checkpoints.dtypes import torch_dtype as torch_dtype
 from ace_gui.checkpoints.folder import MAIN as MAIN
 from ace_gui.checkpoints.folder import MODULES as MODULES
 from ace_gui.checkpoints.folder import PIPELINE as PIPELINE
@@ -30,14 +28,16 @@ from ace_gui.checkpoints.folder import part_of as part_of
 from ace_gui.checkpoints.header import Header as Header
 from ace_gui.checkpoints.header import TensorInfo as TensorInfo
 from ace_gui.checkpoints.header import read_header as read_header
+from ace_gui.checkpoints.header import tag_of as tag_of
+from ace_gui.checkpoints.header import torch_dtype as torch_dtype
 from ace_gui.checkpoints.index import Checkpoint as Checkpoint
 from ace_gui.checkpoints.index import open_checkpoint as open_checkpoint
 from ace_gui.checkpoints.input_files import FileStamp as FileStamp
 from ace_gui.checkpoints.pickle.conversion import convert_pickle as convert_pickle
 from ace_gui.checkpoints.pickle.conversion import converting as converting
 from ace_gui.checkpoints.pickle.conversion import find_converted as find_converted
-from ace_gui.checkpoints.read_checksums import ReadChecksums as ReadChecksums
-from ace_gui.checkpoints.read_checksums import Readings as Readings
+from ace_gui.checkpoints.reader import ReadChecksums as ReadChecksums
+from ace_gui.checkpoints.reader import Readings as Readings
 from ace_gui.checkpoints.reader import TensorReader as TensorReader
 from ace_gui.checkpoints.reader import non_finite_error as non_finite_error
 from ace_gui.checkpoints.reader import non_finite_values as non_finite_values

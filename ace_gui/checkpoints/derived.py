@@ -20,8 +20,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.read_checksums import ReadChecksums
-from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.reader import ReadChecksums, TensorReader, require_finite
 
 _BLOCK = 1 << 22
 """Elements in memory at a time for a mean."""

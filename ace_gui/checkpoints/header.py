@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import torch
+
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
 from ace_gui.formatting import plain
 from ace_gui.stored_formats import FORMATS
@@ -257,3 +259,19 @@ def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: i
     if stamp.size > expected:
         extra = stamp.size - expected
         raise refusal(path, f"{extra} unexpected bytes after the last tensor.")
+
+
+_DTYPES: Final[dict[str, torch.dtype]] = {
+    tag: getattr(torch, known.torch) for tag, known in FORMATS.items() if known.torch is not None
+}
+TAGS: Final = {dtype: tag for tag, dtype in _DTYPES.items()}
+
+
+def torch_dtype(tag: str) -> torch.dtype:
+    """The torch dtype of a tag. Raises KeyError for quantised and unknown formats."""
+    return _DTYPES[tag]
+
+
+def tag_of(dtype: torch.dtype) -> str:
+    """The tag of a torch dtype. Raises KeyError for one that is never written here."""
+    return TAGS[dtype]

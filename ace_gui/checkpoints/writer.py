@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints.dtypes import torch_dtype
+from ace_gui.checkpoints.header import torch_dtype
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.checkpoints.shards import OutputTensor, Shard, index_json, indexed
 from ace_gui.errors import CheckpointError, OutputError, ResumeError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.architecture import remembered as module
+from ace_gui.architecture import sandbox as module
 from ace_gui.architecture.describe import describe
-from ace_gui.architecture.remembered import LARGEST_NUMBER
+from ace_gui.architecture.sandbox import LARGEST_NUMBER
 from ace_gui.architecture.traits import Architecture
 from ace_gui.steps import Steps, result_of
 from tests.helpers.damage import ANY_FILE

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import ace_gui
 from ace_gui.engine.adapting.merged_values import _generator
-from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.stored import MODULES
 from tests.helpers import learning_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, one_by_one
 from tests.helpers.learning_oracles import State

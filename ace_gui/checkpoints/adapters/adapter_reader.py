@@ -17,11 +17,9 @@ from ace_gui.checkpoints.derived import (
     ExtendedCheckpoint,
     ExtendedReader,
 )
-from ace_gui.checkpoints.dtypes import torch_dtype
-from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.header import TensorInfo, torch_dtype
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.read_checksums import ReadChecksums
-from ace_gui.checkpoints.reader import TensorReader, require_finite
+from ace_gui.checkpoints.reader import ReadChecksums, TensorReader, require_finite
 from ace_gui.formatting import path_text
 
 _BLOCK: Final = 1 << 22

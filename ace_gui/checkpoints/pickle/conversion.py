@@ -15,13 +15,13 @@ from stat import S_ISDIR
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-from ace_gui.checkpoints.dtypes import tag_of
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
     PICKLED_ADAPTER,
     find_pickled_weights,
     is_pickle,
 )
+from ace_gui.checkpoints.header import tag_of
 from ace_gui.checkpoints.index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.input_files import (
     FileStamp,

@@ -23,11 +23,11 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints.dtypes import TAGS
 from ace_gui.checkpoints.header import (
     METADATA_KEY,
     RANK_LIMIT,
     SNIFF_BYTES,
+    TAGS,
     TENSOR_LIMIT,
     byte_count,
     is_text,

@@ -22,7 +22,7 @@ from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
 from ace_gui.engine.evaluating.kinds.every_kind import asker
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.modules.manifest import has_modules, read_manifest
+from ace_gui.engine.modules.stored import has_modules, read_manifest
 from ace_gui.engine.planning.expert_files import experts_with_heads
 from ace_gui.errors import MismatchError, OutputError, ResourceError, is_out_of_memory
 from ace_gui.formatting import listing, path_text, plain

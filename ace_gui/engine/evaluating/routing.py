@@ -19,7 +19,7 @@ from ace_gui.engine.evaluating.evaluate import Trial, all_trials, progress_of
 from ace_gui.engine.evaluating.loaded_models import Loaded, answered
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.layers import ObservedRouter, routers_of
-from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.stored import MODULES
 from ace_gui.methods.shared.expert_modules import ModuleKind
 from ace_gui.recipe.tasks import Task
 

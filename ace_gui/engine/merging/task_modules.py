@@ -29,13 +29,15 @@ from ace_gui.engine.merging.whole_model.chosen_entries import (
     kept,
 )
 from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
-from ace_gui.engine.modules.manifest import (
+from ace_gui.engine.modules.stored import (
+    EXPERTS,
+    LAYOUT,
     MODULES,
+    NAMES,
     STEM,
     ModulesManifest,
     write_manifest,
 )
-from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, NAMES
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.routing.train import trained_tensors

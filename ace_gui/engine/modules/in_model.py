@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.modules.layers import put_correction
-from ace_gui.engine.modules.manifest import has_modules
 from ace_gui.engine.modules.mlp_blocks import put_blocks
 from ace_gui.engine.modules.smile_layers import put_smile
+from ace_gui.engine.modules.stored import has_modules
 from ace_gui.engine.modules.task_tensors import (
     TaskTensors,
     base_of,

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
-from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.stored import TRAINED
+from ace_gui.engine.modules.stored import MODULES, TRAINED
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain

@@ -22,21 +22,19 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.checkpoints.side_files import own_file
-from ace_gui.engine.modules.manifest import (
-    MODULES,
-    ModulesManifest,
-    has_modules,
-    read_manifest,
-    require_hashes,
-)
 from ace_gui.engine.modules.stored import (
+    MODULES,
     TRAINED,
     Layout,
+    ModulesManifest,
     Rows,
     block_of,
     checked_rows,
     form_of,
+    has_modules,
     read_layout,
+    read_manifest,
+    require_hashes,
 )
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.matrix_parts import elements_of

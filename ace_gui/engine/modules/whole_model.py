@@ -22,8 +22,7 @@ from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored.routes import WHOLE
 from ace_gui.engine.modules.layers import NAME, Seen, mean_over_tokens
-from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.stored import TRAINED, form_of
+from ace_gui.engine.modules.stored import MODULES, TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.engine.planning.matrix_parts import elements_of
 from ace_gui.errors import ArchitectureError

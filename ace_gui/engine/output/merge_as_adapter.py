@@ -14,7 +14,7 @@ from ace_gui.checkpoints import discard, reader_of
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
-from ace_gui.engine.modules.manifest import has_modules
+from ace_gui.engine.modules.stored import has_modules
 from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.prepare import prepare

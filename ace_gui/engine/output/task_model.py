@@ -26,7 +26,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES
 from ace_gui.engine.merging.read_back import write_verified
-from ace_gui.engine.modules.manifest import MANIFEST
+from ace_gui.engine.modules.stored import MANIFEST
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import open_files

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.names import match_names, match_part, stack_of, whole_stacks
-from ace_gui.architecture.remembered import remembered
-from ace_gui.architecture.sandbox import Describer
+from ace_gui.architecture.sandbox import Describer, remembered
 from ace_gui.architecture.traits import Architecture, Role, joined
 from ace_gui.checkpoints import (
     Adapter,

@@ -11,11 +11,10 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from torch import nn
 
 import ace_gui
-from ace_gui.engine.modules.manifest import MANIFEST, MODULES
 from ace_gui.engine.modules.smile_layers import SmileExperts
+from ace_gui.engine.modules.stored import MANIFEST, MODULES
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.errors import OutputError, ResourceError
 from tests.helpers import module_oracles as oracle

@@ -17,8 +17,7 @@ import ace_gui
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.layers import Correction
-from ace_gui.engine.modules.manifest import MANIFEST, MODULES
-from ace_gui.engine.modules.stored import TRAINED
+from ace_gui.engine.modules.stored import MANIFEST, MODULES, TRAINED
 from ace_gui.engine.output.task_model import reconstruct
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.routing.train import fitted

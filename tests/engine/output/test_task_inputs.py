@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.engine.modules.manifest import MANIFEST, MODULES
-from ace_gui.engine.modules.stored import EXPERTS, LAYOUT
+from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, MANIFEST, MODULES
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.modules.manifest import MODULES
-from ace_gui.engine.modules.stored import read_layout
+from ace_gui.engine.modules.stored import MODULES, read_layout
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare

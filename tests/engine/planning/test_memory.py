@@ -14,7 +14,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.modules.manifest import MODULES
+from ace_gui.engine.modules.stored import MODULES
 from ace_gui.engine.planning import memory as budget
 from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.memory import (
