@@ -148,14 +148,8 @@ def _each(
         yield from workers.map_unordered(_finished, finished, ["a merge to tune"] * len(given))
         return
     for index, each in enumerate(given):
-        steps = work(*each)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                yield index, end.value
-                break
-            yield None
+        found = yield from work(*each)
+        yield index, found
 
 
 def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:

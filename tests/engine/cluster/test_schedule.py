@@ -30,7 +30,7 @@ from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.machine import total_memory
 from tests.helpers.command import ace_gui
-from tests.helpers.models import Family, gpt2_family
+from tests.helpers.models import Family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import file_of, file_over, recipe_of
 from tests.helpers.sparse_models import sparse_model
@@ -77,18 +77,18 @@ def test_start_and_looks_count() -> None:
 
 
 @pytest.mark.parametrize("method", ["ties", "pcb"])
-def test_methods_that_look_first_are_tried_too(family: Family, method: str) -> None:
-    prepared = prepare(recipe_of(family, merge_method=method))
+def test_methods_that_look_first_are_tried_too(gpt2: Family, method: str) -> None:
+    prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured(prepared)
     assert speed.scan > 0
     assert speed.tried
     assert not prepared.findings  # what it was tried with is no finding
 
 
-def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
+def test_a_speed_is_measured_on_the_workers(gpt2: Family) -> None:
     ray = RayStandIn()
     workers = ray.workers()
-    prepared = prepare(recipe_of(family, merge_method="ties"))
+    prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     workers.begin(prepared)
     speed = measured(prepared, workers)
     assert ray.started == 2
@@ -96,14 +96,9 @@ def test_a_speed_is_measured_on_the_workers(family: Family) -> None:
     assert speed.tried.keys() == measured(prepared).tried.keys()
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("family"))
-
-
 @pytest.mark.parametrize("method", ["ace", "ties", "wudi", "tsv_m", "knots_ties", "linear"])
-def test_units_have_all_rows_and_their_cost(family: Family, method: str) -> None:
-    prepared = prepare(recipe_of(family, merge_method=method))
+def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str) -> None:
+    prepared = prepare(recipe_of(gpt2, merge_method=method))
     planned = planned_units(prepared, FAST_DISK)
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert sum(each.rows for each in planned) == len(rows)
@@ -115,8 +110,8 @@ def test_units_have_all_rows_and_their_cost(family: Family, method: str) -> None
     assert all(each.memory > 0 and each.seconds > 0 for each in planned)
 
 
-def test_a_speed_is_measured_on_real_matrices(family: Family) -> None:
-    prepared = prepare(recipe_of(family))
+def test_a_speed_is_measured_on_real_matrices(gpt2: Family) -> None:
+    prepared = prepare(recipe_of(gpt2))
     speed = measured(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert {kind_of(row, prepared) for row in rows} == speed.tried.keys()
@@ -124,20 +119,20 @@ def test_a_speed_is_measured_on_real_matrices(family: Family) -> None:
 
 
 def test_a_trial_leaves_nothing(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for method in ("ace", "ties"):
-        measured(prepare(recipe_of(family, merge_method=method)))
+        measured(prepare(recipe_of(gpt2, merge_method=method)))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("method", ["ace", "ties"])
 def test_what_was_not_tried_is_told_from_what_is_like_it(
-    family: Family, monkeypatch: pytest.MonkeyPatch, method: str
+    gpt2: Family, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setattr(trials, "TELLING", 0)
-    prepared = prepare(recipe_of(family, merge_method=method))
+    prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
     row = max(rows, key=lambda each: some_seconds(each, prepared))
@@ -155,9 +150,9 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(
     assert less < seconds
 
 
-def test_no_time_no_trial(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_time_no_trial(gpt2: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
-    prepared = prepare(recipe_of(family))
+    prepared = prepare(recipe_of(gpt2))
     speed = measured(prepared)
     assert not speed.tried
     assert (speed.flops, speed.read) == (SOME_FLOPS, SOME_BYTES)
@@ -193,7 +188,7 @@ def test_command_reads_headers_alone(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments(
-    family: Family, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
+    gpt2: Family, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
 ) -> None:
-    done = ace_gui("estimate", file_of(tmp_path, family), *arguments)
+    done = ace_gui("estimate", file_of(tmp_path, gpt2), *arguments)
     assert (done.returncode, says in done.stderr) == (status, True), done.stderr

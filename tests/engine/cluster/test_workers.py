@@ -45,14 +45,9 @@ from ace_gui.errors import (
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
 from tests.helpers.merges import merged_tensors, stopped_merge
-from tests.helpers.models import Family, gpt2_family, gpt_oss_family
+from tests.helpers.models import Family, gpt_oss_family
 from tests.helpers.ray_stand_in import RayStandIn
 from tests.helpers.recipes import recipe_of
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("family"))
 
 
 def alone(recipe: Recipe, store: Path) -> dict[str, torch.Tensor]:
@@ -67,16 +62,16 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 
 @pytest.mark.parametrize("method", ["ace", "ties", "dare_ties", "wudi", "linear"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_same_bits_as_one_process(family: Family, tmp_path: Path, method: str, count: int) -> None:
-    recipe = recipe_of(family, merge_method=method)
+def test_same_bits_as_one_process(gpt2: Family, tmp_path: Path, method: str, count: int) -> None:
+    recipe = recipe_of(gpt2, merge_method=method)
     expected = alone(recipe, tmp_path / "alone")
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers(count))
     assert same(found, expected)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) -> None:
-    recipe = recipe_of(family)
+def test_lost_workers_change_nothing(gpt2: Family, tmp_path: Path, seed: int) -> None:
+    recipe = recipe_of(gpt2)
     generator = torch.Generator().manual_seed(seed)
     lost = torch.rand(10_000, generator=generator) < 0.15
     ray = RayStandIn(lambda call, number: call == "merge" and bool(lost[number]))
@@ -88,8 +83,8 @@ def test_lost_workers_change_nothing(family: Family, tmp_path: Path, seed: int) 
     assert ray.killed == ray.started  # nobody is left
 
 
-def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None:
-    recipe = recipe_of(family)
+def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path: Path) -> None:
+    recipe = recipe_of(gpt2)
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
     members = ray.workers()
@@ -99,8 +94,8 @@ def test_a_worker_that_hangs_is_replaced(family: Family, tmp_path: Path) -> None
     assert members.lost >= 1
 
 
-def test_a_unit_that_costs_too_many_workers_stops_the_merge(family: Family, tmp_path: Path) -> None:
-    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_path: Path) -> None:
+    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
     after = 8
     ray = RayStandIn(lambda call, number: call == "merge" and number > after)
     with pytest.raises(ClusterError, match="give workers more memory, then resume") as stopped:
@@ -122,9 +117,9 @@ def in_base(prepared: Prepared) -> list:
     return [row for row in prepared.plan.rows if row.in_base]
 
 
-def test_every_row_is_in_one_unit(family: Family) -> None:
+def test_every_row_is_in_one_unit(gpt2: Family) -> None:
     for method in ("ace", "ties", "linear"):
-        prepared = prepare(recipe_of(family, merge_method=method))
+        prepared = prepare(recipe_of(gpt2, merge_method=method))
         rows = in_base(prepared)
         for device in ("cpu", "cuda"):
             found = units(rows, prepared, torch.device(device))
@@ -136,17 +131,17 @@ def test_every_row_is_in_one_unit(family: Family) -> None:
                 assert len(unit) == 1 or entries <= PACKED
 
 
-def test_an_interrupted_merge_leaves_no_workers(family: Family, tmp_path: Path) -> None:
+def test_an_interrupted_merge_leaves_no_workers(gpt2: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
-    stopped_merge(prepare(recipe_of(family)), tmp_path / "store", workers=ray.workers())
+    stopped_merge(prepare(recipe_of(gpt2)), tmp_path / "store", workers=ray.workers())
     assert ray.started == ray.killed == 2
     assert not (tmp_path / "store" / TOKEN).exists()
 
 
-def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
+def test_errors_arrive_as_they_are(gpt2: Family, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    file = next(iter(family.experts.values())) / "model.safetensors"
+    file = next(iter(gpt2.experts.values())) / "model.safetensors"
     tensors = load_file(file)
     name = next(name for name in tensors if "mlp" in name and name.endswith("weight"))
     spoilt = tensors[name].clone()
@@ -156,15 +151,15 @@ def test_errors_arrive_as_they_are(family: Family, tmp_path: Path) -> None:
     try:
         with pytest.raises(NonFiniteError) as error:
             merged_tensors(
-                prepare(recipe_of(family)), tmp_path / "store", workers=RayStandIn().workers()
+                prepare(recipe_of(gpt2)), tmp_path / "store", workers=RayStandIn().workers()
             )
         assert error.value.tensor == name
     finally:
         file.write_bytes(original)
 
 
-def test_a_store_of_one_process_is_not_continued_by_others(family: Family, tmp_path: Path) -> None:
-    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_path: Path) -> None:
+    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
     torch.set_num_threads(2)
     stopped_merge(prepared, store, 3, device="cpu")
     torch.set_num_threads(1)
@@ -187,10 +182,10 @@ def test_what_machines_read_must_agree(tmp_path: Path) -> None:
     [("ties", {}), ("pcb", {}), ("nan", {"norms": "model"}), ("knots_ties", {})],
 )
 def test_looks_at_the_whole_model_are_put_together(
-    family: Family, method: str, parameters: dict[str, str]
+    gpt2: Family, method: str, parameters: dict[str, str]
 ) -> None:
     """Looked at by three, one of whom is lost meanwhile: the same findings to the last bit."""
-    recipe = recipe_of(family, merge_method=method, parameters=parameters)
+    recipe = recipe_of(gpt2, merge_method=method, parameters=parameters)
     here, there = prepare(recipe), prepare(recipe)
     list(surveyed(here, Readers(here)))
     lost = iter([True])
@@ -206,9 +201,9 @@ def test_looks_at_the_whole_model_are_put_together(
     assert members.scan_seconds > 0
 
 
-def test_counts_are_sent_as_one_sum(family: Family) -> None:
+def test_counts_are_sent_as_one_sum(gpt2: Family) -> None:
     """Those of each tensor together would fill the memory that workers share."""
-    prepared = prepare(recipe_of(family, merge_method="ties"))
+    prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
     survey = survey_of(group, len(prepared.experts))
     scan, readers = partial(look_for, survey=survey), Readers(prepared)
@@ -222,7 +217,7 @@ def test_counts_are_sent_as_one_sum(family: Family) -> None:
 @pytest.mark.parametrize("anew", [True, False], ids=["begun anew", ""])
 @pytest.mark.parametrize("reached", [True, False])
 def test_workers_write_what_they_reach(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool, anew: bool
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool, anew: bool
 ) -> None:
     if anew:
         once = TensorMerge.pieces
@@ -238,7 +233,7 @@ def test_workers_write_what_they_reach(
     sent = []
     whole = RowMerged.pieces
     monkeypatch.setattr(RowMerged, "pieces", lambda *given: sent.append(given) or whole(*given))
-    recipe = recipe_of(family)
+    recipe = recipe_of(gpt2)
     members = RayStandIn().workers()
     prepared = prepare(recipe)
     *_, finished = merge(prepared, tmp_path / "store", workers=members)
@@ -282,34 +277,34 @@ def test_one_worker_a_gpu() -> None:
 
 
 def test_a_cluster_of_several_kinds_says_so(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
     monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
-    *_, finished = merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn().workers())
+    *_, finished = merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers())
     assert any("not all of one kind" in note for note in finished.notes)
 
 
 def test_workers_of_another_version_are_refused(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(Kind.here("cpu"), code="other")
     monkeypatch.setattr(Worker, "kind", lambda _: other)
     with pytest.raises(ClusterError, match="another version"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn().workers()))
+        list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers()))
 
 
-def test_workers_that_do_not_start(family: Family, tmp_path: Path) -> None:
+def test_workers_that_do_not_start(gpt2: Family, tmp_path: Path) -> None:
     ray = RayStandIn(lambda call, number: call == "kind")
     with pytest.raises(ClusterError, match="cannot be started"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=ray.workers()))
+        list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=ray.workers()))
     assert ray.started <= 2 * ATTEMPTS
 
 
-def test_a_merge_can_be_stopped_while_the_cluster_starts(family: Family, tmp_path: Path) -> None:
+def test_a_merge_can_be_stopped_while_the_cluster_starts(gpt2: Family, tmp_path: Path) -> None:
     ray = RayStandIn()
     ray.starting = 1 << 30
-    events = merge(prepare(recipe_of(family)), tmp_path / "store", workers=ray.workers())
+    events = merge(prepare(recipe_of(gpt2)), tmp_path / "store", workers=ray.workers())
     while not isinstance(next(events), MergeStarted):
         pass
     assert [next(events) for _ in range(3)] == [None] * 3
@@ -317,11 +312,11 @@ def test_a_merge_can_be_stopped_while_the_cluster_starts(family: Family, tmp_pat
     assert ray.started == 0
 
 
-def test_the_head_ends(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_ends(gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray would say nothing for a minute, and then end the process."""
     monkeypatch.setattr(ray_workers, "WATCH_SECONDS", 0.0)
     ray = RayStandIn()
-    prepared, store = prepare(recipe_of(family)), tmp_path / "store"
+    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
     events = merge(prepared, store, workers=ray.workers())
     while not isinstance(next(events), TensorFinished):
         pass
@@ -332,18 +327,18 @@ def test_the_head_ends(family: Family, tmp_path: Path, monkeypatch: pytest.Monke
     assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
 
 
-def test_a_connection_that_breaks(family: Family, tmp_path: Path) -> None:
+def test_a_connection_that_breaks(gpt2: Family, tmp_path: Path) -> None:
     def fails(call: str, number: int) -> bool:
         if call == "merge" and number > 4:
             raise ConnectionError("gone")
         return False
 
     with pytest.raises(ClusterError, match="server has ended"):
-        list(merge(prepare(recipe_of(family)), tmp_path / "s", workers=RayStandIn(fails).workers()))
+        list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn(fails).workers()))
 
 
 def test_workers_without_memory_for_the_models(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they are told is not asked for: what they are asked next says it."""
     whole, fails = Worker.prepare, [True, True]
@@ -354,7 +349,7 @@ def test_workers_without_memory_for_the_models(
         whole(self, order)
 
     monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
-    recipe, members = recipe_of(family), RayStandIn().workers()
+    recipe, members = recipe_of(gpt2), RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2
@@ -363,11 +358,11 @@ def test_workers_without_memory_for_the_models(
         merged_tensors(prepare(recipe), tmp_path / "none", workers=RayStandIn().workers())
 
 
-def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
+def test_waiting_can_be_stopped(gpt2: Family, tmp_path: Path) -> None:
     """A worker that works for hours lets a person cancel at once."""
     ray = RayStandIn()
     ray.hangs = lambda call, number: call == "merge"
-    job = MergeJob(recipe=recipe_of(family), store=tmp_path / "store", cluster="local:2")
+    job = MergeJob(recipe=recipe_of(gpt2), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_cluster, "workers_at", lambda *_: nullcontext(ray.workers()))
         steps = job.steps(Runner())
@@ -380,7 +375,7 @@ def test_waiting_can_be_stopped(family: Family, tmp_path: Path) -> None:
 
 
 def test_a_worker_without_memory_hands_its_unit_on(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
 
@@ -390,7 +385,7 @@ def test_a_worker_without_memory_hands_its_unit_on(
         return whole(self, names)
 
     monkeypatch.setattr(Worker, "merge", merge_or_fail)
-    recipe, members = recipe_of(family), RayStandIn().workers()
+    recipe, members = recipe_of(gpt2), RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2

@@ -158,8 +158,6 @@ def test_pickled_arrays_are_not_run(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ace_gui.engine.evaluating.data import columnar
-
     monkeypatch.setattr(columnar, "FILE_BYTES", 10_000_000)
     label = npy(np.zeros(4, np.int64))
     path = npz(tmp_path / "a.npz", image=npy(np.zeros((4, 2000, 2000), np.uint8)), label=label)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from tests.helpers.models import Family, roberta_family
+from tests.helpers.models import Family
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
+@pytest.fixture(scope="session")
+def family(roberta: Family) -> Family:
+    return roberta
 
 
 @pytest.fixture

@@ -32,13 +32,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended, with_recommended
 from ace_gui.steps import Steps
-from tests.helpers.models import Family, roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
 
 
 @pytest.fixture(scope="module")

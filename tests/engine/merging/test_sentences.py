@@ -31,7 +31,7 @@ from ace_gui.recipe.values import NonFinite
 from tests.helpers.adapters import save_adapter
 from tests.helpers.merges import merged_tensors
 from tests.helpers.method_cases import needs_data
-from tests.helpers.models import Family, roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_over
 
 
@@ -172,14 +172,9 @@ BROKEN = (MATRIX, EMBEDDING)
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
-
-
-@pytest.fixture(scope="module")
-def broken(family: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(roberta: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first expert, with Inf in a matrix and NaN at the end of an embedding."""
-    return damaged(family.experts["task0"], tmp_path_factory.mktemp("broken") / "task0")
+    return damaged(roberta.experts["task0"], tmp_path_factory.mktemp("broken") / "task0")
 
 
 def damaged(source: Path, folder: Path, extra: Mapping[str, Tensor] | None = None) -> Path:
@@ -205,25 +200,25 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_ELEMENTS", 100)
 
 
-def test_a_merge_stops_unless_told_otherwise(family: Family, broken: Path, tmp_path: Path) -> None:
-    others = (family.experts["task1"], family.experts["task2"])
+def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path: Path) -> None:
+    others = (roberta.experts["task1"], roberta.experts["task2"])
     with pytest.raises(NonFiniteError) as caught:
-        merged(recipe(family.base, broken, *others), tmp_path / "store")
+        merged(recipe(roberta.base, broken, *others), tmp_path / "store")
     error = caught.value
-    rows = load_file(family.base / "model.safetensors")[EMBEDDING].shape[0]
+    rows = load_file(roberta.base / "model.safetensors")[EMBEDDING].shape[0]
     assert f"of `task0` has 2 NaN values (first at [{rows - 1}, 30])" in error.sentence
     assert "`non_finite` in a recipe" in error.sentence
     assert (error.path, error.tensor) == (broken, EMBEDDING)
 
 
 def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
-    family: Family, broken: Path, tmp_path: Path
+    roberta: Family, broken: Path, tmp_path: Path
 ) -> None:
-    whole, others = family.experts["task0"], (family.experts["task1"], family.experts["task2"])
-    skipping = recipe(family.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
+    whole, others = roberta.experts["task0"], (roberta.experts["task1"], roberta.experts["task2"])
+    skipping = recipe(roberta.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
     found = merged(skipping, tmp_path / "found")
-    without = merged(recipe(family.base, *others), tmp_path / "without")
-    healthy = merged(recipe(family.base, whole, *others), tmp_path / "healthy")
+    without = merged(recipe(roberta.base, *others), tmp_path / "without")
+    healthy = merged(recipe(roberta.base, whole, *others), tmp_path / "healthy")
     for name, tensor in found.items():
         assert torch.equal(tensor, (without if name in BROKEN else healthy)[name]), name
     assert not torch.equal(found[MATRIX], healthy[MATRIX])
@@ -234,10 +229,10 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     assert note == "`task0` has 1 infinite value (first at [3, 5]) here: left out of this tensor."
 
 
-def test_keeping_the_bases_tensor(family: Family, broken: Path, tmp_path: Path) -> None:
-    experts = (broken, family.experts["task1"])
-    found = merged(recipe(family.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
-    base = load_file(family.base / "model.safetensors")
+def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path: Path) -> None:
+    experts = (broken, roberta.experts["task1"])
+    found = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
+    base = load_file(roberta.base / "model.safetensors")
     assert all(torch.equal(found[name], base[name]) for name in BROKEN)
     report = reports(tmp_path / "store")[EMBEDDING]
     assert report.non_finite == ("task0",)
@@ -245,42 +240,42 @@ def test_keeping_the_bases_tensor(family: Family, broken: Path, tmp_path: Path) 
 
 
 def test_without_any_finite_expert_the_bases_tensor_is_kept(
-    family: Family, broken: Path, tmp_path: Path
+    roberta: Family, broken: Path, tmp_path: Path
 ) -> None:
-    found = merged(recipe(family.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
-    assert torch.equal(found[MATRIX], load_file(family.base / "model.safetensors")[MATRIX])
+    found = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    assert torch.equal(found[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
 
 
 @pytest.mark.parametrize("choice", NonFinite)
 def test_nothing_can_stand_in_for_the_base_or_for_a_head(
-    choice: NonFinite, family: Family, broken: Path, tmp_path: Path
+    choice: NonFinite, roberta: Family, broken: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(NonFiniteError, match=r"of `task0` has .*Download it again\.$") as caught:
-        merged(recipe(broken, family.experts["task1"], choice=choice), tmp_path / "base")
+        merged(recipe(broken, roberta.experts["task1"], choice=choice), tmp_path / "base")
     assert caught.value.path == broken
     head = {"classifier.out_proj.bias": torch.tensor([math.nan, 0.0])}
-    own = damaged(family.experts["task0"], tmp_path / "task0", head)
+    own = damaged(roberta.experts["task0"], tmp_path / "task0", head)
     with pytest.raises(NonFiniteError, match=r"classifier.out_proj.bias.*first at \[0\]"):
-        merged(recipe(family.base, own, choice=choice), tmp_path / "head")
+        merged(recipe(roberta.base, own, choice=choice), tmp_path / "head")
     assert not (tmp_path / "head").exists()
 
 
-def test_factors_of_an_adapter(family: Family, tmp_path: Path) -> None:
+def test_factors_of_an_adapter(roberta: Family, tmp_path: Path) -> None:
     module = "roberta.encoder.layer.0.attention.self.query"
     prefix = f"base_model.model.{module}.lora_"
     pair = {f"{prefix}A.weight": torch.ones(2, 32), f"{prefix}B.weight": torch.ones(32, 2)}
     pair[f"{prefix}A.weight"][0, 0] = math.inf
     adapter = save_adapter(tmp_path / "adapter", pair)
-    experts = (adapter, family.experts["task1"])
-    merged(recipe(family.base, *experts, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    experts = (adapter, roberta.experts["task1"])
+    merged(recipe(roberta.base, *experts, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
     report = reports(tmp_path / "store")[f"{module}.weight"]
     assert report.non_finite == ("adapter",)
     assert "lora_A" in report.notes[0]
 
 
-def test_the_comparison_of_the_experts_follows_the_choice(family: Family, broken: Path) -> None:
-    experts = (broken, family.experts["task1"], family.experts["task2"])
-    stopping = recipe(family.base, *experts)
+def test_the_comparison_of_the_experts_follows_the_choice(roberta: Family, broken: Path) -> None:
+    experts = (broken, roberta.experts["task1"], roberta.experts["task2"])
+    stopping = recipe(roberta.base, *experts)
     with pytest.raises(NonFiniteError):
         list(analyse(prepare(stopping)))
     for choice, there in (
@@ -293,9 +288,9 @@ def test_the_comparison_of_the_experts_follows_the_choice(family: Family, broken
         assert set(found[MATRIX.replace("1", "0")].energies) == {"task0", "task1", "task2"}
 
 
-def test_the_card_names_every_such_tensor(family: Family, broken: Path, tmp_path: Path) -> None:
-    experts = (broken, family.experts["task1"])
-    skipping = recipe(family.base, *experts, choice=NonFinite.SKIP_EXPERT)
+def test_the_card_names_every_such_tensor(roberta: Family, broken: Path, tmp_path: Path) -> None:
+    experts = (broken, roberta.experts["task1"])
+    skipping = recipe(roberta.base, *experts, choice=NonFinite.SKIP_EXPERT)
     merged(skipping, tmp_path / "store")
     exporting = export(tmp_path / "store", tmp_path / "out", dtype=None, shard_bytes=10**9)
     assert list(exporting)

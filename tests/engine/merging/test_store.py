@@ -35,13 +35,8 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
-
-
-@pytest.fixture(scope="module")
-def prepared(family: Family) -> Prepared:
-    return prepare(recipe_of(family))
+def prepared(roberta: Family) -> Prepared:
+    return prepare(recipe_of(roberta))
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +185,8 @@ def test_export_rounds_once_and_shards(prepared: Prepared, whole: Path, tmp_path
     assert (tmp_path / "out" / "heads" / "task0.safetensors").exists()
 
 
-def test_export_that_overflows_leaves_nothing(whole: Path, family: Family, tmp_path: Path) -> None:
-    base = load_file(family.base / "model.safetensors")
+def test_export_that_overflows_leaves_nothing(whole: Path, roberta: Family, tmp_path: Path) -> None:
+    base = load_file(roberta.base / "model.safetensors")
     big = {name: tensor * 1e6 for name, tensor in base.items()}
     from safetensors.torch import save_file
 
@@ -225,8 +220,8 @@ def test_publish_moves_the_store(prepared: Prepared, whole: Path, tmp_path: Path
     assert bits(tmp_path / "out") == bits(whole / MODEL)  # the base is float32
 
 
-def test_a_merge_without_experts_is_refused(family: Family, tmp_path: Path) -> None:
-    prepared = prepare(Recipe(base_model=family.base, models=()))
+def test_a_merge_without_experts_is_refused(roberta: Family, tmp_path: Path) -> None:
+    prepared = prepare(Recipe(base_model=roberta.base, models=()))
     with pytest.raises(RecipeError, match="at least one expert"):
         list(merge(prepared, tmp_path / "store"))
 

@@ -18,16 +18,11 @@ from ace_gui.engine.modules.stored import MANIFEST, MODULES
 from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.errors import OutputError, ResourceError
 from tests.helpers import module_oracles as oracle
-from tests.helpers.models import Family, gpt2_family, neox_family
+from tests.helpers.models import Family, neox_family
 from tests.helpers.recipes import recipe_of
 from tests.helpers.scored_models import save_bert, save_gpt2
 
 MATRIX = "transformer.h.0.attn.c_attn.weight"  # stored inputs × outputs
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
 
 
 def merged(family: Family, method: str, out: Path, **options: Any) -> Path:
@@ -59,11 +54,11 @@ def deltas_of(family: Family, name: str) -> np.ndarray:
     return torch.stack([tensor - base for tensor in experts]).numpy()
 
 
-def test_byom_keeps_the_largest_entries_of_the_whole_model(family: Family, tmp_path: Path) -> None:
-    out = merged(family, "byom", tmp_path / "out", parameters={"density": 0.05, "scaling": 0.4})
-    base = load_file(family.base / "model.safetensors")
-    names = [name for name in base if name in task_state(family, "task1")]
-    expected = oracle.byom({name: deltas_of(family, name) for name in names}, 1, 0.4, 0.05)
+def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_path: Path) -> None:
+    out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 0.05, "scaling": 0.4})
+    base = load_file(gpt2.base / "model.safetensors")
+    names = [name for name in base if name in task_state(gpt2, "task1")]
+    expected = oracle.byom({name: deltas_of(gpt2, name) for name in names}, 1, 0.4, 0.05)
     found = dict(reconstruct(out, "task1"))
     for name in names:
         change = found[name].double().numpy() - base[name].double().numpy()
@@ -74,11 +69,11 @@ def test_byom_keeps_the_largest_entries_of_the_whole_model(family: Family, tmp_p
     "parameters", [{"density": 1.0}, {"keep": "low rank", "rank": 64}], ids=["entries", "rank"]
 )
 def test_byom_with_all_of_it_is_the_expert(
-    family: Family, tmp_path: Path, parameters: dict[str, Any]
+    gpt2: Family, tmp_path: Path, parameters: dict[str, Any]
 ) -> None:
-    out = merged(family, "byom", tmp_path / "out", parameters=parameters)
+    out = merged(gpt2, "byom", tmp_path / "out", parameters=parameters)
     model = ace_gui.load_model(out, task="task1")
-    own = transformers.AutoModelForSequenceClassification.from_pretrained(family.experts["task1"])
+    own = transformers.AutoModelForSequenceClassification.from_pretrained(gpt2.experts["task1"])
     assert type(model) is type(own)
     given = tokens()
     torch.testing.assert_close(
@@ -86,15 +81,15 @@ def test_byom_with_all_of_it_is_the_expert(
     )
 
 
-def test_byom_of_next_to_nothing_is_the_merge(family: Family, tmp_path: Path) -> None:
-    out = merged(family, "byom", tmp_path / "out", parameters={"density": 1e-9})
+def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path: Path) -> None:
+    out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 1e-9})
     kept, plain = dict(reconstruct(out, "task0")), load_file(out / "model.safetensors")
     changed = sum(int((kept[name] != plain[name]).sum()) for name in plain if name in kept)
     assert changed <= 1  # the one entry that is always kept
 
 
-def test_byom_needs_no_base_for_its_tasks(family: Family, tmp_path: Path) -> None:
-    out = merged(family, "byom", tmp_path / "out")
+def test_byom_needs_no_base_for_its_tasks(gpt2: Family, tmp_path: Path) -> None:
+    out = merged(gpt2, "byom", tmp_path / "out")
     text = (out / "merge_recipe.yaml").read_text()
     (out / "merge_recipe.yaml").write_text(text.replace("base_model: ", "base_model: gone/"))
     assert dict(reconstruct(out, "task0"))
@@ -125,11 +120,11 @@ def test_smile_layer_by_its_formula(rank: int, gate: int, top: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def smile(family: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return merged(family, "smile", tmp_path_factory.mktemp("smile") / "out")
+def smile(gpt2: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return merged(gpt2, "smile", tmp_path_factory.mktemp("smile") / "out")
 
 
-def test_smile_in_a_model_by_its_formula(family: Family, smile: Path) -> None:
+def test_smile_in_a_model_by_its_formula(gpt2: Family, smile: Path) -> None:
     """The first layer, whose inputs are known, of a model with Conv1D."""
     model = ace_gui.load_model(smile).double()
     layer = model.transformer.h[0].attn.c_attn
@@ -138,9 +133,9 @@ def test_smile_in_a_model_by_its_formula(family: Family, smile: Path) -> None:
     logits(model, input_ids=tokens(1))
     given, output = (each[0].double().numpy() for each in seen)
     bias = f"{MATRIX.removesuffix('weight')}bias"
-    base = load_file(family.base / "model.safetensors")
-    deltas = deltas_of(family, MATRIX).transpose(0, 2, 1)
-    expected, _ = oracle.smile(deltas, deltas_of(family, bias), given, 32, given.shape[1] // 2, 1)
+    base = load_file(gpt2.base / "model.safetensors")
+    deltas = deltas_of(gpt2, MATRIX).transpose(0, 2, 1)
+    expected, _ = oracle.smile(deltas, deltas_of(gpt2, bias), given, 32, given.shape[1] // 2, 1)
     expected += given @ base[MATRIX].double().numpy() + base[bias].double().numpy()
     np.testing.assert_allclose(output, expected, atol=1e-6)
 
@@ -190,9 +185,9 @@ def test_smile_in_a_fused_projection_that_was_split(tmp_path: Path) -> None:
 # Any model
 
 
-def test_who_ignores_the_modules_has_a_plain_model(smile: Path, family: Family) -> None:
+def test_who_ignores_the_modules_has_a_plain_model(smile: Path, gpt2: Family) -> None:
     model = transformers.GPT2LMHeadModel.from_pretrained(smile)
-    base = load_file(family.base / "model.safetensors")
+    base = load_file(gpt2.base / "model.safetensors")
     assert torch.equal(model.state_dict()[MATRIX], base[MATRIX])
 
 
@@ -249,9 +244,9 @@ def test_a_task_of_a_routed_merge_as_a_plain_folder(smile: Path, tmp_path: Path)
 
 
 def test_a_merge_of_a_folder_with_modules_does_not_inherit_them(
-    smile: Path, family: Family, tmp_path: Path
+    smile: Path, gpt2: Family, tmp_path: Path
 ) -> None:
-    second = Family(base=smile, experts={"task0": family.experts["task0"]})
+    second = Family(base=smile, experts={"task0": gpt2.experts["task0"]})
     out = merged(second, "linear", tmp_path / "out")
     assert not {MODULES, MANIFEST} & {path.name for path in out.iterdir()}
 
@@ -263,7 +258,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("how", REFUSED)
 def test_what_cannot_have_modules_is_refused_in_a_sentence(
-    family: Family, tmp_path: Path, how: str
+    gpt2: Family, tmp_path: Path, how: str
 ) -> None:
     with pytest.raises(ResourceError, match=how):
-        ace_gui.merge(recipe_of(family, **REFUSED[how]), tmp_path / "out", device="cpu")
+        ace_gui.merge(recipe_of(gpt2, **REFUSED[how]), tmp_path / "out", device="cpu")

@@ -18,17 +18,12 @@ from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_folder
-from tests.helpers.models import Family, gpt2_family, neox_family
+from tests.helpers.models import Family, neox_family
 from tests.helpers.recipes import recipe_of
 
 METHODS = ["emr", "tall_masks", "tsv_c"]
 MATRIX = "transformer.h.0.attn.c_attn.weight"  # stored inputs × outputs
 HEAD = "score.weight"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
 
 
 def merged(family: Family, method: str, out: Path, **options: object) -> Path:
@@ -37,9 +32,9 @@ def merged(family: Family, method: str, out: Path, **options: object) -> Path:
 
 @pytest.fixture(scope="module", params=METHODS)
 def folder(
-    request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, gpt2: Family, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    return merged(family, request.param, tmp_path_factory.mktemp("merged") / request.param)
+    return merged(gpt2, request.param, tmp_path_factory.mktemp("merged") / request.param)
 
 
 def deltas_of(family: Family, name: str) -> torch.Tensor:
@@ -49,18 +44,18 @@ def deltas_of(family: Family, name: str) -> torch.Tensor:
     return torch.stack([tensors[name].double() - base for tensors in experts])
 
 
-def test_every_expert_is_there_and_the_card_says_how(folder: Path, family: Family) -> None:
-    assert read_layout(folder).names == tuple(family.experts)
+def test_every_expert_is_there_and_the_card_says_how(folder: Path, gpt2: Family) -> None:
+    assert read_layout(folder).names == tuple(gpt2.experts)
     card = (folder / "README.md").read_text()
     assert f"| {MODULES} |" in card
     assert "ace-gui task MERGED_FOLDER task0 --out TASK_FOLDER" in card
 
 
-def test_a_matrix_is_remade_by_the_formula(folder: Path, family: Family) -> None:
-    base = load_file(family.base / "model.safetensors")
-    deltas = deltas_of(family, MATRIX).numpy()
+def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family) -> None:
+    base = load_file(gpt2.base / "model.safetensors")
+    deltas = deltas_of(gpt2, MATRIX).numpy()
     names = {name for name in base if "score" not in name}
-    for t, expert in enumerate(family.experts):
+    for t, expert in enumerate(gpt2.experts):
         found = dict(reconstruct(folder, expert))
         change = (found[MATRIX].double() - base[MATRIX].double()).numpy()
         if folder.name == "tall_masks":
@@ -68,18 +63,18 @@ def test_a_matrix_is_remade_by_the_formula(folder: Path, family: Family) -> None
         elif folder.name == "tsv_c":
             expected = oracle.truncate(deltas[t], 32 // 3)
         else:
-            tensors = [deltas_of(family, name).numpy() for name in sorted(names)]
+            tensors = [deltas_of(gpt2, name).numpy() for name in sorted(names)]
             remade = oracle.emr_expert(tensors, t, "tensors")
             expected = remade[sorted(names).index(MATRIX)]
         assert oracle.relative_error(change, expected) < 1e-4  # of float32 weights
 
 
 def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
-    folder: Path, family: Family, tmp_path: Path
+    folder: Path, gpt2: Family, tmp_path: Path
 ) -> None:
     out = write_task_model(folder, "task1", tmp_path / "task")
     tensors = load_file(out / "model.safetensors")
-    own = load_file(family.experts["task1"] / "model.safetensors")
+    own = load_file(gpt2.experts["task1"] / "model.safetensors")
     assert torch.equal(tensors[HEAD], own[HEAD])
     found = dict(reconstruct(folder, "task1"))
     assert tensors.keys() == found.keys()
@@ -92,9 +87,9 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
     assert {path.name for path in out.iterdir()}.isdisjoint({"merge_recipe.yaml", MODULES})
 
 
-def test_an_export_in_another_dtype_has_the_modules_too(family: Family, tmp_path: Path) -> None:
+def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    for _ in merge(prepare(recipe_of(family, merge_method="emr")), store, device="cpu"):
+    for _ in merge(prepare(recipe_of(gpt2, merge_method="emr")), store, device="cpu"):
         pass
     for _ in export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9):
         pass
@@ -122,8 +117,8 @@ def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path: P
         assert oracle.relative_error(found, oracle.truncate(own, 16)) < 1e-4
 
 
-def test_methods_that_leave_nothing_write_nothing(family: Family, tmp_path: Path) -> None:
-    out = merged(family, "tsv_m", tmp_path / "plain")
+def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path: Path) -> None:
+    out = merged(gpt2, "tsv_m", tmp_path / "plain")
     assert not (out / MODULES).exists()
     assert "ace-gui task" not in (out / "README.md").read_text()
     with pytest.raises(OutputError, match=r"There is no modules\.safetensors here"):
@@ -131,7 +126,7 @@ def test_methods_that_leave_nothing_write_nothing(family: Family, tmp_path: Path
 
 
 def test_an_unknown_expert_and_another_base_are_refused(
-    folder: Path, family: Family, tmp_path: Path
+    folder: Path, gpt2: Family, tmp_path: Path
 ) -> None:
     with pytest.raises(OutputError, match=r"no expert 'cola'; there are .*task0.*task1"):
         next(reconstruct(folder, "cola"))
@@ -143,9 +138,9 @@ def test_an_unknown_expert_and_another_base_are_refused(
 
 
 def test_a_base_of_the_same_shapes_is_told_by_its_values(
-    folder: Path, family: Family, tmp_path: Path
+    folder: Path, gpt2: Family, tmp_path: Path
 ) -> None:
-    same = shutil.copytree(family.base, tmp_path / "same")
+    same = shutil.copytree(gpt2.base, tmp_path / "same")
     expected = dict(reconstruct(folder, "task0"))
     found = dict(reconstruct(folder, "task0", base=same))
     assert all(torch.equal(found[name], each) for name, each in expected.items())
@@ -160,9 +155,9 @@ def test_a_base_of_the_same_shapes_is_told_by_its_values(
         next(reconstruct(folder, "task0", base=same))
 
 
-def test_the_command_line_makes_a_task_model(folder: Path, family: Family, tmp_path: Path) -> None:
+def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_path: Path) -> None:
     runner, out = CliRunner(), tmp_path / "task"
-    arguments = ["task", str(folder), "task0", "--out", str(out), "--base", str(family.base)]
+    arguments = ["task", str(folder), "task0", "--out", str(out), "--base", str(gpt2.base)]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert (out / "model.safetensors").exists()
@@ -171,17 +166,17 @@ def test_the_command_line_makes_a_task_model(folder: Path, family: Family, tmp_p
     assert "not empty" in again.output
 
 
-def test_a_resumed_merge_has_the_same_modules(family: Family, tmp_path: Path) -> None:
-    whole = merged(family, "emr", tmp_path / "whole")
+def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path: Path) -> None:
+    whole = merged(gpt2, "emr", tmp_path / "whole")
     store = tmp_path / "store"
-    prepared = prepare(recipe_of(family, merge_method="emr"))
+    prepared = prepare(recipe_of(gpt2, merge_method="emr"))
     events = merge(prepared, store, device="cpu", as_output=True)
     for event in events:  # stop while the modules are being written
         if type(event).__name__ == "PassProgress":
             break
     events.close()
     assert (store / "model" / MODULES).exists()
-    again = prepare(recipe_of(family, merge_method="emr"))
+    again = prepare(recipe_of(gpt2, merge_method="emr"))
     for _ in merge(again, store, device="cpu", resume=True, as_output=True):
         pass
     publish(store, tmp_path / "resumed")

@@ -33,7 +33,7 @@ from ace_gui.recipe.values import After, Cap
 from tests.benchmarks.depth import FAMILIES, merged, methods_without_data, save_families
 from tests.helpers.device_stand_in import DeviceStandIn
 from tests.helpers.live_memory import LiveMemory
-from tests.helpers.models import Family, gpt2_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
 
 
@@ -168,11 +168,6 @@ def test_a_model_twice_as_deep_takes_no_more(method: str, indices: tuple[Path, P
     assert as_it_is.own <= ALLOWED * as_it_is.planned + BESIDE
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
-
-
 def prepared_by(family: Family, method: str) -> Prepared:
     return prepare(recipe_of(family, merge_method=method))
 
@@ -183,22 +178,22 @@ def size_of(*files: Path) -> int:
 
 @pytest.mark.parametrize("method", ["emr", "tall_masks", "tsv_c"])
 def test_every_byte_of_heads_and_modules_is_counted(
-    method: str, family: Family, tmp_path: Path
+    method: str, gpt2: Family, tmp_path: Path
 ) -> None:
-    prepared = prepared_by(family, method)
+    prepared = prepared_by(gpt2, method)
     for _ in merge(prepared, tmp_path, device="cpu"):
         pass
     heads = size_of(*(tmp_path / MODEL / HEADS).iterdir())
     assert heads > 0
     assert prepared.plan.bytes_beside == heads + size_of(tmp_path / MODEL / MODULES)
-    assert prepared_by(family, "ace").plan.bytes_beside == heads
+    assert prepared_by(gpt2, "ace").plan.bytes_beside == heads
 
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_the_disk_must_hold_it_too(
-    resumes: bool, family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    resumes: bool, gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = prepared_by(family, "tsv_c").plan
+    plan = prepared_by(gpt2, "tsv_c").plan
     needed = plan.bytes_beside + (0 if resumes else plan.bytes_to_write)
 
     def verdict(free: int) -> Verdict:

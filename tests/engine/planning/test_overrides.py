@@ -17,22 +17,12 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
 from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_tensors
-from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
 
 QUERY = "roberta.encoder.layer.{}.attention.self.query.weight"
 VALUE = "roberta.encoder.layer.{}.attention.self.value.weight"
 NORM = "roberta.encoder.layer.0.output.LayerNorm.weight"
-
-
-@pytest.fixture(scope="module")
-def roberta(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
-
-
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
 
 
 def recipe(family: Family, *overrides: Override, **keys: object) -> Recipe:

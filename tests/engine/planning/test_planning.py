@@ -15,18 +15,8 @@ from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
-
-
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return gpt2_family(tmp_path_factory.mktemp("gpt2"))
-
-
-@pytest.fixture(scope="module")
-def roberta(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
 
 
 def rows(family: Family, **keys: object) -> dict[str, PlanRow]:

@@ -38,20 +38,15 @@ from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.models import Family, roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
 
 ENDS = (JobDone, JobFailed, JobCancelled)
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"))
-
-
-@pytest.fixture(scope="module")
-def recipe(family: Family) -> Recipe:
-    return recipe_of(family)
+def recipe(roberta: Family) -> Recipe:
+    return recipe_of(roberta)
 
 
 @pytest.fixture(scope="module")
@@ -158,11 +153,11 @@ def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe)
     assert "Traceback" in event.error.details
 
 
-def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, family: Family) -> None:
-    job = LoadRecipeJob(paths=(family.base, *family.experts.values()))
+def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, roberta: Family) -> None:
+    job = LoadRecipeJob(paths=(roberta.base, *roberta.experts.values()))
     events = [event for _, event in until(engine, ask(engine, job))]
     plan = next(event.plan for event in events if isinstance(event, PlanReady))
-    assert [expert.name for expert in plan.experts] == list(family.experts)
+    assert [expert.name for expert in plan.experts] == list(roberta.experts)
 
 
 def test_a_killed_engine_is_reported_in_a_sentence() -> None:
