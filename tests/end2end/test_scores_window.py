@@ -92,8 +92,8 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     for name, (tick, low, high) in tune.ranges.rows.items():
         tick.setChecked(name == "scaling")
         if name == "scaling":
-            low.set_value(0.01)
-            high.set_value(1.0)
+            low.setValue(0.01)
+            high.setValue(1.0)
     tune.merges.setValue(2)
     tune.button.click()
     qtbot.waitUntil(lambda: not window.scoring.tuning.is_running, timeout=PATIENCE)

@@ -231,8 +231,8 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     for name, (tick, low, high) in index.ranges.rows.items():
         tick.setChecked(name == "tau")
         if name == "tau":
-            low.set_value(0.1)
-            high.set_value(0.9)
+            low.setValue(0.1)
+            high.setValue(0.9)
     index.merges.setValue(2)
     index.button.click()
     number = worker.newest(TuneJob)
@@ -280,8 +280,8 @@ def test_tuning_can_be_stopped_and_says_why_it_failed(
     worker.say(error, job=worker.newest(TuneJob))
     assert index.problem.text() == "There are too few examples."
     empty = next(iter(index.ranges.rows.values()))
-    empty[1].set_value(5.0)
-    empty[2].set_value(1.0)
+    empty[1].setValue(5.0)
+    empty[2].setValue(1.0)
     index.refresh()
     assert "is empty" in index.button.toolTip()
 

@@ -83,12 +83,12 @@ def double_click(line: QLineEdit, at: int) -> None:
 
 def show_digits(box: QWidget) -> None:
     """A number of several digits, where the field has room for it."""
-    if isinstance(box, QDoubleSpinBox):
+    if isinstance(box, ScientificSpinBox):
+        box.setValue(3.5e-5)
+    elif isinstance(box, QDoubleSpinBox):
         box.setValue(min(box.maximum(), max(box.minimum(), 0.375)))
     elif isinstance(box, QSpinBox):
         box.setValue(min(box.maximum(), 375))
-    elif isinstance(box, ScientificSpinBox):
-        box.set_value(3.5e-5)
     elif isinstance(box, QLineEdit):
         box.setText("375")
 

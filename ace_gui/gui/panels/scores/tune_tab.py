@@ -280,10 +280,10 @@ class RangeRows(QWidget):
         for end, number in (("from", low), ("to", high)):
             box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
             box.setAccessibleName(f"{field.label}, {end}")
-            box.set_value(number)
+            box.setValue(number)
             on_font_change(box, partial(_give_room, box))
             box.setEnabled(False)
-            box.value_changed.connect(lambda _: self.changed.emit())
+            box.valueChanged.connect(lambda _: self.changed.emit())
             tick.toggled.connect(box.setEnabled)
             boxes.append(box)
         tick.toggled.connect(lambda _: self.changed.emit())
@@ -297,7 +297,7 @@ class RangeRows(QWidget):
     def ranges(self) -> tuple[ParameterRange, ...]:
         """The checked ranges."""
         return tuple(
-            ParameterRange(name=name, low=low.value, high=high.value)
+            ParameterRange(name=name, low=low.value(), high=high.value())
             for name, (tick, low, high) in self.rows.items()
             if tick.isChecked()
         )

@@ -163,8 +163,8 @@ def _float(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
 
 def _scientific(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
     box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
-    box.value_changed.connect(edited)
-    return lambda value: box.set_value(float(value)), box
+    box.valueChanged.connect(edited)
+    return lambda value: box.setValue(float(value)), box
 
 
 def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
