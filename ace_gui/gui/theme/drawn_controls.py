@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 from PySide6.QtWidgets import QPushButton, QStyleOption, QStyleOptionButton, QWidget
 
-from ace_gui.gui.theme.drawn_marks import RADIUS
+from ace_gui.gui.theme.painting import RADIUS, rounded
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.widget_kinds import kind_of, state_is
@@ -45,7 +45,7 @@ def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None
     """The background of a push button."""
     colours, kind = _push_colours(option, widget), button_kind(widget)
     corner = 4.0 if kind == "segment" else RADIUS
-    _paint(painter, QRectF(option.rect), colours, corner)
+    rounded(painter, QRectF(option.rect), colours.ground, colours.border, corner=corner)
 
 
 def set_button_text_colour(option: QStyleOptionButton, widget: QWidget | None) -> None:
@@ -64,25 +64,13 @@ def paint_tool_button(painter: QPainter, option: QStyleOption, widget: QWidget |
     """The background of a tool button, and its text colour in the option."""
     kind, colours = kind_of(widget), _tool_look(option, widget)
     corner = 0.0 if kind in ("row", "next-row") else RADIUS
-    _paint(painter, QRectF(option.rect), colours, corner)
+    rounded(painter, QRectF(option.rect), colours.ground, colours.border, corner=corner)
     if kind == "next-row":
         painter.setPen(QPen(QColor(current_theme().line), 1.0))
         painter.drawLine(option.rect.topLeft(), option.rect.topRight())
     palette = option.palette
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(colours.ink))
     option.palette = palette
-
-
-def _paint(painter: QPainter, rect: QRectF, colours: ButtonColours, corner: float) -> None:
-    if not colours.ground and not colours.border:
-        return
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(colours.border), 1.0) if colours.border else Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(colours.ground) if colours.ground else Qt.BrushStyle.NoBrush)
-    inset = 0.5 if colours.border else 0.0
-    painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
-    painter.restore()
 
 
 def _push_colours(option: QStyleOption, widget: QWidget | None) -> ButtonColours:

@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QPushButton, QStyle, QStyleOption, QWidget
 
+from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.type_scale import Face, face
 from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
-RADIUS: Final = 6.0  # px, of fields and buttons
 _PE = QStyle.PrimitiveElement
 _CHECK: Final = ((0.24, 0.52), (0.43, 0.71), (0.77, 0.31))  # in parts of the box
 CHEVRONS: Final = {
@@ -51,16 +51,12 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
     colour = theme.on_accent if filled and kind_of(widget) != "again" else theme.accent
     if kind_of(widget.parentWidget() if widget is not None else None) == "toast":
         colour = theme.toast_action
-    inset = 3.0 if filled else 1.0
+    inset = 2.0 if filled else 0.0
     if isinstance(widget, QPushButton):  # its padding would move it inwards
         rect = QRectF(widget.rect())
     corner = 2.0 if isinstance(widget, QAbstractItemView) else 4.0
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(colour), 2.0))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
-    painter.restore()
+    room = rect.adjusted(inset, inset, -inset, -inset)
+    rounded(painter, room, border=colour, width=2.0, corner=corner)
 
 
 def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
@@ -71,15 +67,7 @@ def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> No
     width = 2.0 if enabled and (focused or wrong) else 1.0
     rest = theme.control if enabled and state_is(option, "MouseOver") else theme.edge
     border = theme.bad if wrong else theme.accent if enabled and focused else rest
-    inset = width / 2
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(border), width))
-    painter.setBrush(QColor(theme.field) if enabled else Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(
-        QRectF(option.rect).adjusted(inset, inset, -inset, -inset), RADIUS, RADIUS
-    )
-    painter.restore()
+    rounded(painter, QRectF(option.rect), theme.field if enabled else "", border, width=width)
 
 
 def line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:

@@ -62,7 +62,6 @@ _HINTS: Final = {
     _SH.SH_DialogButtonLayout: 3,  # the reject button is left of the accept button
     _SH.SH_ToolTip_WakeUpDelay: 500,
     _SH.SH_EtchDisabledText: 0,
-    _SH.SH_UnderlineShortcut: 0,  # the menu bar shows its mnemonics once Alt is pressed
 }
 
 
@@ -102,8 +101,8 @@ _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_IndicatorBranch: lambda p, o, _w: drawn_marks.branch(p, o),
     _PE.PE_IndicatorHeaderArrow: bars.header_arrow,
     _PE.PE_PanelMenu: bars.menu_panel,
-    _PE.PE_FrameMenu: _nothing,
     _PE.PE_PanelMenuBar: _nothing,
+    _PE.PE_FrameMenu: _nothing,
     _PE.PE_PanelStatusBar: _nothing,
     _PE.PE_PanelScrollAreaCorner: _nothing,
     _PE.PE_FrameStatusBarItem: _nothing,
@@ -117,10 +116,9 @@ _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
     _CE.CE_PushButtonBevel: drawn_controls.paint_button,
     _CE.CE_TabBarTabShape: bars.tab_shape,
     _CE.CE_TabBarTabLabel: bars.tab_label,
-    _CE.CE_MenuItem: bars.menu_item,
-    _CE.CE_MenuEmptyArea: _nothing,
     _CE.CE_MenuBarItem: bars.menu_bar_item,
     _CE.CE_MenuBarEmptyArea: _nothing,
+    _CE.CE_ShapedFrame: bars.text_frame,
     _CE.CE_HeaderSection: _nothing,
     _CE.CE_HeaderEmptyArea: _nothing,
     _CE.CE_ProgressBarGroove: bars.progress_groove,
@@ -195,8 +193,6 @@ class WorkbenchStyle(QProxyStyle):
         if draw is not None:
             draw(painter, option, widget)
             return
-        if element == _CE.CE_ShapedFrame and bars.shaped_frame(painter, option, widget):
-            return
         if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
             drawn_controls.set_button_text_colour(option, widget)  # type: ignore[arg-type]
             if drawn_controls.is_left_aligned(widget):
@@ -217,7 +213,7 @@ class WorkbenchStyle(QProxyStyle):
         if control == _CC.CC_SpinBox:
             self._draw_spin_box(option, painter, widget)
         elif control == _CC.CC_ScrollBar:
-            bars.scroll_bar(painter, option, widget)  # type: ignore[arg-type]
+            bars.scroll_bar(painter, option)  # type: ignore[arg-type]
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_tool_button(painter, option, widget)
             inner = type(option)(option)
@@ -252,9 +248,7 @@ class WorkbenchStyle(QProxyStyle):
         widget: QWidget | None = None,
     ) -> QRect:
         if control == _CC.CC_ScrollBar:
-            found = bars.scroll_bar_part(option, part)  # type: ignore[arg-type]
-            if found is not None:
-                return found
+            return bars.scroll_bar_part(option, part)  # type: ignore[arg-type]
         return super().subControlRect(control, option, part, widget)  # type: ignore[arg-type]
 
     def sizeFromContents(
@@ -273,11 +267,6 @@ class WorkbenchStyle(QProxyStyle):
         found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
         if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
             found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
-        elif kind == _CT.CT_MenuItem and bars.is_line(option):
-            found.setHeight(round(bars.LINE_ROOM * drawn_marks.scale()))
-        elif kind == _CT.CT_MenuItem and size.height() > 0:
-            found.setHeight(max(found.height(), option.fontMetrics.height() + 8))
-            found.setWidth(found.width() + round(12 * (drawn_marks.scale() - 1)))  # of its mark
         return found
 
 

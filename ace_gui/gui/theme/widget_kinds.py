@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPalette, QPen
+from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QAbstractSpinBox,
@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.theme.scheme import current_theme
 from ace_gui.gui.theme.tokens import Tokens
 from ace_gui.gui.theme.type_scale import Face, face
@@ -88,15 +89,9 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     if colour is None:
         return
     corner = rect.height() / 2 if kind in _PADDING else _CORNERS.get(kind, _CORNER)
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(colour))
-    painter.drawRoundedRect(rect, corner, corner)
+    rounded(painter, rect, colour, corner=corner)
     if kind == "foot":
-        painter.setPen(QPen(QColor(theme.line), 1.0))
-        painter.drawLine(rect.topLeft(), rect.topRight())
-    painter.restore()
+        painter.fillRect(QRectF(rect.left(), rect.top(), rect.width(), 1), QColor(theme.line))
 
 
 def apply_style(widget: QWidget) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QAccessible, QAccessibleEvent, QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QAccessible, QAccessibleEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QToolButton, QVBoxLayout, QWidget
 from shiboken6 import isValid
 
 from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 
 _WIDTH: Final = 22  # lines of text
@@ -126,11 +127,8 @@ class _Ring(QWidget):
         self.hide()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(current_theme().accent), 2.0))
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 8, 8)
-        painter.end()
+        ring = QRectF(self.rect())
+        rounded(QPainter(self), ring, border=current_theme().accent, width=2.0, corner=8.0)
 
 
 def next_to(where: QRect, size: QSize, room: QRect) -> QPoint:

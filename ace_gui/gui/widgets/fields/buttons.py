@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QColor, QKeySequence, QPainter, QPainterPath,
 from PySide6.QtWidgets import QAbstractButton, QPushButton, QToolButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.drawn_marks import RADIUS
+from ace_gui.gui.theme.painting import RADIUS
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 DOT_ROOM: Final = QSize(14, 22)

@@ -33,7 +33,8 @@ class ScientificSpinBox(QDoubleSpinBox):
         low_open: bool = False,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent, decimals=_EVERY_DIGIT, keyboardTracking=False)
+        super().__init__(parent, decimals=_EVERY_DIGIT)
+        self.setKeyboardTracking(False)
         least = -_UNBOUNDED if low is None else low
         if low_open:
             least = nextafter(least, inf) if least else sys.float_info.min

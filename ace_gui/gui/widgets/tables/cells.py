@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QFontMetricsF, QPainter, QPalette, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QFontMetricsF, QPainter, QPalette
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QStyle,
@@ -19,9 +19,10 @@ from ace_gui.gui.models.runs_model import LINES, RunLines
 from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.painting import paint_share, write
+from ace_gui.gui.theme.painting import paint_share, rounded, write
 
 _Index = QModelIndex | QPersistentModelIndex
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class RowGround(QStyledItemDelegate):
@@ -46,7 +47,7 @@ class SizeCell(RowGround):
         option.palette.setColor(
             QPalette.ColorRole.Text, QColor(theme.warn if worry else theme.text3)
         )
-        option.displayAlignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        option.displayAlignment = _RIGHT
 
 
 class WeightCell(RowGround):
@@ -73,22 +74,14 @@ class WeightCell(RowGround):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         theme = current_theme()
-        frame = QRectF(option.rect).adjusted(4.5, 2.5, -1.5, -2.5)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(theme.edge), 1.0))
-        painter.setBrush(QColor(theme.field))
-        painter.drawRoundedRect(frame, 6.0, 6.0)
-        painter.setPen(QColor(theme.text))
-        painter.setFont(option.font)
+        frame = QRectF(option.rect).adjusted(4, 2, -1, -2)
+        rounded(painter, frame, theme.field, theme.edge)
         text = self.displayText(index.data(), option.locale)
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(frame.adjusted(4, 0, -8, 0), right, text)
-        painter.restore()
+        room = frame.adjusted(4, 0, -8, 0)
+        write(painter, room, text, option.font, theme.text, align=_RIGHT)
 
 
 _PADDING: Final = 8  # px
-_RADIUS: Final = 6.0
 
 
 class RunCell(QStyledItemDelegate):
@@ -105,21 +98,12 @@ class RunCell(QStyledItemDelegate):
         theme, rect = current_theme(), QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
         state = option.state
         chosen = bool(state & QStyle.StateFlag.State_Selected)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
         ground = theme.tint if chosen else theme.card if lines.current else ""
         if not ground and state & QStyle.StateFlag.State_MouseOver:
             ground = theme.hover
-        if ground:
-            painter.setBrush(QColor(ground))
-            painter.drawRoundedRect(rect, _RADIUS, _RADIUS)
-        if state & QStyle.StateFlag.State_HasFocus and chosen:
-            painter.setPen(QPen(QColor(theme.accent), 2.0))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(rect.adjusted(1, 1, -1, -1), _RADIUS, _RADIUS)
+        focused = bool(state & QStyle.StateFlag.State_HasFocus) and chosen
+        rounded(painter, rect, ground, theme.accent if focused else "", width=2.0)
         self._write(painter, rect.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
-        painter.restore()
 
     def _write(self, painter: QPainter, rect: QRectF, lines: RunLines, *, chosen: bool) -> None:
         theme = current_theme()
@@ -130,16 +114,13 @@ class RunCell(QStyledItemDelegate):
         top = rect.top() + (rect.height() - above.height() - below.height()) / 2
         ink = theme.text if lines.current else theme.text2
         elide = Qt.TextElideMode.ElideRight
-        painter.setFont(strong if lines.current else face(Face.BUTTON))
-        painter.setPen(QColor(ink))
+        font = strong if lines.current else face(Face.BUTTON)
         first = QRectF(rect.left(), top, width, above.height())
-        painter.drawText(first, 0, above.elidedText(lines.title, elide, int(width)))
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(rect, right, lines.score)
-        painter.setFont(caption)
-        painter.setPen(QColor(theme.text2 if chosen else theme.text3))
-        second = QRectF(rect.left(), top + above.height(), width, below.height())
-        painter.drawText(second, 0, below.elidedText(lines.line, elide, int(width)))
+        write(painter, first, above.elidedText(lines.title, elide, int(width)), font, ink)
+        write(painter, rect, lines.score, font, ink, align=_RIGHT)
+        second, quiet = first.translated(0, above.height()), theme.text2 if chosen else theme.text3
+        second.setHeight(below.height())
+        write(painter, second, below.elidedText(lines.line, elide, int(width)), caption, quiet)
 
 
 METHOD: Final = Qt.ItemDataRole.UserRole
@@ -150,7 +131,6 @@ MEANS: Final = (
     "Mean accuracy on the sample: its five experts merged with each method's defaults, "
     "including modules. Bars run from 0 to 1."
 )
-_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _BAR: Final = (44.0, 6.0)  # px
 _GAP: Final = 8.0  # px
 
