@@ -28,6 +28,7 @@ from ace_gui.gui.panels.compare.compare_page import ComparePanel
 from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
 from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
+from ace_gui.gui.plots.frame.export_image import PictureDialog, PictureFormat, grab_plot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.layer_results import FINDINGS_KEPT, Findings
@@ -280,6 +281,36 @@ def test_the_experts_spectra_are_shown_before_the_merge(
     assert things(panel.sheet) == ["cola", "sst2"]
     worker.say(spectrum(QUERY), JobDone(), job=job)
     assert things(panel.sheet)[0] == "merged"
+
+
+def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
+    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
+) -> None:
+    panel = turn_to(loaded, SpectraPanel)
+    job = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(spectrum(QUERY), JobDone(), job=job)
+    (action,) = [each for each in panel.plot.actions() if "every block" in each.text()]
+    action.trigger()
+    worker.say(JobCancelled(), job=worker.newest(SpectrumJob))
+    assert not panel.findChildren(PictureDialog)
+    action.trigger()
+    computed = []
+    while not panel.findChildren(PictureDialog):
+        number = worker.newest(SpectrumJob)
+        computed.append(worker.jobs[number].row.name)
+        worker.say(spectrum(computed[-1]), JobDone(), job=number)
+    assert computed == ["layer.2.q", KEY]  # that of the chosen block is known
+    panel.findChild(PictureDialog).reject()
+    grid = panel.plot.by_block([spectrum(name) for name in (QUERY, KEY)], {})
+    qtbot.addWidget(grid)
+    assert [each.title.whole for each in grid.panels] == ["Block 0", "Block 10"]
+    assert len({tuple(each.canvas.getViewBox().viewRange()[1]) for each in grid.panels}) == 1
+    assert grid.legend.entries()
+    grab_plot(grid, tmp_path / "blocks.svg", form=PictureFormat(width=170, height=120))
+    assert "Block 10" in (tmp_path / "blocks.svg").read_text(encoding="utf-8")
+    titles = (tmp_path / "blocks.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert titles.startswith("i,")
+    assert all(name in titles for name in (QUERY, KEY))
 
 
 def test_the_experts_spectra_hold_whatever_the_recipe_is(

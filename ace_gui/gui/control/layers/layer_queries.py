@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, Job, JobFailed
+from ace_gui.engine.contract.events import Event, Job, JobDone, JobFailed
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.engine.contract.figures.findings import (
     ExpertSpectra,
@@ -175,6 +175,29 @@ class LayerQueries(QObject):
     def _tell(self, kind: Kind) -> None:
         whole = kind is LayerDifference and self._whole is not None
         self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
+
+    def find_spectra(
+        self, rows: Sequence[PlanRow], use: Callable[[list[LayerSpectrum]], object]
+    ) -> None:
+        """Compute the spectra of these layers, one after another, and call ``use`` with them; with
+        none if one fails or is cancelled."""
+        session, asked = self._session, [(row, _spectrum(self._session, row)) for row in rows]
+        known = {row.name: session.spectrum(row.name) for row in rows}
+        questions = [question for _row, question in asked if question is not None]
+
+        def answer(event: Event) -> None:
+            if isinstance(event, LayerSpectrum):
+                known[event.name] = event
+
+        def go_on(end: End | None = None) -> None:
+            if end is not None and not isinstance(end, JobDone):
+                use([])
+            elif questions:
+                self._engine.run(questions.pop(0).job, answer, go_on)
+            else:
+                use([spectrum for spectrum in known.values() if spectrum is not None])
+
+        go_on()
 
     # Two complete merges
 

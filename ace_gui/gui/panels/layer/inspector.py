@@ -46,12 +46,14 @@ _LOW = 28  # in text lines: a lower inspector leaves the figures of its head to 
 class InspectorPanel(QWidget):
     """Tabs about the selected layer, and the checks, which come to the front when a new one fails.
 
-    ``finding_wanted`` carries a kind of finding and whether a visible tab shows it.
+    ``finding_wanted`` carries a kind of finding and whether a visible tab shows it,
+    ``spectra_wanted`` rows and what to call with their spectra.
     ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs that a
     tab offers.
     """
 
     finding_wanted = Signal(object, bool)
+    spectra_wanted = Signal(object, object)
     data_wanted = Signal()
     inputs_edited = Signal(object)
 
@@ -110,6 +112,8 @@ class InspectorPanel(QWidget):
     def _connect_panel(self, panel: QWidget) -> None:
         if isinstance(panel, LayerPanel):
             panel.looked_at.connect(self.finding_wanted)
+        if isinstance(panel, SpectraPanel):
+            panel.spectra_wanted.connect(self.spectra_wanted)
         if isinstance(panel, CovariancesPanel):
             panel.data_wanted.connect(self.data_wanted)
             panel.inputs_edited.connect(self.inputs_edited)

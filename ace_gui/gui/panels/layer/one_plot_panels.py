@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from PySide6.QtCore import Signal
+
 from ace_gui.engine.contract.figures.findings import (
     LayerDistribution,
     LayerSpectrum,
@@ -20,6 +22,8 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
+from ace_gui.gui.plots.along_model.layer_plot import slot_of
+from ace_gui.gui.plots.frame.base_plot import ask_for_picture
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
@@ -67,9 +71,12 @@ class SpectraPanel(SheetPanel):
     """A ``SpectrumPlot`` with a table of figures."""
 
     finding = LayerSpectrum
+    spectra_wanted = Signal(object, object)
+    """The rows whose spectra are needed, and what to call with those."""
 
     def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
+        self.plot.blocks_wanted.connect(self._compute_blocks)
         super().__init__(session, self.plot, "Figures of the spectra", _SHOWN)
         explain(self, "Spectrum")
         self.plot.setAccessibleName("Spectrum of the selected layer")
@@ -93,6 +100,18 @@ class SpectraPanel(SheetPanel):
             self.plot.show_experts(experts, colours, awaited=awaited)
         else:
             self.plot.expect()
+
+    def _compute_blocks(self) -> None:
+        """Ask for the spectra of this matrix in every block, and then where to save them."""
+        slot = slot_of(self.row.name) if self.row is not None else ""
+        rows = [row for row in self.session.layers.merged if slot_of(row.name) == slot]
+        self.plot.set_busy(True)
+        self.spectra_wanted.emit(rows, self._save_blocks)
+
+    def _save_blocks(self, spectra: Sequence[LayerSpectrum]) -> None:
+        self.plot.set_busy(False)
+        if spectra:
+            ask_for_picture(self.plot.by_block(spectra, expert_colours(self.session)), self)
 
     def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
         curves = self.plot.curves()

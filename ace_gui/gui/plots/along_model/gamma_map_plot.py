@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from math import inf, isfinite, log10
@@ -19,13 +18,12 @@ import pyqtgraph as pg
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
-from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, same_figures
+from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, same_figures, slot_of
 from ace_gui.gui.plots.frame.cells_plot import CellsPlot
 from ace_gui.gui.plots.frame.spec import Cells, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 _MAP = "cividis"  # even steps of lightness, equal for every kind of colour vision
 _BAR_LABELS = 58  # pixels
 _SHORTEST = 0.5  # minimum range of the colours in decades
@@ -116,7 +114,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _arrange(self, blocks: Sequence[int]) -> None:
         """A column per block, and a row per name that is equal except for the block number."""
-        slots = [_NUMBER.sub("#", name, count=1) for name in self._names]
+        slots = [slot_of(name) for name in self._names]
         rows = {slot: row for row, slot in enumerate(dict.fromkeys(slots))}
         roles = dict(zip(slots, self._roles, strict=True))
         count = Counter(roles.values())
@@ -264,4 +262,4 @@ def _ticks(low: float, high: float) -> NDArray[np.float64]:
 
 def _short(slot: str) -> str:
     """The part after the block number, without the tensor's own last name."""
-    return slot.rpartition("#.")[2].removesuffix(".weight")
+    return slot.rpartition(".#.")[2].removesuffix(".weight")

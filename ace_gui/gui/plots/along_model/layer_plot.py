@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from math import ceil
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
-from PySide6.QtWidgets import QToolTip
+from PySide6.QtGui import QKeyEvent
 
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.plots.along_model.block_grid import BlockGrid, Span
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
+from ace_gui.gui.plots.frame.block_grid import BlockGrid, BlockPanel
 from ace_gui.gui.plots.frame.items import Bands
-from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.plots.frame.spec import Axis, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
+from ace_gui.gui.theme import Tokens
 
+Span = tuple[tuple[float, float], str]
+"""The ends of a block along the horizontal axis, and its number."""
 _NEAR: Final = 12.0  # px from the middle of a column
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
@@ -104,21 +109,12 @@ class LayersPlot(SpecPlot):
         self._bring_into_view(index)
         self.layer_selected.emit(self._names[index])
 
-    def _hover(self, scene_position: QPointF) -> None:
+    def text_at(self, scene_position: QPointF) -> str:
         index = self.layer_at(scene_position)
-        if index is None:
-            QToolTip.hideText()
-            return
-        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(point, self._describe(index), self.canvas)
+        return "" if index is None else self._describe(index)
 
-    def _click(self, event: object) -> None:
-        if event.button() != Qt.MouseButton.LeftButton:  # type: ignore[attr-defined]
-            return
-        if event.double():  # type: ignore[attr-defined]
-            self.fit()
-            return
-        index = self.layer_at(event.scenePos())  # type: ignore[attr-defined]
+    def choose_at(self, scene_position: QPointF) -> None:
+        index = self.layer_at(scene_position)
         if index is not None:
             self._choose(index)
 
@@ -152,15 +148,36 @@ class LayerCurvesPlot(LayersPlot):
         for item in (self._bands, self._mark):
             self.canvas.addItem(item, ignoreBounds=True)
         self._spans: list[Span] = []
-        by_block = QAction("Save picture of every block…", self)
-        by_block.setToolTip("One small plot for each block, all in one range, in one picture")
-        by_block.triggered.connect(lambda: ask_for_picture(self.by_block(), self))
-        self.addAction(by_block)
-        self.picture_button.menu().addAction(by_block)
+        self.add_block_action(lambda: ask_for_picture(self.by_block(), self))
 
     def by_block(self) -> BlockGrid:
         """The same plot as small multiples."""
-        return BlockGrid(self, self._spans, self.short_names)
+        panels = [
+            BlockPanel(partial(self._cut, span), self.short_names[ceil(low) : ceil(high)])
+            for span in self._spans
+            for (low, high), _number in [span]
+        ]
+        return BlockGrid(self, panels, self.columns)
+
+    def _cut(self, span: Span, theme: Tokens) -> PlotSpec:
+        """The part of the declaration that belongs to one block."""
+        assert self.make is not None
+        spec, ((low, high), number) = self.make(theme), span
+        down, up = self.canvas.getViewBox().viewRange()[1]
+        curves = []
+        for curve in spec.curves:
+            inside = (curve.positions > low) & (curve.positions < high)
+            x, y = curve.positions[inside] - ceil(low), curve.y[inside]
+            curves.append(replace(curve, x=x, y=y))
+        return replace(
+            spec,
+            title=f"Block {number}",
+            sentence="",
+            curves=curves,
+            x=Axis(low=-0.5, high=high - low - 0.5),
+            y=replace(spec.y, low=down, high=up, padding=0.0),
+            marks=[Mark(value=each) for each in self.levels],
+        )
 
     @property
     def short_names(self) -> Sequence[str]:
@@ -202,6 +219,11 @@ def block_of(name: str) -> int | None:
     """The block number in a tensor's name."""
     found = _FIRST_NUMBER.search(name)
     return int(found.group(1)) if found else None
+
+
+def slot_of(name: str) -> str:
+    """The name without its block number: equal for the same matrix of every block."""
+    return _FIRST_NUMBER.sub(".#.", name, count=1)
 
 
 def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QFontMetricsF
-from PySide6.QtWidgets import QToolTip
 
 # isort: split
 import pyqtgraph as pg
@@ -193,16 +192,12 @@ class BarsPlot(SpecPlot):
         known = self.spec is not None and self.message() is None
         return index if known and self.spec and 0 <= index < len(self.spec.groups) else None
 
-    def _hover(self, scene_position: QPointF) -> None:
+    def text_at(self, scene_position: QPointF) -> str:
         group = self._group(scene_position)
-        if group is None or self.spec is None:
-            QToolTip.hideText()
-            return
-        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(point, self.spec.words(group), self.canvas)
+        return "" if group is None or self.spec is None else self.spec.words(group)
 
-    def _click(self, event: Any) -> None:
-        group = self._group(event.scenePos())
+    def choose_at(self, scene_position: QPointF) -> None:
+        group = self._group(scene_position)
         if group is not None:
             self.point_chosen.emit(group)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
-from PySide6.QtWidgets import QStyleOptionGraphicsItem, QToolTip, QWidget
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 # isort: split
 import pyqtgraph as pg
@@ -143,10 +143,6 @@ class CellsPlot(SpecPlot):
         across, down = max(len(cells.columns), 1), max(len(cells.rows), 1)
         return view.width() / across >= wide and view.height() / down >= metrics.height()
 
-    def _hover(self, scene_position: QPointF) -> None:
+    def text_at(self, scene_position: QPointF) -> str:
         found, cells = self.cell_at(scene_position), self.cells
-        if found is None or cells is None:
-            QToolTip.hideText()
-            return
-        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(point, cells.words(*found), self.canvas)
+        return "" if found is None or cells is None else cells.words(*found)

@@ -21,9 +21,22 @@ _BEFORE: Final = 0.2  # part of the pill's length, between it and the line's lef
 class Points(pg.ScatterPlotItem):
     """Symbols that all look the same.
 
-    pyqtgraph looks up every point's style separately, which takes 60 ms for 20 000 points. Here one
-    look-up serves all of them.
+    pyqtgraph looks up every point's style separately, which takes 60 ms for 20 000 points, and
+    makes a new array of them for every update, which takes 12 ms. Here one look-up serves all of
+    them, and as many points as before that look as before only move.
     """
+
+    def setData(self, *args: Any, **given: Any) -> None:
+        same = all(self.opts[name] == given[name] for name in _STYLE if name in given)
+        if args or not same or not 0 < len(self.data) == len(given.get("x", ())):
+            super().setData(*args, **given)
+            return
+        self.data["x"], self.data["y"] = given["x"], given["y"]
+        self.bounds = [None, None]
+        self.prepareGeometryChange()
+        self.informViewBoundsChanged()
+        self.invalidate()
+        self.sigPlotChanged.emit(self)
 
     def updateSpots(self, dataSet: Any = None) -> None:
         data = self.data if dataSet is None else dataSet
@@ -74,9 +87,11 @@ class Bands(pg.GraphicsObject):
 
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         view = self.viewRect()
-        for low, high in self._spans:
-            part = QRectF(low, view.top(), high - low, view.height()).intersected(view)
-            painter.fillRect(part, self._colour)
+        left, right = view.left(), view.right()
+        seen = ((max(low, left), min(high, right)) for low, high in self._spans)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._colour)
+        painter.drawRects([QRectF(a, view.top(), b - a, view.height()) for a, b in seen if a < b])
 
 
 class Pill(pg.InfLineLabel):

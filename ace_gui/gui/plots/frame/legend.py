@@ -49,18 +49,7 @@ class CaptionLabel(ElidedLabel):
 
     def set_full_text(self, text: str) -> None:
         super().set_full_text(text)
-        self.updateGeometry()
         self.setAccessibleName(text)
-
-    def sizeHint(self) -> QSize:
-        """The width of the complete text, unless it wraps."""
-        hint = super().sizeHint()
-        if self.wordWrap():
-            return hint
-        return QSize(self.fontMetrics().horizontalAdvance(self.whole) + 2, hint.height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(40, super().minimumSizeHint().height())
 
     def _elide(self) -> None:
         super()._elide()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QKeySequence, QResizeEvent
+from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QStackedWidget,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -21,10 +20,9 @@ from ace_gui.gui.plots.frame.controls import HeadButton
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
-from ace_gui.gui.widgets.tables.table_tools import copy_table, plain_rows, save_table
+from ace_gui.gui.widgets.tables.table_tools import FittedTable, copy_table, plain_rows, save_table
 
 REFRESH: Final = 100  # ms between updates of changing figures
-_NARROW, _WIDE = 60, 420  # px per column
 
 
 class PlotWithTable(QStackedWidget):
@@ -117,8 +115,8 @@ class PlotWithTable(QStackedWidget):
             self._selected = self.model.source_row(rows[0].row())
             self.row_chosen.emit(self._selected)
 
-    def _make_table(self) -> _FittedTable:
-        table = _FittedTable(self)
+    def _make_table(self) -> FittedTable:
+        table = FittedTable(self)
         table.setAccessibleName(f"Table: {self.plot.accessibleName()}")
         table.setModel(self.model)
         plain_rows(table, padding=6)
@@ -155,29 +153,3 @@ class PlotWithTable(QStackedWidget):
         layout.addLayout(head)
         layout.addWidget(self.table, 1)
         return page
-
-
-class _FittedTable(QTableView):
-    """Columns as wide as their content; they share the remaining width."""
-
-    _widths: tuple[int, ...] = ()
-
-    def fit_columns(self) -> None:
-        """Fit to the titles and the first rows; measuring twenty thousand rows would be slow."""
-        header, count = self.horizontalHeader(), self.model().columnCount()
-        self._widths = tuple(
-            min(max(self.sizeHintForColumn(c), header.sectionSizeHint(c), _NARROW) + 8, _WIDE)
-            for c in range(count)
-        )
-        self._share_room()
-
-    def _share_room(self) -> None:
-        spare = self.viewport().width() - sum(self._widths)
-        share, rest = divmod(max(spare, 0), max(len(self._widths), 1))
-        for column, width in enumerate(self._widths):
-            self.setColumnWidth(column, width + share + (column < rest))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        if event.size().width() != event.oldSize().width():
-            self._share_room()

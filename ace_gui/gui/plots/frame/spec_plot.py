@@ -22,6 +22,7 @@ from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
 from ace_gui.gui.plots.frame.items import CurveItem
 from ace_gui.gui.plots.frame.spec import Axis, Curve, LegendEntry, Mark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.widgets.fields.buttons import widget_action
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
 _NEAR: Final = 14.0  # px: a curve under the pointer
@@ -55,6 +56,7 @@ class SpecPlot(Plot):
         """What the drawn declaration was made of."""
         self.items: dict[str, CurveItem] = {}
         """The drawn curves by their keys."""
+        self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self._written: list[tuple[pg.TextItem, QPointF, bool]] = []
         self._lines: list[pg.InfiniteLine] = []
         left, bottom = left or quantity_axis("left", grid=True), bottom or quantity_axis("bottom")
@@ -80,6 +82,12 @@ class SpecPlot(Plot):
         scene.sigMouseClicked.connect(self._click)
         self.canvas.left.connect(lambda: self._point_at(None, None))
         self.changed.connect(self._fit_sentence)
+
+    def add_block_action(self, act: Callable[[], object]) -> None:
+        """Add the action that saves a picture of every block."""
+        tip = "One small plot for each block, all in one range, in one picture"
+        action = widget_action(self, "Save picture of every block…", act, tip=tip)
+        self.picture_button.menu().addAction(action)
 
     # Content
 
@@ -192,7 +200,8 @@ class SpecPlot(Plot):
 
         The first curve is drawn over the others.
         """
-        for key in self.items.keys() - {curve.key for curve in spec.curves}:
+        self._drawn = {curve.key: self._on_axes(curve) for curve in spec.curves}
+        for key in self.items.keys() - self._drawn.keys():
             self.canvas.removeItem(self.items.pop(key))
         for depth, curve in enumerate(spec.curves):
             if curve.key not in self.items:
@@ -217,6 +226,9 @@ class SpecPlot(Plot):
 
     def drawn(self, curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The positions of a curve's values on both axes; NaN where it is cut off."""
+        return self._drawn[curve.key]
+
+    def _on_axes(self, curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         assert self.spec is not None
         x, y = curve.positions, np.asarray(curve.y, dtype=np.float64)
         if self.logarithmic:
@@ -342,11 +354,19 @@ class SpecPlot(Plot):
         return None if best is None else best[1:]
 
     def _hover(self, scene_position: QPointF) -> None:
+        text = self.text_at(scene_position)
+        if text:
+            point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
+            QToolTip.showText(point, text, self.canvas)
+        else:
+            QToolTip.hideText()
+
+    def text_at(self, scene_position: QPointF) -> str:
+        """What is under the pointer, as text; empty if nothing is."""
         found = self.nearest(scene_position)
         self._point_at(*(found or (None, None)))
         if found is None or self.spec is None:
-            QToolTip.hideText()
-            return
+            return ""
         curve, index = found
         x, lines = float(curve.positions[index]), []
         if self.spec.position is not None:
@@ -359,8 +379,7 @@ class SpecPlot(Plot):
                 near = abs(float(other.positions[at]) - x) <= 0.5 * _step(other)
                 if near and isfinite(other.y[at]):
                     lines.append(other.text(at))
-        point = self.canvas.mapToGlobal(self.canvas.mapFromScene(scene_position))
-        QToolTip.showText(point, "\n".join(lines), self.canvas)
+        return "\n".join(lines)
 
     def _point_at(self, chosen: Curve | None, index: int | None) -> None:
         """Highlight one curve and fade the others, with a line at the position."""
@@ -374,8 +393,12 @@ class SpecPlot(Plot):
     def _click(self, event: Any) -> None:
         if event.double():
             self.fit()
-            return
-        found = self.nearest(event.scenePos())
+        elif event.button() == Qt.MouseButton.LeftButton:
+            self.choose_at(event.scenePos())
+
+    def choose_at(self, scene_position: QPointF) -> None:
+        """Choose the point under the pointer."""
+        found = self.nearest(scene_position)
         if found is not None and not found[0].width:
             curve, index = found
             self.point_chosen.emit(curve.indices[index] if curve.indices else index)

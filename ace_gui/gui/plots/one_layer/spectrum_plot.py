@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
@@ -19,6 +21,8 @@ from ace_gui.engine.contract.figures.spectral_figures import (
 )
 from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.plots.along_model.layer_plot import block_of
+from ace_gui.gui.plots.frame.block_grid import BlockGrid, BlockPanel
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
@@ -67,6 +71,8 @@ class SpectrumPlot(SpecPlot):
     """
 
     axis_named_outside = True  # by the choice of the quantity
+    blocks_wanted = Signal()
+    """The spectra of the same matrix in every block are to be saved as one picture."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._picture: Picture | None = None
@@ -80,6 +86,7 @@ class SpectrumPlot(SpecPlot):
         self.quantity = Choice("Quantity", _OPTIONS, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
+        self.add_block_action(self.blocks_wanted.emit)
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
@@ -115,6 +122,32 @@ class SpectrumPlot(SpecPlot):
         """Draw two spectra by label in one plot."""
         picture = picture_of_pair(title, caption, spectra)
         self.show_picture(picture, title, caption, *spectra, *spectra.values())
+
+    def by_block(
+        self, spectra: Sequence[LayerSpectrum], expert_colours: Mapping[str, str]
+    ) -> BlockGrid:
+        """The same matrix of every block as small multiples."""
+        quantity = self.quantity.current
+        pictures = [picture_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
+
+        def one(picture: Picture, theme: Tokens) -> PlotSpec:
+            number = block_of(picture.title)
+            title = picture.title if number is None else f"Block {number}"
+            return replace(self._spec(picture, theme, quantity), title=title, sentence="", marks=())
+
+        def columns() -> list[FigureColumn]:
+            every = [each.curves(self.theme) for each in pictures]
+            count = max(len(curve.y) for curves in every for curve in curves)
+            found = [FigureColumn(title="i", values=np.arange(1, count + 1))]
+            for picture, curves in zip(pictures, every, strict=True):
+                found += [
+                    replace(column, title=f"{column.title}, {picture.title}")
+                    for column in _columns(curves, count)[1:]
+                ]
+            return found
+
+        panels = [BlockPanel(partial(one, picture)) for picture in pictures]
+        return BlockGrid(self, panels, columns)
 
     def clear(self, message: str = "") -> None:
         self._picture = None
@@ -219,9 +252,10 @@ def _reached(spectra: tuple[Curve, ...], curves: list[Curve]) -> list[Curve]:
     return dots
 
 
-def _columns(spectra: tuple[Curve, ...]) -> tuple[FigureColumn, ...]:
-    """One row per index; NaN beyond the end of a spectrum."""
+def _columns(spectra: tuple[Curve, ...], least: int = 0) -> tuple[FigureColumn, ...]:
+    """One row per index, at least so many; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.y) for spectrum in spectra), default=0)
+    count = max(count, least)
     columns = [FigureColumn(title="i", values=np.arange(1, count + 1))]
     for spectrum in spectra:
         missing = (0, count - len(spectrum.y))

@@ -86,6 +86,7 @@ class Workspace(QWidget):
         self.healths.setParent(self)
         self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(window.queries.want)
+        self.inspector.spectra_wanted.connect(window.queries.find_spectra)
         self.inspector.data_wanted.connect(lambda: self.show_scores().show_tab(TasksTab))
         self.inspector.inputs_edited.connect(window.conductor.change)
         self._add_lower_tabs(window.session)
