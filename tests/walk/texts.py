@@ -31,7 +31,7 @@ from PySide6.QtWidgets import (
 # isort: split
 from pyqtgraph import TextItem
 
-from ace_gui.gui.widgets.labels.plain_label import PartsLabel
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 
 SENSE: Final = 9  # characters that an elided text keeps at least
 
@@ -79,7 +79,7 @@ def _label(label: QLabel) -> Iterator[Written]:
     text, needed = label.text(), label.sizeHint()
     if not text or label.pixmap().width() > 0:
         return
-    if isinstance(label, PartsLabel):
+    if isinstance(label, ElidedLabel) and not label.wordWrap():
         needed = QSize(label.fontMetrics().horizontalAdvance(text), 0)
     elif label.wordWrap():
         needed = QSize(label.minimumSizeHint().width(), label.heightForWidth(label.width()))

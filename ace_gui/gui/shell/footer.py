@@ -8,7 +8,14 @@ from typing import Final
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QStatusBar,
+    QToolButton,
+    QWidget,
+)
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, human_bytes
@@ -19,7 +26,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.labels.plain_label import PartsLabel
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 
 REFRESH: Final = 60  # ms between progress updates: each one repaints the whole window
 COUNTING: Final = 200  # ms between two counts of the model's tensors
@@ -46,7 +53,7 @@ class Footer(QStatusBar):
         self.device.setMenu(devices)
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.device.setToolTip("Where to compute")
-        self.text = PartsLabel(self, last=True)
+        self.text = ElidedLabel(self, sentence=True)
         self.bar = QProgressBar(self)
         self.bar.setFixedSize(_BAR, 6)
         self.bar.setTextVisible(False)
@@ -55,10 +62,11 @@ class Footer(QStatusBar):
         self.stop.setFont(face(Face.CAPTION))
         self.stop.setProperty("kind", "link")
         self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
-        self.tensors = PartsLabel(self)
+        self.tensors = ElidedLabel(self, sentence=True)
         for label in (self.text, self.tensors):
             label.setProperty("kind", "caption")
             label.setFont(face(Face.CAPTION))
+            label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         for widget in (self.device, self.text, self.bar, self.stop):
             self.addWidget(widget)
         self._links = [
@@ -92,7 +100,7 @@ class Footer(QStatusBar):
         self._timer.stop()
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")
-        self.text.set_parts(self._parts())
+        self.text.set_full_text(" · ".join(self._parts()))
         for link in self._links:  # nothing to count on the welcome page
             link.setVisible(self._session.draft.inputs.base is None)
         self._show_bar()
@@ -104,7 +112,7 @@ class Footer(QStatusBar):
         return None if state in {State.MERGING, State.EXPORTING} else state
 
     def _count(self) -> None:
-        self.tensors.set_parts(self._counts())
+        self.tensors.set_full_text(" · ".join(self._counts()))
 
     def _device_text(self) -> str:
         session = self._session
@@ -119,14 +127,14 @@ class Footer(QStatusBar):
 
     def _parts(self) -> list[str]:
         session, parts = self._session, []
-        if session.draft.plan is not None and session.draft.plan.experts:
-            parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
         state = self._work
         if state is not None:
             progress = session.activity.counted(state)
             word = sentence_case((progress.title if progress else "") or state.value)
             share = f", {progress.done} of {progress.total}" if progress else " …"
             parts.append(word + share)
+        if session.draft.plan is not None and session.draft.plan.experts:
+            parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
         return parts
 
     def _counts(self) -> list[str]:

@@ -20,21 +20,32 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.theme.drawn_marks import chevron, focus_ring
 from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.theme.scheme import current_theme
-from ace_gui.gui.theme.widget_kinds import state_is
+from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
 _PE, _SC = QStyle.PrimitiveElement, QStyle.SubControl
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _WORDS: Final = int(_LEFT) | int(Qt.TextFlag.TextSingleLine) | int(Qt.TextFlag.TextShowMnemonic)
-TAB_GAP: Final = 18  # px between two tabs
-TAB_EDGE: Final = 2  # px at either side of a tab's text
+_TAB_GAPS: Final = {"tight": 6}  # px between two tabs, by the kind of their bar
+_TAB_GAP: Final = 18
+_TAB_EDGE: Final = 2  # px at either side of a tab's text
 _LINE: Final = 2.0
 SLIDER_LEAST: Final = 28
 HEADER_MARGIN: Final = 5  # px
 
 
+def tab_gap(bar: QWidget | None) -> int:
+    """Pixels between two tabs."""
+    return _TAB_GAPS.get(kind_of(bar), _TAB_GAP)
+
+
+def tab_space(bar: QWidget | None) -> int:
+    """Pixels of a tab besides its title and its icon."""
+    return tab_gap(bar) + 2 * _TAB_EDGE
+
+
 def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """A line below the current tab."""
-    rect = QRectF(option.rect).adjusted(0, 0, -TAB_GAP, 0)
+    rect = QRectF(option.rect).adjusted(0, 0, -tab_gap(widget), 0)
     if state_is(option, "Selected"):
         line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
         painter.fillRect(line, QColor(current_theme().accent))
@@ -47,7 +58,7 @@ def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None
     theme = current_theme()
     strong = state_is(option, "Selected") or state_is(option, "MouseOver")
     ink = theme.text if strong else theme.text2
-    rect = option.rect.adjusted(TAB_EDGE, 0, -TAB_GAP - TAB_EDGE, 0)
+    rect = option.rect.adjusted(_TAB_EDGE, 0, -tab_gap(widget) - _TAB_EDGE, 0)
     if not option.icon.isNull():
         option.icon.paint(painter, rect, _LEFT)
         rect.setLeft(rect.left() + option.iconSize.width() + 4)

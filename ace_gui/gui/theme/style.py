@@ -43,7 +43,6 @@ _MEASURES: Final = {
     _PM.PM_MenuHMargin: 4,
     _PM.PM_MenuVMargin: 5,
     _PM.PM_ToolTipLabelFrameWidth: 7,
-    _PM.PM_TabBarTabHSpace: bars.TAB_GAP + 2 * bars.TAB_EDGE,
     _PM.PM_TabBarTabVSpace: 18,
     _PM.PM_TabBarTabShiftVertical: 0,
     _PM.PM_TabBarTabOverlap: 0,
@@ -148,6 +147,8 @@ class WorkbenchStyle(QProxyStyle):
         found = _MEASURES.get(metric)
         if found is not None:
             return found
+        if metric == _PM.PM_TabBarTabHSpace:
+            return bars.tab_space(widget)
         usual = super().pixelMetric(metric, option, widget)
         return round(usual * drawn_marks.scale()) if metric in _SCALED_METRICS else usual
 

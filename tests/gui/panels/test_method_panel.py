@@ -11,7 +11,6 @@ from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.recipe_options import OPTIONS, Option
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.fields.buttons import DotButton
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE
@@ -146,7 +145,7 @@ def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) 
     with qtbot.waitSignal(filled.parameter_edited) as asked:
         filled.fields["k_frac"].control.setValue(0.5)
     assert asked.args == ["k_frac", 0.5]
-    reset = filled.fields["k_frac"].findChild(DotButton)
+    reset = filled.fields["k_frac"].findChild(QToolButton)
     with qtbot.waitSignal(filled.parameter_edited) as asked:
         reset.click()
     assert asked.args == ["k_frac", None]
@@ -198,7 +197,7 @@ def test_every_method_can_have_a_cap(
         0.25,
     )
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        filled.after.cap.delta.findChild(DotButton).click()  # back to the default δ
+        filled.after.cap.delta.findChild(QToolButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(filled.inputs_edited) as asked:
         choose(filled.after.cap.choice, "none")
@@ -221,7 +220,7 @@ def test_what_is_done_after_the_method_has_a_field(
     session.draft.keep(asked.args[0])
     assert field.control.value() == 0.25
     with qtbot.waitSignal(filled.inputs_edited) as asked:
-        field.findChild(DotButton).click()
+        field.findChild(QToolButton).click()
     assert value_of(asked.args[0].after, name) in (None, 1.0)
     assert asked.args[0].after == with_value(expected, name, None)
 

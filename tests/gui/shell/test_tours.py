@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tutorial import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
-from ace_gui.gui.widgets.labels.gamma_picture import GammaPicture
+from ace_gui.gui.widgets.labels.formula import Drawing
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -48,7 +48,7 @@ def test_the_tutorial_goes_on_by_what_is_done(
     worker.say(*analysed(GAMMAS))
     assert tour.step_index == 1
     assert ring_of(window).geometry().contains(place_of(window.workspace.layers.table).center())
-    (picture,) = tour.mark.findChildren(GammaPicture)
+    (picture,) = tour.mark.findChildren(Drawing)
     assert picture.isVisible()
     window.session.select("layer.2.q")
     assert tour.step_index == 2

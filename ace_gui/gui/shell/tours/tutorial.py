@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from ace_gui.gui.widgets.coach_mark import CoachMark
-from ace_gui.gui.widgets.labels.gamma_picture import GAMMA, GammaPicture
-from ace_gui.paths import Sample
+from ace_gui.gui.widgets.labels.formula import Drawing
+from ace_gui.paths import Sample, resource_path
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.shell_window import ShellWindow
@@ -38,7 +38,7 @@ class Step:
     target: Callable[[], QWidget | None]
     begin: Callable[[], object] = _nothing
     done: Callable[[], bool] = _never
-    picture: type[QWidget] | None = None
+    picture: Callable[[], QWidget] | None = None
 
 
 class Tour(QObject):
@@ -128,13 +128,19 @@ def _opening(window: ShellWindow) -> list[Step]:
             done=is_open,
         ),
         Step(
-            sentence=f"Every matrix of the model is a row; choose one. {GAMMA}",
-            picture=GammaPicture,
+            sentence="Every matrix of the model is a row; choose one. γ says how unequally the "
+            "experts changed a matrix: little at the left, much at the right.",
+            picture=_two_spectra,
             begin=layers,
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
         ),
     ]
+
+
+def _two_spectra() -> Drawing:
+    drawing = resource_path("pictures/gamma.svg").read_text(encoding="utf-8")
+    return Drawing(drawing, "Spectra of three experts: with a small γ, and with a large one")
 
 
 def _merging(window: ShellWindow) -> list[Step]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QAction, QColor, QKeySequence, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QPushButton, QToolButton, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QAction, QColor, QKeySequence, QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import RADIUS
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
-DOT_ROOM: Final = QSize(14, 22)
-_DOT: Final = 3.0  # px: radius
 
 
 def action_button(
@@ -92,30 +90,6 @@ class _ActionButton(QPushButton):
     def _follow(self) -> None:
         self.setToolTip(self._action.toolTip())
         self.setEnabled(self._action.isEnabled())
-
-
-class DotButton(QAbstractButton):
-    """A small dot in the accent colour."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setCursor(Qt.CursorShape.PointingHandCursor)
-
-    def sizeHint(self) -> QSize:
-        return DOT_ROOM
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        theme, painter = current_theme(), QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        middle = QPointF(self.rect().center())
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(theme.accent))
-        radius = _DOT + 1 if self.underMouse() else _DOT
-        painter.drawEllipse(middle, radius, radius)
-        if self.hasFocus():
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(QColor(theme.accent), 2.0))
-            painter.drawEllipse(middle, 6.0, 6.0)
 
 
 class ProgressButton(QPushButton):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.buttons import DOT_ROOM, DotButton
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
 from ace_gui.recipe.values import ParameterValue
@@ -29,7 +28,8 @@ from ace_gui.recipe.values import ParameterValue
 _DECIMALS = 3
 _UNBOUNDED = 1e9
 _GAP = 2  # px between a field's button and its control
-_INSET = DOT_ROOM.width() + _GAP
+_DOT = QSize(14, 22)
+_INSET = _DOT.width() + _GAP
 
 
 class ParameterField(QWidget):
@@ -49,7 +49,10 @@ class ParameterField(QWidget):
         self.control.setToolTip(tooltip(_help(field)))
         explain(self, _term(field))
         self.control.installEventFilter(self)
-        self._reset = DotButton(self)
+        self._reset = QToolButton(self)
+        self._reset.setText("•")
+        self._reset.setProperty("kind", "link")
+        self._reset.setFixedSize(_DOT)
         self._reset.setAccessibleName(f"Default {field.label}")
         self._reset.setToolTip("Restore the default")
         self._reset.clicked.connect(lambda: self.edited.emit(None))

@@ -26,7 +26,7 @@ def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
     """The formula of the method with this name; ``text``: the same in plain text."""
     file = resource_path(f"formulas/{method}.svg")
     if file.is_file():
-        return _Drawing(file.read_text(encoding="utf-8"), text, parent)
+        return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}", parent)
     made = plain_label(text, parent)
     made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return made
@@ -46,16 +46,16 @@ def citation(text: str, parent: QWidget | None = None) -> QLabel:
     return made
 
 
-class _Drawing(QWidget):
-    """Drawn in the text colour and font size, but smaller if there is little room."""
+class Drawing(QWidget):
+    """An SVG drawing in the text colour and font size, but smaller if there is little room."""
 
-    def __init__(self, drawing: str, text: str, parent: QWidget | None) -> None:
+    def __init__(self, drawing: str, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._drawing = drawing
         self._ink = ""
         self._renderer = QSvgRenderer(self)
         self._load()
-        self.setAccessibleName(f"Formula: {plain(text)}")
+        self.setAccessibleName(name)
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)

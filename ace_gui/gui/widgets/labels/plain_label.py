@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt
@@ -15,7 +14,7 @@ from ace_gui.gui.theme.drawn_marks import scale
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch
 from ace_gui.gui.widgets.layout.arrangement import on_font_change
 
-_BETWEEN: Final = " · "
+_LEAST: Final = 40  # px: width of an elided text
 
 
 def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
@@ -69,6 +68,15 @@ class ElidedLabel(QLabel):
         self._full = plain(text)
         self.setToolTip(tooltip(text) if text else "")
         self._elide()
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        """The width of the complete text."""
+        width = self.fontMetrics().horizontalAdvance(self._full) + 2
+        return QSize(width, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -76,57 +84,6 @@ class ElidedLabel(QLabel):
 
     def _elide(self) -> None:
         self.setText(self.fontMetrics().elidedText(self._full, self._mode, self.width()))
-
-
-class PartsLabel(QLabel):
-    """Several parts on one line: ``72 tensors · 24 merged``.
-
-    If not all fit, those farthest from the most important part are omitted. That part is the first,
-    or the last if ``last``. The tooltip has all of them.
-    """
-
-    def __init__(self, parent: QWidget | None = None, *, last: bool = False) -> None:
-        super().__init__(parent)
-        self._parts: tuple[str, ...] = ()
-        self._last = last
-        self.setTextFormat(Qt.TextFormat.PlainText)
-
-    @property
-    def whole(self) -> str:
-        """All parts."""
-        return _BETWEEN.join(self._parts)
-
-    def set_parts(self, parts: Sequence[str]) -> None:
-        """Show as many of them as fit."""
-        self._parts = tuple(map(plain, parts))
-        self._fit()
-        self.updateGeometry()
-
-    def sizeHint(self) -> QSize:
-        return self._size(self.whole)
-
-    def minimumSizeHint(self) -> QSize:
-        return self._size(self._runs()[-1])
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-    def _runs(self) -> list[str]:
-        """From all parts down to the most important one."""
-        count = len(self._parts)
-        cuts = [slice(cut, None) if self._last else slice(count - cut) for cut in range(count)]
-        return [_BETWEEN.join(self._parts[cut]) for cut in cuts] or [""]
-
-    def _size(self, text: str) -> QSize:
-        metrics = self.fontMetrics()
-        return QSize(metrics.horizontalAdvance(text) + 2, metrics.height())
-
-    def _fit(self) -> None:
-        runs = self._runs()
-        shown = next((r for r in runs if self._size(r).width() <= self.width()), runs[-1])
-        self.setText(shown)
-        self.setToolTip(tooltip(self.whole) if shown != self.whole else "")
 
 
 class IconLabel(QWidget):

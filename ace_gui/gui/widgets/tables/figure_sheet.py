@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSize, Qt
-from PySide6.QtGui import QColor, QIcon, QPixmap
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QColor, QPixmap, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from ace_gui.formatting import number_text
@@ -16,10 +16,9 @@ from ace_gui.gui.models.figures_model import GAP, FigureColumn
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.tables.table_tools import add_table_actions, fit_rows
 
-_SWATCH = 9  # px
 _DIGITS = 3
-_Index = QModelIndex | QPersistentModelIndex
-_Role, _Align = Qt.ItemDataRole, Qt.AlignmentFlag
+_SWATCH: Final = 9  # px
+_Align = Qt.AlignmentFlag
 _CELL: Final = _Align.AlignRight | _Align.AlignVCenter
 _OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
 
@@ -35,72 +34,6 @@ class FigureRow:
     tip: str
     values: Sequence[float]
     percent: bool = False
-
-
-class _Figures(QAbstractTableModel):
-    """One row per figure, or one per item if ``turned``. Tooltips are created on demand."""
-
-    def __init__(self, parent: QWidget, *, turned: bool) -> None:
-        super().__init__(parent)
-        self._turned = turned
-        self._heads: tuple[object, ...] = ()
-        self._titles: tuple[str, ...] = ()
-        self._swatches: list[QIcon] = []
-        self._rows: tuple[FigureRow, ...] = ()
-
-    def show(
-        self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
-    ) -> None:
-        """Update only the cells if the headers are the same, which keeps the selection."""
-        heads = tuple(titles), tuple(colours), tuple((row.title, row.tip) for row in rows)
-        if heads == self._heads:
-            self._rows = tuple(rows)
-            last = self.index(self.rowCount() - 1, self.columnCount() - 1)
-            self.dataChanged.emit(self.index(0, 0), last)
-            return
-        self.beginResetModel()
-        self._heads, self._titles, self._rows = heads, tuple(titles), tuple(rows)
-        self._swatches = [_swatch(colour) for colour in colours]
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._titles if self._turned else self._rows)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._rows if self._turned else self._titles)
-
-    def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
-        if role == _Role.TextAlignmentRole:
-            return _CELL
-        if role not in (_Role.DisplayRole, _Role.ToolTipRole):
-            return None
-        position, thing = index.row(), index.column()
-        if self._turned:
-            position, thing = thing, position
-        figure = self._rows[position]
-        text = figure_text(figure.values[thing], percent=figure.percent)
-        if role == _Role.DisplayRole:
-            return text
-        return tooltip(f"{figure.title}, {self._titles[thing]}: {text}\n{figure.tip}")
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = _Role.DisplayRole
-    ) -> Any:
-        if (orientation == Qt.Orientation.Horizontal) == self._turned:
-            return self._head_of_figure(self._rows[section], role)
-        if role == _Role.DisplayRole:
-            return (GAP if self._turned else "") + self._titles[section]
-        if role == _Role.DecorationRole and section < len(self._swatches):
-            return self._swatches[section]
-        return None
-
-    def _head_of_figure(self, figure: FigureRow, role: int) -> Any:
-        """The header of a column in two lines, so that four or five fit next to each other."""
-        if role == _Role.DisplayRole:
-            return _in_two_lines(figure.title) if self._turned else GAP + figure.title
-        if role == _Role.ToolTipRole:
-            return tooltip(figure.tip)
-        return _OVER_COLUMN if role == _Role.TextAlignmentRole and self._turned else None
 
 
 class FigureSheet(QTableView):
@@ -119,10 +52,10 @@ class FigureSheet(QTableView):
         turned: bool = False,
     ) -> None:
         super().__init__(parent)
-        self._kind = kind
+        self._kind, self._turned = kind, turned
         self._columns: tuple[FigureColumn, ...] = ()
-        self._figures = _Figures(self, turned=turned)
-        self.setModel(self._figures)
+        self._cells = QStandardItemModel(self)
+        self.setModel(self._cells)
         self.setAccessibleName(name)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setTabKeyNavigation(False)
@@ -154,8 +87,37 @@ class FigureSheet(QTableView):
                 for index, title in enumerate(titles)
             ),
         )
-        self._figures.show(titles, rows[:shown], colours)
+        self._show(titles, rows[:shown], colours)
         self.updateGeometry()
+
+    def _show(
+        self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
+    ) -> None:
+        """Fill the cells; those that stay keep the selection."""
+        cells, turned = self._cells, self._turned
+        cells.setRowCount(len(titles) if turned else len(rows))
+        cells.setColumnCount(len(rows) if turned else len(titles))
+        across, down = cells.setHorizontalHeaderItem, cells.setVerticalHeaderItem
+        set_figure, set_thing = (across, down) if turned else (down, across)
+        for thing, title in enumerate(titles):
+            head = QStandardItem((GAP if turned else "") + title)
+            if colours:
+                swatch = QPixmap(_SWATCH, _SWATCH)
+                swatch.fill(QColor(colours[thing]))
+                head.setIcon(swatch)
+            set_thing(thing, head)
+        for position, figure in enumerate(rows):
+            head = QStandardItem(_in_two_lines(figure.title) if turned else GAP + figure.title)
+            head.setToolTip(tooltip(figure.tip))
+            if turned:
+                head.setTextAlignment(_OVER_COLUMN)
+            set_figure(position, head)
+            for thing, value in enumerate(figure.values):
+                text = figure_text(value, percent=figure.percent)
+                cell = QStandardItem(text)
+                cell.setTextAlignment(_CELL)
+                cell.setToolTip(tooltip(f"{figure.title}, {titles[thing]}: {text}\n{figure.tip}"))
+                cells.setItem(*((thing, position) if turned else (position, thing)), cell)
 
     def sizeHint(self) -> QSize:
         """As high as its rows."""
@@ -184,9 +146,3 @@ def _in_two_lines(title: str) -> str:
     spaces = [index for index, sign in enumerate(title) if sign == " "]
     middle = min(spaces, key=lambda index: abs(index - len(title) / 2), default=None)
     return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
-
-
-def _swatch(colour: str) -> QIcon:
-    pixmap = QPixmap(_SWATCH, _SWATCH)
-    pixmap.fill(QColor(colour))
-    return QIcon(pixmap)
