@@ -1,13 +1,12 @@
 """The look of the window: one table of tokens, and the code that paints with it.
 
-``tokens``: colours; ``type_scale``: fonts; ``scheme``: light or dark; ``style``: draws every
-control, with ``drawn_marks``, ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
+``tokens``: colours; ``type_scale``: fonts; ``style``: draws every
+control, with ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
 widget; ``painting``: swatches, shares, lines of text; ``icons``; ``watcher``: applies them.
 """
 
 from ace_gui.gui.theme.icons import icon
-from ace_gui.gui.theme.scheme import Scheme, current_theme
-from ace_gui.gui.theme.tokens import DARK, LIGHT, Tokens
+from ace_gui.gui.theme.tokens import DARK, LIGHT, Scheme, Tokens, current_theme
 from ace_gui.gui.theme.type_scale import Face, body_font, face, set_font_scale
 from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
 from ace_gui.gui.theme.widget_kinds import change_kind

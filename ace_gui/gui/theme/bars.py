@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.theme.drawn_marks import chevron, focus_ring
+from ace_gui.gui.theme.drawn_controls import chevron, focus_ring
 from ace_gui.gui.theme.painting import rounded
-from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.tokens import current_theme
 from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
 _PE, _SC = QStyle.PrimitiveElement, QStyle.SubControl

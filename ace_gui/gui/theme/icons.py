@@ -12,7 +12,7 @@ from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
-from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme.tokens import current_theme
 from ace_gui.paths import resource_path
 
 _INK: Final = "#000000"  # the colour in the drawings of resources/icons

@@ -24,8 +24,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.theme import bars, drawn_controls, drawn_marks
-from ace_gui.gui.theme.scheme import current_theme
+from ace_gui.gui.theme import bars, drawn_controls
+from ace_gui.gui.theme.tokens import current_theme
 from ace_gui.gui.theme.widget_kinds import apply_style, kind_of, paint_ground, state_is
 
 _PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
@@ -77,15 +77,20 @@ def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> 
 
 def _focus(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     if state_is(option, "KeyboardFocusChange"):  # as in Fusion: not after a click
-        drawn_marks.focus_ring(painter, QRectF(option.rect), widget)
+        drawn_controls.focus_ring(painter, QRectF(option.rect), widget)
 
 
 def _tip(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     painter.fillRect(option.rect, QColor(current_theme().toast))
 
 
+def _line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+    if getattr(option, "lineWidth", 1) > 0:  # that of a spin box has no frame of its own
+        drawn_controls.field(painter, option, widget)
+
+
 def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
-    return lambda painter, option, _widget: drawn_marks.chevron(
+    return lambda painter, option, _widget: drawn_controls.chevron(
         painter, QRectF(option.rect), element, enabled=state_is(option, "Enabled")
     )
 
@@ -93,11 +98,11 @@ def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
 _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_Widget: _ground,
     _PE.PE_FrameFocusRect: _focus,
-    _PE.PE_PanelLineEdit: drawn_marks.line_edit,
-    _PE.PE_IndicatorCheckBox: lambda p, o, _w: drawn_marks.check_box(p, o),
-    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: drawn_marks.check_box(p, o),
-    _PE.PE_IndicatorRadioButton: lambda p, o, _w: drawn_marks.radio_button(p, o),
-    _PE.PE_IndicatorBranch: lambda p, o, _w: drawn_marks.branch(p, o),
+    _PE.PE_PanelLineEdit: _line_edit,
+    _PE.PE_IndicatorCheckBox: lambda p, o, _w: drawn_controls.check_box(p, o),
+    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: drawn_controls.check_box(p, o),
+    _PE.PE_IndicatorRadioButton: lambda p, o, _w: drawn_controls.radio_button(p, o),
+    _PE.PE_IndicatorBranch: lambda p, o, _w: drawn_controls.branch(p, o),
     _PE.PE_IndicatorHeaderArrow: bars.header_arrow,
     _PE.PE_PanelMenu: bars.menu_panel,
     _PE.PE_PanelMenuBar: _nothing,
@@ -109,7 +114,7 @@ _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_FrameTabWidget: _nothing,
     _PE.PE_FrameGroupBox: _nothing,
     _PE.PE_PanelTipLabel: _tip,
-    **{element: _arrow(element) for element in drawn_marks.CHEVRONS},
+    **{element: _arrow(element) for element in drawn_controls.CHEVRONS},
 }
 _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
     _CE.CE_PushButtonBevel: drawn_controls.paint_button,
@@ -150,7 +155,7 @@ class WorkbenchStyle(QProxyStyle):
         if metric == _PM.PM_TabBarTabHSpace:
             return bars.tab_space(widget)
         usual = super().pixelMetric(metric, option, widget)
-        return round(usual * drawn_marks.scale()) if metric in _SCALED_METRICS else usual
+        return round(usual * drawn_controls.scale()) if metric in _SCALED_METRICS else usual
 
     def styleHint(
         self,
@@ -196,8 +201,8 @@ class WorkbenchStyle(QProxyStyle):
             return
         if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
             drawn_controls.set_button_text_colour(option, widget)  # type: ignore[arg-type]
-            if drawn_controls.is_left_aligned(widget):
-                option.rect = _as_wide_as(widget.sizeHint().width(), option.rect)
+            if drawn_controls.button_kind(widget) == "link":  # left-aligned, as a sentence
+                option.rect.setWidth(min(widget.sizeHint().width(), option.rect.width()))
         elif element == _CE.CE_HeaderLabel:
             bars.ink_header(option)  # type: ignore[arg-type]
         super().drawControl(element, option, painter, widget)
@@ -218,28 +223,29 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_tool_button(painter, option, widget)
             inner = type(option)(option)
-            inner.rect = option.rect.adjusted(0 if kind_of(widget) == "fold" else 5, 2, -5, -2)
+            margin = 0 if kind_of(widget) in ("fold", "dot") else 5
+            inner.rect = option.rect.adjusted(margin, 2, -margin, -2)
             self.drawControl(_CE.CE_ToolButtonLabel, inner, painter, widget)
             if state_is(option, "HasFocus"):
                 _focus(painter, option, widget)
-        elif control == _CC.CC_ComboBox and _has_frame(option):
-            drawn_marks.field(painter, option, widget)
+        elif isinstance(option, QStyleOptionComboBox) and option.frame:
+            drawn_controls.field(painter, option, widget)
             arrow, element = _SC.SC_ComboBoxArrow, _PE.PE_IndicatorArrowDown
             rect = self.subControlRect(control, option, arrow, widget)
             enabled = state_is(option, "Enabled")
-            drawn_marks.chevron(painter, QRectF(rect), element, enabled=enabled)
+            drawn_controls.chevron(painter, QRectF(rect), element, enabled=enabled)
         else:
             super().drawComplexControl(control, option, painter, widget)
 
     def _draw_spin_box(
         self, option: QStyleOptionComplex, painter: QPainter, widget: QWidget | None
     ) -> None:
-        drawn_marks.field(painter, option, widget)
+        drawn_controls.field(painter, option, widget)
         if state_is(option, "MouseOver") or state_is(option, "HasFocus"):
             for sub, element in _SPIN_ARROWS:
                 rect = self.subControlRect(_CC.CC_SpinBox, option, sub, widget)
                 enabled = state_is(option, "Enabled")
-                drawn_marks.chevron(painter, QRectF(rect), element, enabled=enabled, size=0.8)
+                drawn_controls.chevron(painter, QRectF(rect), element, enabled=enabled, size=0.8)
 
     def subControlRect(
         self,
@@ -269,12 +275,3 @@ class WorkbenchStyle(QProxyStyle):
         if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
             found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
         return found
-
-
-def _as_wide_as(width: int, rect: QRect) -> QRect:
-    """The left part of ``rect``."""
-    return QRect(rect.left(), rect.top(), min(width, rect.width()), rect.height())
-
-
-def _has_frame(option: QStyleOptionComplex) -> bool:
-    return isinstance(option, QStyleOptionComboBox) and option.frame

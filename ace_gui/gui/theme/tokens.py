@@ -1,4 +1,4 @@
-"""The colours of the window, light and dark, from which everything is painted.
+"""The colours of the window, light and dark, from which everything is painted; which are current.
 
 Text has a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every background they
 are used on, in both schemes. ``edge``, ``line`` and ``grid`` are paler on purpose, because they
@@ -10,7 +10,13 @@ shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication
+
+Scheme = Literal["light", "dark", "system"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,3 +147,22 @@ DARK: Final = Tokens(
     expert_colours=("#3b97cc", "#e0931f", "#83edb4", "#e14f7b", "#ecb2f9"),
     expert_inks=("#3b97cc", "#e0931f", "#83edb4", "#ec7299", "#ecb2f9"),
 )
+
+
+def current_theme() -> Tokens:
+    """The current tokens: of the scheme chosen by the user, or else the system's."""
+    return DARK if _is_dark() else LIGHT
+
+
+def _is_dark() -> bool:
+    app = QApplication.instance()
+    if not isinstance(app, QApplication):
+        return False
+    chosen = app.property("colourScheme")
+    if chosen in ("light", "dark"):
+        return bool(chosen == "dark")
+    reported = QGuiApplication.styleHints().colorScheme()
+    if reported != Qt.ColorScheme.Unknown:
+        return bool(reported == Qt.ColorScheme.Dark)
+    window = app.style().standardPalette().color(QPalette.ColorRole.Window)
+    return bool(window.lightness() < 128)

@@ -8,9 +8,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from ace_gui.gui.theme.scheme import Scheme, current_theme
 from ace_gui.gui.theme.style import WorkbenchStyle
-from ace_gui.gui.theme.tokens import Tokens
+from ace_gui.gui.theme.tokens import Scheme, Tokens, current_theme
 from ace_gui.gui.theme.type_scale import Face, face, use_fonts
 
 

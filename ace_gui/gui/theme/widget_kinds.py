@@ -24,8 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.theme.painting import rounded
-from ace_gui.gui.theme.scheme import current_theme
-from ace_gui.gui.theme.tokens import Tokens
+from ace_gui.gui.theme.tokens import Tokens, current_theme
 from ace_gui.gui.theme.type_scale import Face, face
 
 _Role = QPalette.ColorRole

@@ -20,7 +20,7 @@ from ace_gui.gui.panels.welcome.recent_column import RecentColumn
 from ace_gui.gui.panels.welcome.sample_card import SampleCard
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.drawn_marks import scale
+from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import across, down, pane, scroll_area

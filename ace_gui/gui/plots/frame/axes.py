@@ -17,6 +17,7 @@ from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.theme import Face, face
 
 LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
+_TITLE_MARGIN = 4  # px, of Qt's text items
 _NAMED = 72  # minimum width in px for the name "Block 12"
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
@@ -84,7 +85,6 @@ class QuantityAxis(PlainAxis):
 
     def __init__(self, orientation: str) -> None:
         super().__init__(orientation, maxTickLength=-4)
-        self._title_widths: dict[str, float] = {}
         self._overhang = label_overhang()
         self.logarithmic = False
         self.enableAutoSIPrefix(False)
@@ -108,7 +108,6 @@ class QuantityAxis(PlainAxis):
         self._overhang = label_overhang()
         if self.orientation != "left" and self._titles:
             points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
-            self._title_widths.clear()
             self.setLabel(self._titles[0], **{**self.labelStyle, "font-size": points})
             self._fit_title()
 
@@ -139,17 +138,9 @@ class QuantityAxis(PlainAxis):
         room = size.height() if self.orientation in ("left", "right") else size.width()
         if room <= 0 or not self._titles or self.label is None:  # not laid out yet, or closed
             return
-        titles = (*self._titles, "")
-        self._write(next((t for t in titles if self._title_width(t) <= room), ""))
-
-    def _title_width(self, title: str) -> float:
-        """Width of a title in pixels, cached: layout is slow and every resize needs it."""
-        if title not in self._title_widths:
-            self._write(title)
-            self._title_widths[title] = self.label.boundingRect().width()
-        return self._title_widths[title]
-
-    def _write(self, title: str) -> None:
+        metrics, margins = QFontMetricsF(face(Face.CAPTION)), 2 * _TITLE_MARGIN
+        fitting = (t for t in self._titles if metrics.horizontalAdvance(t) + margins <= room)
+        title = next(fitting, "")
         if title != self.labelText:
             self.labelText = title
             self.label.setHtml(self.labelString())

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVB
 
 from ace_gui.gui.text import breakable, plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.drawn_marks import scale
+from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch
 from ace_gui.gui.widgets.layout.arrangement import on_font_change
 

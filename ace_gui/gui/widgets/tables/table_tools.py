@@ -59,9 +59,12 @@ def fit_rows(table: QTableView, padding: int) -> None:
 class FittedTable(QTableView):
     """Its first column takes the remaining width, and shrinks before the others."""
 
+    _first = 0  # px that the first column's content needs
+
     def fit_columns(self) -> None:
         """Fit each column to its content, and give the first one the remaining width."""
         self.resizeColumnsToContents()
+        self._first = self.horizontalHeader().sectionSize(0)
         self._fill()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -71,7 +74,7 @@ class FittedTable(QTableView):
     def _fill(self) -> None:
         header = self.horizontalHeader()
         spare = self.viewport().width() - header.length()
-        least = _LEAST * self.fontMetrics().horizontalAdvance("0")
+        least = min(_LEAST * self.fontMetrics().horizontalAdvance("0"), self._first)
         if header.count():
             header.resizeSection(0, max(header.sectionSize(0) + spare, least))
 
