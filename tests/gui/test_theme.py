@@ -81,10 +81,6 @@ def scheme(qapp):
     set_scheme("system")
 
 
-def test_contrast_of_black_on_white_is_the_standards():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-
-
 @both
 @pytest.mark.parametrize("ink", ["text", "text2", "text3", "accent", "ok", "warn", "bad"])
 @pytest.mark.parametrize("ground", ["canvas", "card", "sunk"])

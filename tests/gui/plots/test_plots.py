@@ -183,14 +183,17 @@ def test_a_low_plot_gives_the_title_of_its_axis_to_the_data(qtbot):
     qtbot.waitUntil(label.isVisible)
 
 
-def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
-    bars = ScoreBarsPlot()
-    qtbot.addWidget(bars)
-    figures = tuple(Figure(value=value) for value in (0.475, 0.775, 0.9))
+def score_bars(qtbot, width: int, values: tuple[float, ...]) -> ScoreBarsPlot:
+    """The same base, merge and expert in six tasks."""
+    bars = in_view(qtbot, ScoreBarsPlot(), width=width, height=500)
+    figures = tuple(Figure(value=value) for value in values)
     groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
-    bars.resize(620, 500)
-    bars.show()
     bars.show_scores(groups, "ACE-Merging", "accuracy")
+    return bars
+
+
+def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
+    bars = score_bars(qtbot, 620, (0.475, 0.775, 0.9))
     qtbot.waitUntil(lambda: len(texts(bars)) == 18)
     assert {number.toPlainText() for number in texts(bars)} == {
         ".475",
@@ -203,13 +206,7 @@ def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
 
 @pytest.mark.parametrize("width", [620, 900])
 def test_numbers_of_bars_of_like_height_cover_none(qtbot, width: int):
-    bars = ScoreBarsPlot()
-    qtbot.addWidget(bars)
-    figures = tuple(Figure(value=value) for value in (0.875, 0.9, 0.89))
-    bars.resize(width, 500)
-    bars.show()
-    groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
-    bars.show_scores(groups, "ACE-Merging", "accuracy")
+    bars = score_bars(qtbot, width, (0.875, 0.9, 0.89))
     qtbot.waitUntil(lambda: len(texts(bars)) >= 6)
     rects = [number.sceneBoundingRect().adjusted(4, 4, -4, -4) for number in texts(bars)]
     assert not any(a.intersects(b) for a, b in combinations(rects, 2))
@@ -776,13 +773,6 @@ def test_a_change_of_the_view_is_painted_once(qtbot, request, name):
     assert len(painted) == 1
 
 
-def test_grid_lines_are_opaque(plot):
-    plot.grab()
-    axis = plot.canvas.getAxis("left")
-    pens = {pen.color().name(): pen.color().alpha() for pen, *_ends in axis._specs[1]}
-    assert set(pens.values()) == {255}
-
-
 # Themes, pictures, menus
 
 
@@ -864,15 +854,6 @@ def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path, plot, name
         grab_plot(plot, tmp_path / name)
     assert Path(name).name in caught.value.sentence
     assert not (tmp_path / name).exists()
-
-
-def test_controls_have_names_for_those_who_cannot_see(plot, spectra, energies):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    for widget in (plot, spectra, energies):
-        assert widget.accessibleName()
-        assert widget.accessibleDescription()
-        assert widget.log_box in widget.picture_button.menu().actions()
-    assert spectra.legend.chip("expert a").accessibleName() == "a"
 
 
 @pytest.mark.parametrize(("width", "title"), [(400, "heterogeneity γ"), (105, "γ"), (30, "")])
