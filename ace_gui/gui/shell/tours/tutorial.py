@@ -128,8 +128,8 @@ def _opening(window: ShellWindow) -> list[Step]:
             done=is_open,
         ),
         Step(
-            sentence="Every matrix of the model is a row; choose one. γ says how unequally the "
-            "experts changed a matrix: little at the left, much at the right.",
+            sentence="Every matrix of the model is a row; choose one. γ measures how unequally the "
+            "experts changed a matrix: slightly at the left, strongly at the right.",
             picture=_two_spectra,
             begin=layers,
             target=lambda: window.workspace.layers.table,
