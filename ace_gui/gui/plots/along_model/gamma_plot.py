@@ -22,7 +22,6 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayerCurvesPlot,
     columns_extent,
-    nearest_point,
     same_figures,
     symbol_size,
 )
@@ -381,7 +380,15 @@ class GammaPlot(LayerCurvesPlot):
 
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
-        return nearest_point(self, scene_position, self._x, self._heights(), NEAR_PIXELS)
+        view = self.canvas.getViewBox()
+        if not view.sceneBoundingRect().contains(scene_position) or not len(self._x):
+            return None
+        at = view.mapSceneToView(scene_position)
+        width, height = view.viewPixelSize()
+        away = np.hypot((self._x - at.x()) / width, (self._heights() - at.y()) / height)
+        away[np.isnan(away)] = np.inf
+        best = int(np.argmin(away))
+        return best if away[best] <= NEAR_PIXELS else None
 
     def _hover(self, scene_position: QPointF) -> None:
         if not self.threshold.moving:

@@ -19,7 +19,7 @@ from PySide6.QtGui import QKeyEvent
 import pyqtgraph as pg
 
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
-from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
+from ace_gui.gui.plots.frame.base_plot import ask_for_picture
 from ace_gui.gui.plots.frame.block_grid import BlockGrid, BlockPanel
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis, Mark, PlotSpec
@@ -212,7 +212,13 @@ class LayerCurvesPlot(LayersPlot):
         self._show_caption()
 
     def layer_at(self, scene_position: QPointF) -> int | None:
-        return nearest_column(self, scene_position, len(self._names))
+        view = self.canvas.getViewBox()
+        if not view.sceneBoundingRect().contains(scene_position):
+            return None
+        at = view.mapSceneToView(scene_position).x()
+        column = round(at)
+        near = abs(column - at) / view.viewPixelSize()[0] <= _NEAR
+        return column if near and 0 <= column < len(self._names) else None
 
 
 def block_of(name: str) -> int | None:
@@ -247,30 +253,3 @@ def columns_extent(count: int) -> tuple[float, float]:
     """The range of this number of columns, with a small margin at both ends."""
     pad = max(0.5, 0.012 * count)
     return -0.5 - pad, count - 0.5 + pad
-
-
-def nearest_column(plot: Plot, scene_position: QPointF, count: int) -> int | None:
-    """The column at a position."""
-    view = plot.canvas.getViewBox()
-    if not view.sceneBoundingRect().contains(scene_position):
-        return None
-    at = view.mapSceneToView(scene_position).x()
-    column = round(at)
-    near = abs(column - at) / view.viewPixelSize()[0] <= _NEAR
-    return column if near and 0 <= column < count else None
-
-
-def nearest_point(
-    plot: Plot, scene_position: QPointF, x: np.ndarray, y: np.ndarray, within: float
-) -> int | None:
-    """Index of the nearest point within this many pixels, ignoring NaN."""
-    view = plot.canvas.getViewBox()
-    if not view.sceneBoundingRect().contains(scene_position) or not len(x):
-        return None
-    at = view.mapSceneToView(scene_position)
-    width, height = view.viewPixelSize()
-    distance = np.hypot((x - at.x()) / width, (y - at.y()) / height)
-    if np.isnan(distance).all():
-        return None
-    best = int(np.nanargmin(distance))
-    return best if distance[best] <= within else None

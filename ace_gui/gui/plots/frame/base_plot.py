@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
     QMessageBox,
     QSizePolicy,
     QStackedWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -34,7 +35,7 @@ import pyqtgraph as pg
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.canvas import Canvas
-from ace_gui.gui.plots.frame.controls import picture_button
+from ace_gui.gui.plots.frame.controls import HeadButton
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     IN_PICTURE,
@@ -102,7 +103,11 @@ class Plot(ThemedWidget):
         self._chosen: list[QWidget] = []  # those in a row of their own
         self.log_box.setChecked(bool(logarithmic))
         self.log_box.toggled.connect(lambda _on: self.rescale())
-        self.picture_button = picture_button(self)
+        tip = "Scale and curves of this plot, and its picture to copy or save"
+        self.picture_button = HeadButton("Picture of this plot", tip, self, "export")
+        self.picture_button.setAutoRaise(True)
+        self.picture_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.picture_button.setMenu(QMenu(self.picture_button))
         self._quantity = QLabel()
         if isinstance(left, QuantityAxis):
             left.retitled = self._quantity.setText

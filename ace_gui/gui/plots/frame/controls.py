@@ -9,7 +9,6 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QMenu,
     QStyle,
     QStyleOptionComboBox,
     QToolButton,
@@ -101,13 +100,3 @@ class HeadButton(QToolButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self.property(IN_PICTURE):
             super().paintEvent(event)
-
-
-def picture_button(parent: QWidget) -> HeadButton:
-    """Opens the menu for the plot's picture."""
-    tip = "Scale and curves of this plot, and its picture to copy or save"
-    button = HeadButton("Picture of this plot", tip, parent, "export")
-    button.setAutoRaise(True)
-    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-    button.setMenu(QMenu(button))
-    return button

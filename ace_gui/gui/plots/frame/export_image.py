@@ -263,7 +263,10 @@ def svg_of(plot_widget: ThemedWidget) -> bytes:
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
     """Without focus frames and controls, optionally on white, with symbols as outlines."""
-    with _same_axes(plot_widget), _in_theme_of_pictures(plot_widget):
+    before = plot_widget.theme
+    with _same_axes(plot_widget):
+        if pictures_on_white():
+            plot_widget.set_theme(LIGHT)
         buttons = plot_widget.findChildren(QAbstractButton)
         widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
         items = [i for v in plot_widget.findChildren(QGraphicsView) for i in v.scene().items()]
@@ -281,6 +284,7 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
             plot_widget.show_as_picture(False)
             for item in scatters:
                 item.setExportMode(False)
+            plot_widget.set_theme(before)
 
 
 @contextmanager
@@ -299,17 +303,6 @@ def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
             axis.textWidth, axis.picture = width, None
             axis.setWidth(None)
         plot_widget.activate_layout()
-
-
-@contextmanager
-def _in_theme_of_pictures(plot_widget: ThemedWidget) -> Iterator[None]:
-    before = plot_widget.theme
-    if pictures_on_white():
-        plot_widget.set_theme(LIGHT)
-    try:
-        yield
-    finally:
-        plot_widget.set_theme(before)
 
 
 def _png(plot_widget: ThemedWidget) -> bytes:

@@ -67,7 +67,7 @@ class Cards(QWidget):
             shown.installEventFilter(self)
             if bar is not None:
                 self._buttons[index] = self._maximiser(index)
-                bar.set_corner(self._buttons[index])
+                bar.setCornerWidget(self._buttons[index], Qt.Corner.TopRightCorner)
                 self._bars[index] = bar.bar
                 bar.bar.tabBarDoubleClicked.connect(lambda _, p=index: self._toggle(p))
         layout = QVBoxLayout(self)

@@ -121,10 +121,6 @@ class LazyTabs(QTabWidget):
         """The contents created so far."""
         yield from tuple(self._contents.values())
 
-    def set_corner(self, widget: QWidget) -> None:
-        """Put a control at the right end of the tab bar."""
-        self.setCornerWidget(widget, Qt.Corner.TopRightCorner)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         corner = self.cornerWidget(Qt.Corner.TopRightCorner)
         taken = 0 if corner is None else corner.sizeHint().width()
