@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
@@ -40,30 +40,20 @@ class _Engine(QIconEngine):
         return _Engine(self._name, self._token)
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:  # noqa: ARG002
-        device = painter.device()
-        scale = device.devicePixelRatio() if device is not None else 1.0
+        theme = current_theme()
+        colour = theme.text3 if mode == QIcon.Mode.Disabled else getattr(theme, self._token)
         side = min(rect.width(), rect.height())
         square = QRect(0, 0, side, side)
         square.moveCenter(rect.center())
-        pixmap = _rendered(self._name, self._colour(mode), (side, side), scale)
-        painter.drawPixmap(square.topLeft(), pixmap)
+        _renderer(self._name, colour).render(painter, QRectF(square))
 
-    def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:  # noqa: ARG002
-        return QPixmap(_rendered(self._name, self._colour(mode), size.toTuple(), 1.0))
-
-    def scaledPixmap(
-        self,
-        size: QSize,
-        mode: QIcon.Mode,
-        state: QIcon.State,  # noqa: ARG002
-        scale: float,
-    ) -> QPixmap:
-        own = (round(size.width() / scale), round(size.height() / scale))
-        return QPixmap(_rendered(self._name, self._colour(mode), own, scale))
-
-    def _colour(self, mode: QIcon.Mode) -> str:
-        theme = current_theme()
-        return theme.text3 if mode == QIcon.Mode.Disabled else str(getattr(theme, self._token))
+    def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
+        pixmap = QPixmap(size)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        self.paint(painter, pixmap.rect(), mode, state)
+        painter.end()
+        return pixmap
 
 
 @lru_cache(maxsize=64)
@@ -72,13 +62,5 @@ def _drawing(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _rendered(name: str, colour: str, size: tuple[int, int], scale: float) -> QPixmap:
-    """A pixmap of ``size`` device-independent pixels; shared, so do not change it."""
-    pixmap = QPixmap(QSize(*size) * scale)
-    pixmap.setDevicePixelRatio(scale)
-    pixmap.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(pixmap)
-    drawing = _drawing(name).replace(_INK, colour)
-    QSvgRenderer(QByteArray(drawing.encode())).render(painter, QRectF(QPoint(), QSize(*size)))
-    painter.end()
-    return pixmap
+def _renderer(name: str, colour: str) -> QSvgRenderer:
+    return QSvgRenderer(QByteArray(_drawing(name).replace(_INK, colour).encode()))
