@@ -741,7 +741,21 @@ def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
     canvas.grab()
     item.setData(x=[1, np.nan, 3], y=[3, 1, 2], size=7, symbol="t1")
     item.setBrush(pg.mkBrush("#00aa00"))
+    item.setData(x=[1, 2, 3], y=[3, np.nan, 2], size=7, symbol="t1")  # they only move
     return canvas.grab().toImage()
+
+
+def test_points_are_made_anew_only_if_their_number_or_look_changes(qapp) -> None:
+    item, look = Points(), {"size": 9, "symbol": "s"}
+    item.setData(x=[1, 2], y=[1, 2], **look)
+    before = item.data
+    item.setData(x=[2, 3], y=[4, 5], **look)
+    assert item.data is before
+    assert [list(each) for each in item.getData()] == [[2, 3], [4, 5]]
+    for changed in ({"x": [2], "y": [4], **look}, {"x": [2], "y": [4], **look, "size": 5}):
+        item.setData(**changed)
+        assert item.data is not before
+        before = item.data
 
 
 def test_points_look_as_those_of_pyqtgraph(qtbot) -> None:
