@@ -31,9 +31,8 @@ from ace_gui.gui.state.chosen.layer_rules import (
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face
-from ace_gui.gui.widgets.fields.buttons import push_button
+from ace_gui.gui.widgets.fields.buttons import Segments, push_button
 from ace_gui.gui.widgets.fields.named import search_field
-from ace_gui.gui.widgets.fields.segments import Segments
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change

@@ -21,7 +21,7 @@ from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.fields.buttons import Segments
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import (
     BesideOrBelow,

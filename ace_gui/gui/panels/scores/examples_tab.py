@@ -22,8 +22,7 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.fields.buttons import Segments, push_button
 from ace_gui.gui.widgets.labels.plain_label import (
     EmptyState,
     heading,

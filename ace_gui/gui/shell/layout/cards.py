@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout,
 
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.fields.segments import Segments
+from ace_gui.gui.widgets.fields.buttons import Segments
 from ace_gui.gui.widgets.layout.arrangement import GAP, card
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
