@@ -6,12 +6,13 @@ from typing import Final
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
 
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.widgets.labels.plain_label import plain_label
+from ace_gui.gui.widgets.layout.arrangement import across, down
 
 _WIDTH: Final = 22  # lines of text
 _GAP: Final = 10  # px between the bubble and its control
@@ -49,18 +50,10 @@ class CoachMark(QFrame):
         self.next.setProperty("kind", "link")
         self.end.clicked.connect(lambda _=False: self.end_wanted.emit())
         self.next.clicked.connect(lambda _=False: self.next_wanted.emit())
-        above, below = QHBoxLayout(), QHBoxLayout()
-        above.addWidget(self.counter, 1)
-        above.addWidget(self.end)
-        below.addStretch(1)
-        below.addWidget(self.next)
         self._picture: QWidget | None = None
-        layout = self._column = QVBoxLayout(self)
-        layout.setContentsMargins(14, 8, 10, 8)
-        layout.setSpacing(4)
-        layout.addLayout(above)
-        layout.addWidget(self.sentence)
-        layout.addLayout(below)
+        head, foot = across((self.counter, 1), self.end), across(None, self.next)
+        self._column = down(head, self.sentence, foot, margins=(14, 8, 10, 8), gap=4)
+        self.setLayout(self._column)
         self.hide()
 
     def point(

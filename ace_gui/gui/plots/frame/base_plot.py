@@ -18,14 +18,12 @@ from PySide6.QtGui import (
     QShowEvent,
 )
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QLabel,
     QMenu,
     QMessageBox,
     QSizePolicy,
     QStackedWidget,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -50,6 +48,7 @@ from ace_gui.gui.plots.frame.export_image import (
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
+from ace_gui.gui.widgets.layout.arrangement import Part, across, down
 
 BUSY_AFTER_MS = 200
 NOT_COMPUTED = "Not computed yet."
@@ -307,34 +306,19 @@ class Plot(ThemedWidget):
         self._message.setMargin(24)
         self._stack.addWidget(self._message)
         self._stack.addWidget(self.canvas)
-        self._head = head = QHBoxLayout()
-        head.setSpacing(12)
-        in_title_row = not self.caption.wordWrap()  # a short caption is next to the title
-        head.addWidget(self.title, int(not in_title_row))
-        if in_title_row:
+        wraps = self.caption.wordWrap()  # a short caption is next to the title
+        beside: list[Part] = [] if wraps else [(self.caption, 1), self.legend]
+        if not wraps:
             self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            head.addWidget(self.caption, 1)
-            head.addWidget(self.legend)
-        head.addStretch()  # if nothing else needs the room
-        head.addWidget(self.busy)
-        head.addWidget(self.picture_button)
-        self._choices = QHBoxLayout()
-        self._choices.setSpacing(8)
-        self._choices.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(4, 4, 4, 2)
-        column.setSpacing(4)
-        column.addLayout(head)
-        column.addLayout(self._choices)
-        if not in_title_row:
-            column.addWidget(self.caption)
-        named = QHBoxLayout()
-        named.addWidget(self._quantity, 0, Qt.AlignmentFlag.AlignBottom)
-        named.addStretch(1)
-        if not in_title_row:
-            named.addWidget(self.legend)
-        column.addLayout(named)
-        column.addWidget(self._stack, 1)
+        self._head = across((self.title, int(wraps)), *beside, gap=12)
+        self._head.addStretch()  # if nothing else needs the room
+        for widget in (self.busy, self.picture_button):
+            self._head.addWidget(widget)
+        self._choices = across(None)
+        self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
+        named = across(self._quantity, None, *[self.legend] * wraps)
+        rows = (self._head, self._choices, *[self.caption] * wraps, named, (self._stack, 1))
+        self.setLayout(down(*rows, margins=(4, 4, 4, 2), gap=4))
 
     def _add_actions(self) -> None:
         copy, save = QAction("Copy picture", self), QAction("Save picture…", self)

@@ -7,10 +7,8 @@ from typing import Final
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QHeaderView,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -20,6 +18,7 @@ from ace_gui.gui.plots.frame.controls import HeadButton
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
+from ace_gui.gui.widgets.layout.arrangement import across, down, pane
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, copy_table, plain_rows, save_table
 
 REFRESH: Final = 100  # ms between updates of changing figures
@@ -134,22 +133,12 @@ class PlotWithTable(QStackedWidget):
         return table
 
     def _make_page(self) -> QWidget:
-        page = QWidget(self)
-        head = QHBoxLayout()
-        title = ElidedLabel(page)
+        title = ElidedLabel()
         title.setFont(face(Face.HEADING))
         title.set_full_text(self.plot.accessibleName())
-        head.addWidget(title, 1)
-        buttons = (
-            ("Save CSV…", "Save the table as CSV with full precision", self.save_csv),
-            ("Plot", "Show the plot again", lambda: self.show_table(False)),
-        )
-        for text, tip, slot in buttons:
-            button = HeadButton(text, tip, page)
-            button.clicked.connect(slot)
-            head.addWidget(button)
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.addLayout(head)
-        layout.addWidget(self.table, 1)
-        return page
+        save = HeadButton("Save CSV…", "Save the table as CSV with full precision", self)
+        save.clicked.connect(self.save_csv)
+        back = HeadButton("Plot", "Show the plot again", self)
+        back.clicked.connect(lambda: self.show_table(False))
+        head = across((title, 1), save, back)
+        return pane(down(head, (self.table, 1), margins=(8, 6, 8, 4)))

@@ -106,21 +106,17 @@ class RunCell(QStyledItemDelegate):
         self._write(painter, rect.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
 
     def _write(self, painter: QPainter, rect: QRectF, lines: RunLines, *, chosen: bool) -> None:
-        theme = current_theme()
-        strong, caption = face(Face.STRONG), face(Face.CAPTION)
-        above, below = QFontMetrics(strong), QFontMetrics(caption)
-        score = QFontMetrics(strong).horizontalAdvance(lines.score) if lines.score else 0
-        width = rect.width() - (score + _PADDING if score else 0)
-        top = rect.top() + (rect.height() - above.height() - below.height()) / 2
+        theme, caption = current_theme(), face(Face.CAPTION)
+        font = face(Face.STRONG if lines.current else Face.BUTTON)
         ink = theme.text if lines.current else theme.text2
-        elide = Qt.TextElideMode.ElideRight
-        font = strong if lines.current else face(Face.BUTTON)
-        first = QRectF(rect.left(), top, width, above.height())
-        write(painter, first, above.elidedText(lines.title, elide, int(width)), font, ink)
-        write(painter, rect, lines.score, font, ink, align=_RIGHT)
-        second, quiet = first.translated(0, above.height()), theme.text2 if chosen else theme.text3
-        second.setHeight(below.height())
-        write(painter, second, below.elidedText(lines.line, elide, int(width)), caption, quiet)
+        above, below = (QFontMetrics(face(each)).height() for each in (Face.STRONG, Face.CAPTION))
+        score = write(painter, rect, lines.score, font, ink, align=_RIGHT)
+        width = rect.width() - (score + _PADDING if score else 0)
+        top = rect.top() + (rect.height() - above - below) / 2
+        write(painter, QRectF(rect.left(), top, width, above), lines.title, font, ink)
+        quiet = theme.text2 if chosen else theme.text3
+        second = QRectF(rect.left(), top + above, width, below)
+        write(painter, second, lines.line, caption, quiet)
 
 
 METHOD: Final = Qt.ItemDataRole.UserRole
