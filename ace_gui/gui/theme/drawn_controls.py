@@ -257,5 +257,5 @@ def _tool_look(option: QStyleOption, widget: QWidget | None) -> ButtonColours:
         return ButtonColours(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
     if not enabled:
         return ButtonColours(_CLEAR, _CLEAR, theme.text3)
-    ink = theme.accent if kind in ("link", "dot") else theme.accent_on_tint if on else theme.text2
+    ink = theme.accent if kind == "link" else theme.accent_on_tint if on else theme.text2
     return ButtonColours(theme.tint if on or down else theme.hover if over else _CLEAR, _CLEAR, ink)

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
 from ace_gui.recipe.values import ParameterValue
@@ -51,8 +51,8 @@ class ParameterField(QWidget):
         explain(self, _term(field))
         self.control.installEventFilter(self)
         self._reset = QToolButton(self)
-        self._reset.setText("●")
-        self._reset.setFont(face(Face.MONO_CAPTION))
+        self._reset.setIcon(icon("dot", "accent"))
+        self._reset.setIconSize(QSize(8, 8))
         self._reset.setProperty("kind", "dot")
         self._reset.setFixedSize(_DOT)
         self._reset.setAccessibleName(f"Default {field.label}")
