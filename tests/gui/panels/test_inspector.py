@@ -288,8 +288,10 @@ def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
 ) -> None:
     panel = turn_to(loaded, SpectraPanel)
     job = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(expert_spectra(QUERY), job=job)
+    assert not panel.by_block.isEnabled(), "this merge has no spectrum yet"
     worker.say(spectrum(QUERY), JobDone(), job=job)
-    (action,) = [each for each in panel.plot.actions() if "every block" in each.text()]
+    action = panel.by_block
     action.trigger()
     worker.say(JobCancelled(), job=worker.newest(SpectrumJob))
     assert not panel.findChildren(PictureDialog)

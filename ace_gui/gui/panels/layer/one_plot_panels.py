@@ -76,7 +76,7 @@ class SpectraPanel(SheetPanel):
 
     def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
-        self.plot.blocks_wanted.connect(self._compute_blocks)
+        self.by_block = self.plot.add_block_action(self._compute_blocks)
         super().__init__(session, self.plot, "Figures of the spectra", _SHOWN)
         explain(self, "Spectrum")
         self.plot.setAccessibleName("Spectrum of the selected layer")
@@ -100,6 +100,7 @@ class SpectraPanel(SheetPanel):
             self.plot.show_experts(experts, colours, awaited=awaited)
         else:
             self.plot.expect()
+        self.by_block.setEnabled(spectrum is not None)
 
     def _compute_blocks(self) -> None:
         """Ask for the spectra of this matrix in every block, and then where to save them."""

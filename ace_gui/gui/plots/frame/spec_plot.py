@@ -83,11 +83,12 @@ class SpecPlot(Plot):
         self.canvas.left.connect(lambda: self._point_at(None, None))
         self.changed.connect(self._fit_sentence)
 
-    def add_block_action(self, act: Callable[[], object]) -> None:
-        """Add the action that saves a picture of every block."""
+    def add_block_action(self, act: Callable[[], object]) -> QAction:
+        """Add the action that saves a picture of every block, and return it."""
         tip = "One small plot for each block, all in one range, in one picture"
         action = widget_action(self, "Save picture of every block…", act, tip=tip)
         self.picture_button.menu().addAction(action)
+        return action
 
     # Content
 

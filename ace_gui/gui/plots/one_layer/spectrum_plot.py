@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
@@ -71,8 +70,6 @@ class SpectrumPlot(SpecPlot):
     """
 
     axis_named_outside = True  # by the choice of the quantity
-    blocks_wanted = Signal()
-    """The spectra of the same matrix in every block are to be saved as one picture."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._picture: Picture | None = None
@@ -86,7 +83,6 @@ class SpectrumPlot(SpecPlot):
         self.quantity = Choice("Quantity", _OPTIONS, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
-        self.add_block_action(self.blocks_wanted.emit)
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
