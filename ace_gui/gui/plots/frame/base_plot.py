@@ -317,8 +317,8 @@ class Plot(ThemedWidget):
         self._choices = across(None)
         self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
         named = across(self._quantity, None, *[self.legend] * wraps)
-        rows = (self._head, self._choices, *[self.caption] * wraps, named, (self._stack, 1))
-        self.setLayout(down(*rows, margins=(4, 4, 4, 2), gap=4))
+        rows: list[Part] = [self._head, self._choices, *[self.caption] * wraps, named]
+        self.setLayout(down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4))
 
     def _add_actions(self) -> None:
         copy, save = QAction("Copy picture", self), QAction("Save picture…", self)
