@@ -154,7 +154,7 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
         "--complete-heads": options.complete_heads,
     }.items():
         if asked:
-            raise RecipeError(f"{name} goes with a whole model, not with an adapter.", key="output")
+            raise RecipeError(f"{name} needs a whole model, not an adapter.", key="output")
     require_adapter(recipe)
     yield from write_adapter(
         prepared_with_consent(recipe, convert=options.convert),

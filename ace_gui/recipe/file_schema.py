@@ -165,7 +165,7 @@ def _place(written: str, info: ValidationInfo) -> Path:
 
 def _known_schema(schema: int) -> int:
     if schema != SCHEMA:
-        raise ValueError(f"must be {SCHEMA}; another version of this application may know that one")
+        raise ValueError(f"must be {SCHEMA}; a newer version of this application may read it")
     return schema
 
 

@@ -184,7 +184,7 @@ def require_adapter(recipe: Recipe) -> None:
     """Raise RecipeError for a recipe that no adapter can follow, whatever its models are."""
     for key in ("slices", "adapter", "tokenizer", "chat_template"):
         if getattr(recipe, key):
-            raise RecipeError(f"{key} goes with a whole model, not with an adapter.", key=key)
+            raise RecipeError(f"{key} needs a whole model, not an adapter.", key=key)
     if None not in (recipe.rank, recipe.energy):
         raise RecipeError("Give either `rank` or `energy`, not both.", key="energy")
 
@@ -193,8 +193,8 @@ def require_factors(plan: AdapterPlan) -> None:
     """Raise RecipeError for an adapter without factors, which PEFT does not load."""
     if not plan.factored:
         raise RecipeError(
-            "No matrix of a linear layer changes, or all are left out: there is nothing that an "
-            "adapter could hold as factors. Write a whole model instead.",
+            "No matrix of a linear layer changes, or all are left out, so that the adapter would "
+            "have no factors. Write a whole model instead.",
             key="output",
         )
 
@@ -239,7 +239,7 @@ def _with_notes(
     notes = []
     if rootless:
         names = listing([each.tensor for each in rootless])
-        notes.append(f"{names}: in no module, so not in the adapter; the base's stays.")
+        notes.append(f"{names}: in no module, so not in the adapter; the base's is kept.")
     own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
     if own:
         notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")

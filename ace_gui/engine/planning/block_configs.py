@@ -60,8 +60,8 @@ def joined_config(blocks: Sequence[Block], *, untied: bool) -> dict[str, object]
     found = _joined(blocks)
     if found is None:
         raise RecipeError(
-            "config.json does not have the number of blocks, so that no other number can be "
-            "written; merge whole models.",
+            "config.json does not have the number of blocks, which slices change; merge whole "
+            "models.",
             key="slices",
         )
     return _untied(found) if untied else found
@@ -134,8 +134,8 @@ def _is_by_block(key: str, value: object, count: int) -> bool:
 
 def _inexpressible(key: str) -> RecipeError:
     return RecipeError(
-        f"The config says by {key!r} which blocks differ from the others, which it cannot say of "
-        "these slices; choose ranges that keep the pattern.",
+        f"{key!r} in config.json sets which blocks differ from the others. It cannot express these "
+        "slices; choose ranges that keep the pattern.",
         key="slices",
     )
 

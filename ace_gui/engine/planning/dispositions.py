@@ -99,8 +99,8 @@ def _base_row(
         return replace(row, disposition=Disposition.PER_EXPERT, reason=reason + heads.because)
     if name in heads.poolers:
         reason = (
-            "its output goes to the task heads alone: every expert's own is saved with them in "
-            "heads/, the base's stays in the model, since no head fits a mean of poolers"
+            "its output goes only to task heads: each expert's is saved with its head in heads/, "
+            "and the model has the base's, because no head fits a mean of poolers"
         )
         return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
     if is_new(base, name):
@@ -109,7 +109,7 @@ def _base_row(
     if not row.experts and not scales_base(recipe, method):
         return replace(row, reason="no expert has this tensor: kept from the base")
     if name in kept:
-        reason = "a row for each token: kept from the base, as the recipe says of the vocabulary"
+        reason = "a row for each token: kept from the base, as the recipe's vocabulary asks"
         return replace(row, experts=(), reason=reason)
     if row.tied_to is not None:
         source = _base_row(row.tied_to, base, experts, method, recipe, kept, heads)
@@ -118,7 +118,7 @@ def _base_row(
             disposition=source.disposition,
             transposed=source.transposed,
             experts=source.experts,
-            reason=f"tied to {row.tied_to}: merged as that is",
+            reason=f"tied to {row.tied_to}: merged with it",
         )
     _refuse_shapes(name, base, experts, row.experts, recipe)
     # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.

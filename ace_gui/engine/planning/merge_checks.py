@@ -118,13 +118,13 @@ def _obstacle(
         return ""
     if own is not method or any(each is not own for each in found if each.modules is not None):
         return (
-            f"{own.title} leaves modules for the whole model: choose it for the recipe, and leave "
-            "its name and others with modules out of the rules."
+            f"{own.title} writes modules for the whole model: choose it for the recipe, and no "
+            "method with modules in its rules."
         )
     if any(row.after != NOTHING_AFTER for row in left):
         return (
-            f"{own.title} leaves differences to its own merge, which nothing may change "
-            "afterwards; take after away."
+            f"{own.title} stores differences from its own merge, which must not change "
+            "afterwards; remove `after`."
         )
     assert own.modules is not None
     kind = kind_of(own.modules)

@@ -250,8 +250,7 @@ def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
     if not opened or len(lasts) == 1 or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
         return ()
     return (
-        f"{path_text(adapter.path)}: It was trained on {named}, by its own account, but the base "
-        "is "
+        f"{path_text(adapter.path)}: Its config names {named} as the base, but the base is "
         f"{plain(opened)}. Choose that base, unless the two are the same.",
     )
 

@@ -72,7 +72,7 @@ def preflight(
         checks.append(_heads(rows, experts))
         find = partial(_vocabulary, vocabulary)
         checks += _together("Vocabulary", find, base, experts, _tokens_agree(base))
-        checks += _together("Configuration", _config, base, experts, "Nothing of weight differs.")
+        checks += _together("Configuration", _config, base, experts, "No important difference.")
         checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
     advice = _DISK_ADVICE.format(folder=path_text(merges_folder()))
@@ -159,15 +159,16 @@ def _partial(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> 
     stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
     if stacks and not expert.lacks:
         sentence = (
-            f"Holds a part of the base only: {len(missing)} tensors, {listing(sorted(stacks))} "
-            "among them, are combined without it, and stay the base's where no expert has them."
+            f"Has only a part of the base: {len(missing)} tensors, such as "
+            f"{listing(sorted(stacks))}, are merged without it, and kept from the base if no "
+            "expert has them."
         )
         return Verdict.NOTE, sentence, missing
     if expert.outside:
         outside = sorted(expert.outside)
         sentence = (
-            f"Holds more than the base: {len(outside)} tensors, {listing(outside[:1])} "
-            "among them, are saved in heads/, not merged. To merge these, take such a base."
+            f"Has more than the base: {len(outside)} tensors, such as {listing(outside[:1])}, are "
+            "saved in heads/, not merged. To merge them, choose a base that has them."
         )
         return Verdict.NOTE, sentence, outside
     return None
@@ -178,11 +179,11 @@ def _lacking(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> 
         traits = base.architecture.traits
         vital = any(traits[name].role in _VITAL for name in missing)
         verdict = Verdict.WARNING if vital else Verdict.NOTE
-        sentence = f"Lacks {listing(missing)}, outside of the blocks: combined without this expert."
+        sentence = f"Lacks {listing(missing)}, outside the blocks: merged without this expert."
         return verdict, sentence, missing
     if expert.lacks:
         parts = sorted(expert.lacks)
-        sentence = f"Has no part {listing(parts)} of the base: combined without this expert."
+        sentence = f"Has no part {listing(parts)} of the base: merged without this expert."
         return Verdict.NOTE, sentence, parts
     return None
 
@@ -250,13 +251,13 @@ def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
     answers = expert.answers.values()
     if shared := [name for name in own if expert.has(name) and name not in answers]:
         sentence = (
-            f"Ties its head to the embedding, which takes part in the base's {listing(shared)} as "
+            f"Ties its head to the embedding, which is merged into the base's {listing(shared)} as "
             "this expert's head."
         )
         return Verdict.NOTE, sentence, shared
     alone = [name for name in own if not expert.has(name)]
     if alone and _config_ties(base) is False and _config_ties(expert) is not False:
-        sentence = f"Has no {listing(alone)}: the merged one is made without this expert."
+        sentence = f"Has no {listing(alone)}: merged without this expert."
         return Verdict.WARNING, sentence, alone
     return None
 
@@ -309,7 +310,7 @@ def _own_shape(expert: OpenedModel, name: str) -> tuple[int, ...]:
 
 def _tokens_agree(base: OpenedModel) -> str:
     if vocabularies.tokenizer_files(base.checkpoint):
-        return "No tokenizer gives another token to one of the base's ids."
+        return "In every tokenizer, the base's ids are the same tokens."
     return "No model has a tokenizer: there is nothing to compare."
 
 
@@ -331,7 +332,7 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
     if not found.tokens:
         return None
     sentence = (
-        f"{found.tokens} of {found.size} token ids mean something else than "
+        f"{found.tokens} of {found.size} token ids are other tokens than "
         f"in the base: {plain(found.examples[0])}. "
     )
     verdict, outcome = _rows_outcome(choice, base, expert)
@@ -352,8 +353,8 @@ def _rows_outcome(
             f"{_new_tokens(found, base)}."
         )
     return Verdict.WARNING, (
-        "The output has the base's tokenizer; the rows of these ids are combined all the same. "
-        "Under Vocabulary you can have them matched by token, or keep the base's."
+        "The output has the base's tokenizer, but the rows of these ids are merged by index. "
+        "Under Vocabulary, choose to match them by token, or to keep the base's."
     )
 
 
@@ -374,7 +375,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     if theirs is None or ours is None:
         if theirs is None:
             return None
-        return Verdict.NOTE, "Has no config.json: taken to be built as the base is.", ()
+        return Verdict.NOTE, "Has no config.json: assumed to be built like the base.", ()
     theirs, ours = same_part(theirs, ours)
     if theirs.get("model_type") != ours.get("model_type") and (
         base.architecture.family != expert.architecture.family

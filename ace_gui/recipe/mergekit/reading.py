@@ -406,8 +406,8 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models, path: P
         pair = models.pair(reference)
         if pair not in names:
             raise RecipeError(
-                f"{path}: the tokenizer of {reference} is wanted, which is not among the models; "
-                "take that of one of them.",
+                f"{path}: the tokenizer is that of {reference}, which is not among the models; "
+                "choose one of them.",
                 path=path,
                 key="tokenizer_source",
             )

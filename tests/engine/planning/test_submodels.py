@@ -84,7 +84,7 @@ def test_experts_that_are_a_part_of_the_base(
     for name in before.keys() - {prefix + name for name in ours[0]}:
         torch.testing.assert_close(found[name], before[name])
     said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
-    assert all(sentence.startswith("Holds a part of the base only") for sentence in said)
+    assert all(sentence.startswith("Has only a part of the base") for sentence in said)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_experts_of_which_the_base_is_a_part(
         torch.testing.assert_close(tensor, mean)
     assert left == ours[0].keys() - {prefix + name for name in found}
     said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
-    assert all(sentence.startswith(f"Holds more than the base: {len(left)}") for sentence in said)
+    assert all(sentence.startswith(f"Has more than the base: {len(left)}") for sentence in said)
 
 
 def test_towers_of_two_kinds_meet_in_one_model(tmp_path: Path) -> None:

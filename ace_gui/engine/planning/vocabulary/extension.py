@@ -116,7 +116,7 @@ def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
     owner = next((t for t, each in enumerate(known) if each.name == name), None)
     if owner is None:
         raise RecipeError(
-            f"The tokenizer of {plain(name)} is wanted, which is no expert with a vocabulary; name "
+            f"tokenizer is {plain(name)}, which is no expert with a vocabulary; name "
             f"base, union, or one of {', '.join(plain(each.name) for each in known)}.",
             key="tokenizer",
         )
