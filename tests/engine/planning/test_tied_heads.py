@@ -82,7 +82,7 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
         if tied and not ties[0]:
             check = ties_check(prepared.plan.checks, folder.name)
             assert check.verdict is Verdict.NOTE
-            assert "takes part" in check.sentence
+            assert "is merged into" in check.sentence
         elif ties[0] and not tied:
             check = ties_check(prepared.plan.checks, folder.name)
             assert check.verdict is Verdict.WARNING
