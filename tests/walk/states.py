@@ -476,7 +476,7 @@ class States:
         """Several runs, one of them with a name of its own, and the questions about them."""
         window, panel, runs = self.window, self.workspace.runs, self.session.results.runs.all
         window.runs.rename(runs[-1], "less refined")
-        panel.list.setCurrentIndex(panel.model.index(1))
+        panel.list.setCurrentIndex(panel.model.index(1, 0))
         with self.left_column(folded=False):
             yield "runs"
         yield from opened("delete runs", lambda: window.dialogs.delete_runs(list(runs[:2])))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from PySide6.QtCore import (
-    QAbstractListModel,
     QDateTime,
     QLocale,
     QModelIndex,
@@ -14,6 +14,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.numbers import short_score_text, value_text
@@ -26,7 +27,8 @@ LINES: Final = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
 
 
-class RunLines(NamedTuple):
+@dataclass(frozen=True)
+class RunLines:
     """The texts of a row. ``current``: it is the window's merge."""
 
     title: str
@@ -35,79 +37,49 @@ class RunLines(NamedTuple):
     current: bool
 
 
-class RunsModel(QAbstractListModel):
+class RunsModel(QStandardItemModel):
     """A view of the session; ``renamed`` carries a run and its new name."""
 
     renamed = Signal(object, str)
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(0, 1, parent)
         self._session = session
         self._runs: tuple[MergeRun, ...] = ()
-        self._titles: tuple[str, ...] = ()
-        session.results.runs.changed.connect(self.refresh)
-        session.results.changed.connect(self._repaint)
-        session.engine_changed.connect(self._repaint)
+        results = session.results
+        for changed in (results.runs.changed, results.changed, results.scores.changed):
+            changed.connect(self.refresh)
+        for changed in (session.draft.changed, session.engine_changed):
+            changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Update from the session's runs."""
         runs = tuple(reversed(self._session.results.runs.all))
         if [id(run) for run in runs] != [id(run) for run in self._runs]:
-            self.beginResetModel()
             self._runs = runs
-            self.endResetModel()
-        self._repaint()
+            self.setRowCount(0)
+            for _ in runs:
+                self.appendRow(QStandardItem())
+        titles = run_titles(runs, self._session.draft.methods)
+        for row, (run, title) in enumerate(zip(runs, titles, strict=True)):
+            item, lines = self.item(row), self._lines(run)
+            item.setText(plain(title))
+            item.setAccessibleText(", ".join(filter(None, (lines.title, lines.line, lines.score))))
+            item.setToolTip(tooltip(_tip(run, title)))
+            item.setData(lines, LINES)
 
     def run_at(self, row: int) -> MergeRun:
         return self._runs[row]
 
-    def row_of(self, run: MergeRun | None) -> int:
-        """The row of a run, or -1."""
-        return next((row for row, known in enumerate(self._runs) if known is run), -1)
-
-    def title(self, run: MergeRun) -> str:
-        """The distinct title of a run."""
-        row = self.row_of(run)
-        return self._titles[row] if row >= 0 else run.recipe.merge_method
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (as Qt has it)
-        return 0 if parent.isValid() else len(self._runs)
-
-    def flags(self, index: _Index) -> Qt.ItemFlag:
-        return super().flags(index) | Qt.ItemFlag.ItemIsEditable
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        run = self._runs[index.row()]
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return plain(self._titles[index.row()])
-            case Qt.ItemDataRole.EditRole:
-                return run.name or self._titles[index.row()]
-            case Qt.ItemDataRole.AccessibleTextRole:
-                lines = self._lines(run)
-                return ", ".join(filter(None, (lines.title, lines.line, lines.score)))
-            case Qt.ItemDataRole.ToolTipRole:
-                return tooltip(self._tip(run))
-            case _ if role == LINES:
-                return self._lines(run)
-        return None
-
     def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        """Rename a run; the session's runs change, and with them the texts."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
         name = plain(str(value)).strip()
-        run = self._runs[index.row()]
-        if name != self._titles[index.row()]:
-            self.renamed.emit(run, name)
+        if name != index.data():
+            self.renamed.emit(self._runs[index.row()], name)
         return True
-
-    def _repaint(self) -> None:
-        self._titles = run_titles(self._runs, self._session.draft.methods)
-        if self._runs:
-            self.dataChanged.emit(self.index(0), self.index(len(self._runs) - 1))
 
     def _lines(self, run: MergeRun) -> RunLines:
         methods, results = self._session.draft.methods, self._session.results
@@ -126,22 +98,23 @@ class RunsModel(QAbstractListModel):
         text = "" if score is None else short_score_text(score)
         return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
 
-    def _tip(self, run: MergeRun) -> str:
-        made = QDateTime.fromSecsSinceEpoch(int(run.made))
-        when = QLocale().toString(made, QLocale.FormatType.ShortFormat) if run.made else ""
-        parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
-        took = duration(run.finished.seconds) if run.finished is not None else ""
-        lines = [
-            self.title(run),
-            counted(
-                len(run.recipe.models),
-                "%n expert into {base}",
-                "%n experts into {base}",
-                base=run.recipe.base_model.name,
-            ),
-            parameters,
-            f"merged {when} in {took}" if when else "",
-            f"{human_bytes(run.bytes)} on disk" if run.bytes else "",
-            "exported" if run.exported else "not exported yet",
-        ]
-        return "\n".join(line for line in lines if line)
+
+def _tip(run: MergeRun, title: str) -> str:
+    made = QDateTime.fromSecsSinceEpoch(int(run.made))
+    when = QLocale().toString(made, QLocale.FormatType.ShortFormat) if run.made else ""
+    parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
+    took = duration(run.finished.seconds) if run.finished is not None else ""
+    lines = [
+        title,
+        counted(
+            len(run.recipe.models),
+            "%n expert into {base}",
+            "%n experts into {base}",
+            base=run.recipe.base_model.name,
+        ),
+        parameters,
+        f"merged {when} in {took}" if when else "",
+        f"{human_bytes(run.bytes)} on disk" if run.bytes else "",
+        "exported" if run.exported else "not exported yet",
+    ]
+    return "\n".join(line for line in lines if line)

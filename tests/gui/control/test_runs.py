@@ -153,7 +153,7 @@ def test_a_kept_merge_of_changed_models_is_shown_and_never_taken_for_current(
     choose(loaded, worker, None)
     assert loaded.session.results.runs.find(run.key) is None
     panel = loaded.workspace.runs
-    assert "models changed since" in panel.model.index(0).data(0x0100).line
+    assert "models changed since" in panel.model.index(0, 0).data(0x0100).line
 
 
 def test_a_run_is_restored_with_all_of_its_settings(
@@ -186,10 +186,10 @@ def test_the_panel_renames_compares_and_deletes(
     second = merge()
     assert panel.isVisible()
     assert [panel.model.run_at(row) for row in range(2)] == [second, first]
-    assert panel.model.index(0).data() == "ACE-Merging · tau 0.7"
-    panel.model.setData(panel.model.index(0), "sharper")
+    assert panel.model.index(0, 0).data() == "ACE-Merging · tau 0.7"
+    panel.model.setData(panel.model.index(0, 0), "sharper")
     assert second.name == "sharper"
-    panel.list.setCurrentIndex(panel.model.index(1))
+    panel.list.setCurrentIndex(panel.model.index(1, 0))
     panel.compare.trigger()
     assert loaded.session.results.comparison.pair == (first, second)
     panel.delete.trigger()

@@ -185,7 +185,7 @@ def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(
 ) -> None:
     dialog.reject()
     runs, folder = window.workspace.runs, tmp_path / "out"
-    runs.list.setCurrentIndex(runs.model.index(0))
+    runs.list.setCurrentIndex(runs.model.index(0, 0))
     runs.add.trigger()
     again = window.dialogs.export
     assert again is not None
