@@ -23,6 +23,7 @@ from ace_gui.cli.console import (
     said_to_convert,
     shown,
     table,
+    without_errors,
 )
 from ace_gui.cli.streams import say
 from ace_gui.engine.cluster.estimates import (
@@ -42,7 +43,7 @@ from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.workflow import prepared_with_consent
+from ace_gui.engine.workflow import Options, prepared_with_consent, refuse_merge
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
@@ -116,11 +117,11 @@ def under_old_name(given: Estimate) -> None:
     estimate_recipe(given)
 
 
-def print_dry_run(recipe: Recipe, given: Merge) -> None:
+def print_dry_run(recipe: Recipe, given: Merge, options: Options) -> None:
     """Print what a merge would do with the tensors, its memory, disk space and time.
 
     Writes nothing to the output folder; the folder need not be named. Raises the errors of
-    ``prepare``.
+    ``prepare``; and after the estimate, the error with which the merge would be refused.
     """
     device = resolve_device("cpu" if given.cluster else given.device)
     use_threads(given.threads)
@@ -135,13 +136,14 @@ def print_dry_run(recipe: Recipe, given: Merge) -> None:
     checks = output_checks(
         plan,
         folder,
-        memory_bytes=None if given.memory is None else int(given.memory * 1e9),
+        memory_bytes=options.memory_bytes,
         gpu_memory=memory_of(device),
-        complete_heads=given.complete_heads,
+        complete_heads=options.complete_heads,
     )
     print_warnings(plan.warnings, terminal.notes)
-    print_checks(checks, terminal.notes)
+    print_checks(without_errors(checks), terminal.notes)
     _print(_estimated(prepared, given, (1,)), folder, device, terminal)
+    refuse_merge(prepared, given.out, options, checks)
     terminal.results.print("Nothing was written.")
 
 

@@ -49,7 +49,7 @@ def merge(given: Merge) -> None:
     recipe = as_adapter(recipe, given.kind, given.rank, given.energy)
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
     if given.dry_run:
-        print_dry_run(recipe, given)
+        print_dry_run(recipe, given, _options(given))
         return
     assert given.out is not None
     merge_to_folder(recipe, given.out, _options(given), Terminal.of(given))

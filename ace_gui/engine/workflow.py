@@ -33,14 +33,14 @@ from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
 from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.adapter_plan import require_adapter
+from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
 from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
-from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
 from ace_gui.errors import PickleConsentError, RecipeError, TaskError
-from ace_gui.output_files import check_file, staging_folder
+from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
@@ -146,8 +146,24 @@ def _ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
     return PlanReady(plan=replace(prepared.plan, checks=found))
 
 
-def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
-    """As ``merge_to_folder``, for an adapter."""
+def refuse_merge(
+    prepared: Prepared, out: Path | None, options: Options, checks: Iterable[Check]
+) -> None:
+    """Raise the error with which ``merge_to_folder`` would stop before it reads any weights.
+
+    ``checks``: ``output_checks`` for this folder. ``out`` None: no folder is checked.
+    """
+    adapter = prepared.plan.recipe.output == Output.ADAPTER
+    if adapter:
+        _refuse_adapter(prepared.plan.recipe, options)
+        require_experts(prepared)
+        require_factors(adapter_plan(prepared))
+    if out is not None:
+        check_output_folder(out, prepared.plan.input_folders)
+    refuse_errors(() if adapter else checks)
+
+
+def _refuse_adapter(recipe: Recipe, options: Options) -> None:
     for name, asked in {
         "--cluster": options.cluster,
         "--evaluate": options.evaluate,
@@ -156,6 +172,11 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
         if asked:
             raise RecipeError(f"{name} needs a whole model, not an adapter.", key="output")
     require_adapter(recipe)
+
+
+def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
+    """As ``merge_to_folder``, for an adapter."""
+    _refuse_adapter(recipe, options)
     yield from write_adapter(
         prepared_with_consent(recipe, convert=options.convert),
         out,

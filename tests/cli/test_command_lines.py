@@ -371,6 +371,34 @@ def test_a_dry_run_writes_nothing(
     assert run(capfd, "merge", "sample", "--dry-run", "--convert").status == 2
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--memory", "0.001"],
+        ["--out", "full"],
+        ["--out", f"{_TWO_MODELS[0]}/inside"],
+        ["--as", "adapter"],
+        ["--as", "adapter", "--rank", "2", "--complete-heads"],
+    ],
+)
+def test_a_dry_run_ends_as_its_merge_would(
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("full").mkdir()
+    Path("full", "file").touch()
+    words = ["merge", *_TWO_MODELS, "--out", "out", *options]
+    real, dry = run(capfd, *words), run(capfd, *words, "--dry-run")
+    assert (real.status, dry.status) == (1, 1)
+    require_good_end(dry)
+    assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
+    assert "Disk: " in dry.out
+    assert "workers" in dry.out
+
+
 def test_lists_of_methods(capfd: pytest.CaptureFixture[str]) -> None:
     shelf = run(capfd, "methods").out
     assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*NAMES]
