@@ -133,7 +133,7 @@ class Init(Options):
 
 
 @command(app, "merge", "merging:merge")
-class Merge(Computing, WithLimit, WithCluster, WithRank):
+class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
 
     Without a recipe and without --method, this is the recommended merge, as printed by init.
@@ -194,7 +194,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank):
 
 
 @command(app, "extract", "merging:extract")
-class Extract(Computing, WithRank):
+class Extract(Computing, WithRank, WithJson):
     """Write the change from a base to a model as an adapter in PEFT's format."""
 
     base: Annotated[str, typer.Argument(parser=model_given, metavar="BASE")]
@@ -301,7 +301,7 @@ class Estimate(Computing, WithCluster, WithJson):
 
 
 @command(app, "report", "merging:report")
-class Report(Computing, WithLimit, WithOverwrite):
+class Report(Computing, WithLimit, WithJson):
     """Write one HTML report about a recipe's merge; write no model."""
 
     recipe: RecipeFile

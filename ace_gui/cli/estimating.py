@@ -95,20 +95,23 @@ def estimate_recipe(given: Estimate) -> None:
     outputs = Outputs.of(given, (given.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
     found = _estimated(prepared, given, counts_given(given.workers) or (default,))
-    content = {
-        "units": [dataclasses.asdict(unit) for unit in found.planned],
-        "speed": {name: getattr(found.speed, name) for name in SPEED_FIELDS},
-        "speed_from": dict(found.sources),
-        "only_zeros": [str(path) for path in found.zeros],
-        "bytes": {"output": found.written, "free_disk": free_bytes(Path.cwd())},
-        "schedules": [dataclasses.asdict(each) for each in found.times],
-    }
-    outputs.write_json(given.json, content)
+    outputs.write_json(given.json, _record(found, Path.cwd()))
     terminal = Terminal.of(given)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
     print_checks([each for each in checks if each.verdict is Verdict.ERROR], terminal.notes)
     _print_units(found.planned, terminal.results)
     _print(found, Path.cwd(), device, terminal)
+
+
+def _record(found: _Estimated, folder: Path) -> dict[str, object]:
+    return {
+        "units": [dataclasses.asdict(unit) for unit in found.planned],
+        "speed": {name: getattr(found.speed, name) for name in SPEED_FIELDS},
+        "speed_from": dict(found.sources),
+        "only_zeros": [str(path) for path in found.zeros],
+        "bytes": {"output": found.written, "free_disk": free_bytes(folder)},
+        "schedules": [dataclasses.asdict(each) for each in found.times],
+    }
 
 
 def under_old_name(given: Estimate) -> None:
@@ -117,11 +120,12 @@ def under_old_name(given: Estimate) -> None:
     estimate_recipe(given)
 
 
-def print_dry_run(recipe: Recipe, given: Merge, options: Options) -> None:
+def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outputs) -> None:
     """Print what a merge would do with the tensors, its memory, disk space and time.
 
-    Writes nothing to the output folder; the folder need not be named. Raises the errors of
-    ``prepare``; and after the estimate, the error with which the merge would be refused.
+    Its JSON is that of ``estimate``. Writes nothing to the output folder; the folder need not be
+    named. Raises the errors of ``prepare``; and after the estimate, the error with which the merge
+    would be refused.
     """
     device = resolve_device("cpu" if given.cluster else given.device)
     use_threads(given.threads)
@@ -142,7 +146,9 @@ def print_dry_run(recipe: Recipe, given: Merge, options: Options) -> None:
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(without_errors(checks), terminal.notes)
-    _print(_estimated(prepared, given, (1,)), folder, device, terminal)
+    found = _estimated(prepared, given, (1,))
+    outputs.write_json(given.json, _record(found, folder))
+    _print(found, folder, device, terminal)
     refuse_merge(prepared, given.out, options, checks)
     terminal.results.print("Nothing was written.")
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ace_gui.cli.console import (
-    USUAL,
     Outputs,
     Terminal,
     print_checks,
@@ -28,8 +27,7 @@ from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanR
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.output.task_model import write_task_model
-from ace_gui.engine.workflow import Options, extract_adapter, report_to_file
-from ace_gui.engine.workflow import merge_to_folder as merging
+from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder, report_to_file
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.output_files import staging_folder
@@ -48,11 +46,13 @@ def merge(given: Merge) -> None:
     recipe = recipe_of(given.models, given.method, given.settings or ())
     recipe = as_adapter(recipe, given.kind, given.rank, given.energy)
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
+    inputs = (*map(Path, given.models), *recipe.paths)
+    outputs = Outputs.of(given, inputs, "units" if given.dry_run else "files")
     if given.dry_run:
-        print_dry_run(recipe, given, _options(given))
+        print_dry_run(recipe, given, _options(given), outputs)
         return
     assert given.out is not None
-    merge_to_folder(recipe, given.out, _options(given), Terminal.of(given))
+    _merge(given, given.out, merge_to_folder(recipe, given.out, _options(given)), outputs)
 
 
 def _options(given: Merge | Extract | Report) -> Options:
@@ -75,18 +75,10 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 
-def merge_to_folder(
-    recipe: Recipe, out: Path, options: Options, terminal: Terminal = USUAL
-) -> None:
-    """Print the plan's warnings, merge with a progress bar, and write the folder."""
-    merged_with_progress(merging(recipe, out, options), out, options, terminal)
-
-
-def merged_with_progress(
-    events: Iterator[Event], out: Path, options: Options, terminal: Terminal
-) -> None:
+def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs) -> None:
     """Run a merge into the folder ``out``, whose first event is its plan; print how it goes."""
-    with said_to_convert(options.convert):
+    terminal = Terminal.of(given)
+    with said_to_convert(given.convert):
         plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
     print_parameter_notes(plan, terminal.notes)
@@ -98,24 +90,36 @@ def merged_with_progress(
         if store.exists():
             terminal.notes.print(shown(f"Stopped; --resume continues from {store}."))
         raise
+    content = {
+        "files": list(result.files),
+        "folder": str(result.folder),
+        "bytes": result.bytes,
+        "seconds": finished.seconds,
+        "peak_bytes": finished.peak_bytes,
+        "gpu_peak": finished.gpu_peak and asdict(finished.gpu_peak),
+        "warnings": list(finished.warnings),
+        "notes": list(finished.notes),
+        "checks": [asdict(check) for check in plan.checks],
+    }
+    outputs.write_json(given.json, content)
     _print_merged(len(plan.experts), finished, result, terminal.results)
 
 
 def extract(given: Extract) -> None:
     """Write a model's change as an adapter."""
     paths = recipe_for(given.base, [given.model], "task_arithmetic")
-    options = _options(given)
+    outputs = Outputs.of(given, paths.paths, "files")
     events = extract_adapter(
         paths.base_model,
         paths.models[0].model,
         given.out,
-        options,
+        _options(given),
         rank=given.rank,
         energy=given.energy,
         include=given.include or (),
         exclude=given.exclude or (),
     )
-    merged_with_progress(events, given.out, options, Terminal.of(given))
+    _merge(given, given.out, events, outputs)
 
 
 def _planned(event: Event) -> Plan:
@@ -157,6 +161,7 @@ def report(given: Report) -> None:
     """Describe the merge, tensor by tensor, in one HTML file."""
     terminal = Terminal.of(given)
     recipe = load_recipe(given.recipe)
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "files")
     events = report_to_file(
         replace(recipe, tasks=limited(recipe.tasks, given.limit)),
         given.out,
@@ -171,6 +176,9 @@ def report(given: Report) -> None:
     errors = [check for check in plan.checks if check.verdict is Verdict.ERROR]
     print_checks(errors, terminal.notes)
     found = terminal.result(events, Reported)
+    checks = [asdict(check) for check in plan.checks]
+    content = {"files": [str(found.file)], "bytes": found.bytes, "checks": checks}
+    outputs.write_json(given.json, content)
     terminal.results.print(shown(f"The report is in {found.file}."))
 
 

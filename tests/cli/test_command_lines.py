@@ -269,7 +269,11 @@ def test_numbers_that_are_none(
 
 
 _TWO_MODELS = tuple(str(Sample.IMAGES.recipe.parent / name) for name in ("base", "experts/digits"))
-_WITH_JSON = {
+_WITH_JSON: dict[str, tuple[list[str], str]] = {
+    "merge": (["--out", "NEW"], "files"),
+    "merge --dry-run": ([], "units"),
+    "extract": (["--rank", "2", "--out", "NEW"], "files"),
+    "report": (["--out", "NEW.html"], "files"),
     "inspect": ([], "layers"),
     "estimate": (["--speed", "10", "--disk", "100"], "units"),
     "diff": ([], "tensors"),
@@ -291,7 +295,7 @@ _SHARED = {
     "--limit": {*_SCORING, "merge", "report"},
     "--convert": {*_COMPUTING, "diff"},
     "--cluster": {*_SCORING, "merge", "estimate"},
-    "--json": {*_WITH_JSON},
+    "--json": {line.split()[0] for line in _WITH_JSON},
 }
 
 
@@ -432,21 +436,42 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
     assert listed()[-1] == "True"
 
 
-@pytest.mark.parametrize("command", _WITH_JSON)
+@pytest.mark.parametrize("line", _WITH_JSON)
 def test_json_goes_to_standard_output_alone(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options, first_key = _WITH_JSON[command]
+    (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
     recipe = save_scored_family(tmp_path / "family", 20)
-    of = {"methods": (), "devices": (), "diff": _TWO_MODELS}.get(command, (str(recipe),))
-    ended = run(capfd, command, *of, *options, "--json", "-")
+    two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
+    words = [command, *two.get(command, (str(recipe),)), *flags, *options, "--json", "-"]
+    ended = run(capfd, *(word.replace("NEW", "first") for word in words))
     assert ended.status == 0, ended.err
     assert next(iter(json.loads(ended.out))) == first_key
-    assert len(ended.err.splitlines()) >= 2, "the tables"
-    quiet = run(capfd, command, *of, *options, "--json", "-", "--quiet")
+    assert len(ended.err.splitlines()) >= 1 + (command != "report"), "the tables"
+    quiet = run(capfd, *(word.replace("NEW", "second") for word in words), "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
     assert json.loads(quiet.out).keys() == json.loads(ended.out).keys()
-    assert [path.name for path in tmp_path.iterdir()] == ["family"]
+    assert {path.stem for path in tmp_path.iterdir()} <= {"family", "first", "second"}
     ended = run(capfd, "devices")
     assert ended.out.startswith("cpu"), "the next command has the standard output again"
+
+
+def test_the_json_of_a_merge_names_what_was_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "merged", tmp_path / "merge.json"
+    words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
+    assert run(capfd, *words).status == 0
+    found = json.loads(file.read_text())
+    assert Path(found["folder"]) == out
+    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} >= set(found["files"])
+    assert found["bytes"] == sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert found["seconds"] > 0
+    assert {"warnings", "notes", "checks"} <= found.keys()
+    out = tmp_path / "other"
+    assert run(capfd, *words[:3], "--out", str(out), "--json", str(file)).status == 0
+    file.write_text("mine")
+    ended = run(capfd, *words[:3], "--out", str(tmp_path / "third"), "--json", str(file))
+    assert (ended.status, file.read_text()) == (1, "mine")
+    assert not (tmp_path / "third").exists(), "refused before any work"
