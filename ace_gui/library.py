@@ -30,6 +30,7 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
+from ace_gui.engine.contract.figures.model_diff import ModelDiff
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
@@ -39,7 +40,7 @@ from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.model_diff import ModelDiff, diff_models
+from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.output.task_model import write_task_model
 from ace_gui.engine.planning.prepare import prepare

@@ -265,6 +265,9 @@ class Diff(Reading, WithJson):
     second: Annotated[
         str, typer.Argument(parser=model_given, metavar="B", help="The model to compare with it.")
     ]
+    picture: Annotated[
+        Path | None, path_option("FILE.svg", "Also draw the change of every tensor.")
+    ] = None
 
 
 @command(app, "estimate", "estimating:estimate_recipe")

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
+from ace_gui.engine.contract.figures.model_diff import GroupChange, ModelDiff, TensorChange
 from ace_gui.engine.devices import use_threads
-from ace_gui.engine.inspecting.model_diff import (
-    GroupChange,
-    ModelDiff,
-    TensorChange,
-)
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
+from ace_gui.engine.report.report_plots import change_plot
 from ace_gui.formatting import counted, shape_text
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Diff
 
+PICTURE_MARK: Final = b"<svg"
 WIDE: Final = 120
 """Columns of a terminal that has room for all figures."""
 
@@ -31,7 +29,8 @@ def diff_models(given: Diff) -> None:
     """Print and write the changes. Raises the errors of opening and reading the models."""
     use_threads(given.threads)
     terminal = Terminal.of(given)
-    outputs = Outputs.of(given, (Path(given.first), Path(given.second)), "tensors")
+    models = (Path(given.first), Path(given.second))
+    outputs = Outputs.of(given, models, "tensors", picture=PICTURE_MARK)
     with said_to_convert(given.convert):
         events = differences(given.first, given.second, convert=given.convert)
         found = terminal.result(events, ModelDiff)
@@ -44,6 +43,7 @@ def diff_models(given: Diff) -> None:
         "other_shape": found.other_shape,
     }
     outputs.write_json(given.json, content)
+    outputs.write(given.picture, change_plot(found) + "\n")
     _print(found, terminal)
 
 

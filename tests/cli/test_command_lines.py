@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import typer
@@ -455,6 +456,24 @@ def test_json_goes_to_standard_output_alone(
     assert {path.stem for path in tmp_path.iterdir()} <= {"family", "first", "second"}
     ended = run(capfd, "devices")
     assert ended.out.startswith("cpu"), "the next command has the standard output again"
+
+
+def test_a_picture_of_what_differs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "change.svg"
+    words = ["diff", *_TWO_MODELS, "--json", "-", "--quiet", "--picture", str(file)]
+    for _ in range(2):  # its own file may be replaced
+        ended = run(capfd, *words)
+        assert ended.status == 0, ended.err
+    tensors = json.loads(ended.out)["tensors"]
+    svg = ElementTree.parse(file).getroot()
+    marks = [each[0].text or "" for each in svg.iter() if "mark" in each.get("class", "")]
+    named = {mark.partition(":")[0] for mark in marks}
+    assert {each["name"] for each in tensors if each["change"]} <= named
+    assert not {each["name"] for each in tensors if not each["change"]} & named
+    assert "var(" not in file.read_text()
+    file.write_text("mine")
+    assert run(capfd, *words).status == 1
+    assert file.read_text() == "mine"
 
 
 def test_the_json_of_a_merge_names_what_was_written(

@@ -303,6 +303,19 @@ class DifferenceJob(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiffJob(Job):
+    """Compare any two models on disk. Yields JobProgress, then a ModelDiff."""
+
+    first: Path
+    second: Path
+
+    def _steps(self, _: Runner) -> Events:
+        from ace_gui.engine.inspecting.model_diff import diff_models
+
+        yield from diff_models(self.first, self.second)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportJob(Job, state="reporting"):
     """Write a report on a finished merge as one HTML file. Yields JobProgress, then Reported.
 

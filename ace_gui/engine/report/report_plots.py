@@ -11,10 +11,11 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.figures.model_diff import ModelDiff
 from ace_gui.engine.contract.figures.spectral_figures import numerical_rank
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.engine.report.content import Content, number
-from ace_gui.engine.report.svg import SYMBOLS, Axis, Frame, line, symbol, tag
+from ace_gui.engine.report.svg import STYLE, SYMBOLS, TOP, WIDTH, Axis, Frame, line, symbol, tag
 from ace_gui.formatting import value_text
 
 HUES = 5  # of experts, as in the window
@@ -121,6 +122,27 @@ def spectrum_plot(content: Content, found: LayerSpectrum) -> Markup:
     marks = [line(_points(frame, sigma), class_) for sigma, class_ in lines if len(sigma)]
     caption = f"Of {len(found.experts)} experts and of the merge; the largest is {number(largest)}"
     return frame.picture(f"Singular values of {found.name}", caption, marks)
+
+
+def change_plot(found: ModelDiff) -> Markup:
+    """‖B − A‖ / ‖A‖ of every tensor of two models by role, as a picture with colours of its own."""
+    known = [(i, each) for i, each in enumerate(found.tensors, start=1) if each.change > 0]
+    marks = [(i, each, each.relative) for i, each in known if each.relative is not None]
+    values = [value for _, _, value in marks]
+    frame = Frame(
+        x=Axis(title="tensor, in the model's order", low=0, high=len(found.tensors) + 1),
+        y=Axis.over("change ‖B − A‖ / ‖A‖", values, log=bool(values) and _spread(values)),
+        right=110.0,
+    )
+    drawn = [_mark(frame, each.role, i, v, f"{each.name}: {number(v)}") for i, each, v in marks]
+    families = {role_family(each.role) for each in found.tensors}
+    for place, family in enumerate(each for each in ROLE_FAMILIES if each in families):
+        index, (x, y) = ROLE_FAMILIES.index(family), (WIDTH - 92, TOP + 12 + 20 * place)
+        drawn.append(symbol(SYMBOLS[index], x, y, f"r{index}", family, size=4.5))
+        drawn.append(tag("text", family, x=x + 12, y=y + 4))
+    caption = f"{len(marks)} of {len(found.tensors)} tensors differ, in all by a share of "
+    caption += number(found.total.relative)
+    return frame.picture("Change from one model to another", caption, drawn, STYLE)
 
 
 def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:

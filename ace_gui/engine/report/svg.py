@@ -6,8 +6,10 @@ All content of elements is escaped. Lengths are CSS pixels, y downwards.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -18,6 +20,21 @@ WIDTH: Final = 900.0
 LEFT, TOP, BOTTOM = 74.0, 12.0, 46.0
 _SMALLEST, _LARGEST = 1e-3, 1e5
 SYMBOLS: Final = ("circle", "square", "triangle", "diamond", "cross")
+
+
+def _style() -> str:
+    """The rules of the page's style sheet that concern pictures, with the colours of a light page.
+
+    Programs that show a picture alone often know no variables.
+    """
+    sheet = (Path(__file__).parent / "report.css").read_text("utf-8")
+    colours = dict(reversed(re.findall(r"--(\w+): (#\w+);", sheet)))
+    rules = re.findall(r"(?:svg |\.line|\.mark)[^{}]*\{[^}]*\}", sheet)
+    return re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], "\n".join(rules))
+
+
+STYLE: Final = _style()
+"""For pictures in files of their own."""
 
 
 def tag(name: str, *children: str, **attributes: object) -> Markup:
@@ -115,10 +132,16 @@ class Frame:
         down = self.height - BOTTOM - self.y.share(y) * (self.height - BOTTOM - TOP)
         return across, down
 
-    def picture(self, title: str, description: str, marks: Iterable[str]) -> Markup:
-        """The plot with its grid, axes and marks, named and described for screen readers."""
+    def picture(
+        self, title: str, description: str, marks: Iterable[str], style: str = ""
+    ) -> Markup:
+        """The plot with its grid, axes and marks, named and described for screen readers.
+
+        ``style``: for a picture in a file of its own.
+        """
         return tag(
             "svg",
+            *([tag("style", style)] if style else []),
             tag("title", title),
             tag("desc", description),
             *self._across(),

@@ -11,7 +11,7 @@ from ace_gui.gui.control.layers.layer_queries import LayerQueries
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
 from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.control.preferences import Preferences
@@ -41,6 +41,7 @@ class ControlledWindow(QMainWindow):
         self.output = OutputOperations(engine, runs)
         self.conductor = Conductor(engine, runs)
         self.comparison = MethodComparison(engine, runs)
+        self.two_models = ModelComparison(engine)
         self.history = History(session.draft, self)
         self.sessions = Sessions(session, parent=self)
         self.queries = LayerQueries(engine)

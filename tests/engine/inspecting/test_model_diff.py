@@ -14,6 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import ace_gui
 from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.engine.contract.jobs import DiffJob
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.inspecting.model_diff import difference
 from ace_gui.engine.merging.merge import merge
@@ -48,6 +49,8 @@ def test_every_tensor_block_and_role(tmp_path: Path, dtype: torch.dtype) -> None
     save_model(tmp_path / "second", second, shards=2)
     first = load_file(family.base / "model.safetensors")
     found = ace_gui.diff(family.base, tmp_path / "second")
+    *_, last = DiffJob(first=family.base, second=tmp_path / "second").steps(None)
+    assert last == found
     assert {each.name for each in found.tensors} <= set(first)
     assert len(found.tensors) > 10
     squares: dict[tuple[str, object], list[tuple[float, float]]] = {}

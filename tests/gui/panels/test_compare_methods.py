@@ -1,4 +1,4 @@
-"""Comparing methods in the window: the queue, the table, taking a row."""
+"""Comparing in the window: methods, with a queue and a table; any two models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +14,21 @@ from ace_gui.engine.contract.events import (
     CompareProgress,
     JobCancelled,
     JobDone,
+    JobFailed,
+    JobProgress,
     MethodCompared,
     PlanReady,
     Variant,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.jobs import CompareJob, PlanJob
+from ace_gui.engine.contract.figures.model_diff import ModelDiff, TensorChange
+from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.errors import CheckpointError
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
+from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
@@ -299,3 +304,53 @@ def test_only_methods_that_merge_as_many_experts_are_offered(
     boxes = opened.workspace.comparison.methods.choices.boxes
     offered = {name for (name, _), box in boxes.items() if not box.isHidden()}
     assert offered == {NAME, *(method.name for method in (*ENGINE.methods, pair))}
+
+
+def changed(name: str, role: str, block: int | None, norm: float, change: float) -> TensorChange:
+    return TensorChange(
+        name=name, role=role, block=block, shape=(2, 2), dtype="float32", second_dtype="float32",
+        second_name=name, norm=norm, change=change,
+    )  # fmt: skip
+
+
+def test_any_two_models_are_compared(
+    opened: MainWindow, worker: FakeWorker, tmp_path: Path
+) -> None:
+    """The same figures as those of ``ace-gui diff``: by tensor, block and role."""
+    opened.workspace.show_methods()
+    opened.workspace.comparison.show_look(TWO_MODELS)
+    panel = opened.workspace.comparison.models
+    panel.choose(0, tmp_path / "a")
+    assert not panel.run.isEnabled()
+    panel.choose(1, tmp_path / "b")
+    panel.run.click()
+    number = worker.newest(DiffJob)
+    assert worker.jobs[number] == DiffJob(first=tmp_path / "a", second=tmp_path / "b")
+    worker.say(JobProgress(done=1, total=4), job=number)
+    assert panel.run.text().startswith("25 %")
+    found = ModelDiff(
+        tensors=(
+            changed("layer.0.q", "query", 0, 4.0, 2.0),
+            changed("layer.1.q", "query", 1, 3.0, 0.0),
+            changed("head", "head", None, 0.0, 1.0),
+        ),
+        missing=("gone",),
+    )
+    worker.say(found, JobDone(), job=number)
+    for by, groups in (
+        ("tensor", found.tensors),
+        ("block", found.by_block),
+        ("role", found.by_role),
+    ):
+        panel.by.choose(by)
+        names, relative, *_ = panel.plot.columns()
+        assert list(names.values) == [each.name for each in groups]
+        expected = [float("nan") if e.relative is None else e.relative for e in groups]
+        assert list(relative.values) == pytest.approx(expected, nan_ok=True)
+    assert "1 tensor only in the first" in panel.others.text()
+    panel.run.click()
+    error = CheckpointError("There is no model here.", path=tmp_path)
+    worker.say(JobFailed(error=error), job=worker.newest(DiffJob))
+    assert panel.problem.text() == error.sentence
+    assert panel.plot.message()
+    assert panel.run.isEnabled()

@@ -1,4 +1,4 @@
-"""Several merges of what is loaded, one after another, and their result rows."""
+"""Comparisons: several merges of what is loaded with their result rows, and any two models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
+    JobProgress,
     MergeFinished,
     MethodCompared,
     Variant,
 )
-from ace_gui.engine.contract.jobs import CompareJob
+from ace_gui.engine.contract.figures.model_diff import ModelDiff
+from ace_gui.engine.contract.jobs import CompareJob, DiffJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations
@@ -101,6 +103,29 @@ class MethodComparison(OneOperation):
         self._runs.add(run)
         if current is not None and current.key == run.key:
             self._session.results.start_merge(run)
+
+    def end(self) -> None:
+        """No step is running."""
+        self.progress = None
+
+
+class ModelComparison(OneOperation):
+    """Compares two models on disk tensor by tensor. ``found``: the last result."""
+
+    found: ModelDiff | None = None
+    progress: JobProgress | None = None
+
+    def start(self, first: Path, second: Path) -> None:
+        """Compare these. An earlier result is dropped."""
+        self.found = None
+        self._begin(DiffJob(first=first, second=second), quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case JobProgress():
+                self.progress = event
+            case ModelDiff():
+                self.found = event
 
     def end(self) -> None:
         """No step is running."""

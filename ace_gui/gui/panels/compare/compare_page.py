@@ -1,4 +1,4 @@
-"""The Compare page: several methods, or two finished merges layer by layer."""
+"""The Compare page: several methods, two finished merges layer by layer, or any two models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.formatting import number_text
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
+from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
+from ace_gui.gui.panels.compare.two_models_panel import TwoModelsPanel
 from ace_gui.gui.panels.job_page import merges_of
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, relative
+from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, of_merges, relative
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
@@ -33,10 +34,11 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
 )
 
-METHODS, TWO_MERGES = range(2)
+METHODS, TWO_MERGES, TWO_MODELS = range(3)
 LOOKS: Final = (
     ("Methods", "Merge with several methods or values, and compare the results"),
     ("Two merges", "Two finished merges layer by layer"),
+    ("Two models", "Any two models on disk, tensor by tensor"),
 )
 
 
@@ -47,10 +49,15 @@ class ComparePage(QWidget):
     looked_at = Signal(object, bool)
 
     def __init__(
-        self, session: Session, comparison: MethodComparison, parent: QWidget | None = None
+        self,
+        session: Session,
+        comparison: MethodComparison,
+        two_models: ModelComparison,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
+        self.models = TwoModelsPanel(two_models)
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
         self._panel: ComparePanel | None = None
@@ -60,6 +67,7 @@ class ComparePage(QWidget):
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.methods)
+        self._pages.addWidget(self.models)
         head = across(self.looks, None, margins=(8, 4, 8, 0))
         self.setLayout(down(card(pane(down(head, (self._pages, 1))))))
 
@@ -73,9 +81,10 @@ class ComparePage(QWidget):
         return self._panel
 
     def show_look(self, index: int) -> None:
-        """Show the methods, or two merges."""
+        """Show the methods, two merges, or two models."""
         self.looks.choose(index)
-        self._pages.setCurrentWidget(self.panel if index == TWO_MERGES else self.methods)
+        shown = {METHODS: self.methods, TWO_MODELS: self.models}.get(index) or self.panel
+        self._pages.setCurrentWidget(shown)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         """Show these two merges."""
@@ -174,7 +183,7 @@ class ComparePanel(LayerPanel):
             self.differences.clear("Comparing …")
         else:
             names = [row.name for row in self.session.layers.rows]
-            self.differences.show_differences(names, comparison.differences)
+            self.differences.show_differences(of_merges(names, comparison.differences))
             self.differences.select(self.session.selection)
             self.view.select(self.differences.row_of(self.session.selection))
 

@@ -1,8 +1,9 @@
-"""The difference between two merges, layer by layer."""
+"""The difference between two merges or two models, layer by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.engine.contract.figures.model_diff import GroupChange, ModelDiff, TensorChange
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import LayerCurvesPlot, block_of, symbol_size
@@ -17,41 +19,120 @@ from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
 
 EMPTY: Final = "Choose two merges to compare."
+RELATIVE: Final = "relative difference"
 RELATIVE_TIP: Final = (
     "‖W₁ − W₂‖ over the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
     "changes of the same size"
 )
+CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """One relative difference per name, NaN if undefined. ``columns``: of the table, without the
+    names and these. ``cosines``: of merges' changes.
+    """
+
+    names: tuple[str, ...]
+    blocks: tuple[int | None, ...]
+    relative: NDArray[np.float64]
+    tip: str
+    columns: Callable[[], tuple[FigureColumn, ...]]
+    title: str
+    cosines: NDArray[np.float64] | None = None
+
+
+_NONE: Final = Differences(
+    names=(), blocks=(), relative=np.zeros(0), tip="", columns=tuple, title=""
+)
+
+
+def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> Differences:
+    """The layers of ``names`` whose difference is known."""
+    found = [differences[name] for name in names if name in differences]
+
+    def columns() -> tuple[FigureColumn, ...]:
+        figures = {
+            "cosine": ([d.cosine for d in found], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
+            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
+        }
+        return tuple(
+            FigureColumn(title=title, values=np.array(values), tip=tip)
+            for title, (values, tip) in figures.items()
+        )
+
+    return Differences(
+        names=tuple(d.name for d in found),
+        blocks=tuple(block_of(d.name) for d in found),
+        relative=np.array([relative(d) for d in found]),
+        tip=RELATIVE_TIP,
+        columns=columns,
+        title=summary(differences),
+        cosines=np.array([d.cosine for d in found]),
+    )
+
+
+def of_models(found: ModelDiff, by: str) -> Differences:
+    """Two models by ``tensor``, ``block`` or ``role``, as ``ace-gui diff`` prints them."""
+    lines: Mapping[str, Sequence[TensorChange | GroupChange]] = {
+        "tensor": found.tensors,
+        "block": found.by_block,
+        "role": found.by_role,
+    }
+    rows = lines[by]
+
+    def columns() -> tuple[FigureColumn, ...]:
+        tensors = [each for each in rows if isinstance(each, TensorChange)]
+        roles = (FigureColumn(title="role", values=[each.role for each in tensors]),)
+        figures = {
+            "‖B − A‖": ([each.change for each in rows], "Frobenius norm of the difference"),
+            "‖A‖": ([each.norm for each in rows], "Frobenius norm in the first model"),
+        }
+        return (roles if tensors else ()) + tuple(
+            FigureColumn(title=title, values=np.array(values), tip=tip)
+            for title, (values, tip) in figures.items()
+        )
+
+    total = found.total.relative
+    return Differences(
+        names=tuple(each.name for each in rows),
+        blocks=tuple(getattr(each, "block", None) for each in rows),
+        relative=np.array([np.nan if each.relative is None else each.relative for each in rows]),
+        tip=CHANGE_TIP,
+        columns=columns,
+        title="" if total is None else f"Relative difference in all: {number_text(total, 3)}",
+    )
 
 
 class DifferencePlot(LayerCurvesPlot):
     """The relative difference of every layer, from the model's input to its output."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        self._differences: dict[str, LayerDifference] = {}
-        super().__init__(
-            name="Difference of two merges by layer",
-            empty=EMPTY,
-            logarithmic=False,
-            parent=parent,
-        )
-
-    def show_differences(
-        self, names: Sequence[str], differences: Mapping[str, LayerDifference]
+    def __init__(
+        self,
+        parent: QWidget | None = None,
+        *,
+        name: str = "Difference of two merges by layer",
+        empty: str = EMPTY,
     ) -> None:
-        """Show those layers of ``names`` whose difference is known."""
-        known = tuple(name for name in names if name in differences)
-        same = known == self._names
-        self.set_columns(known, [block_of(name) for name in known])
-        self._differences = dict(differences)
+        self._shown = _NONE
+        super().__init__(name=name, empty=empty, logarithmic=False, parent=parent)
+
+    def show_differences(self, shown: Differences) -> None:
+        """Show these layers."""
+        same = shown.names == self._names
+        self.set_columns(shown.names, shown.blocks)
+        self._shown = shown
         self.present(self._spec, zoomed=same and self.message() is None)
 
     def clear(self, message: str = "") -> None:
         self.set_columns((), ())
-        self._differences = {}
+        self._shown = _NONE
         super().clear(message)
 
     def _spec(self, theme: Tokens) -> PlotSpec:
-        relative_L = self._relative()
+        relative_L = self._shown.relative
         floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
         points = Curve(
             key="difference",
@@ -67,11 +148,11 @@ class DifferencePlot(LayerCurvesPlot):
         )
         logarithmic = self.log_box.isChecked()
         return PlotSpec(
-            title=summary(self._differences),
+            title=self._shown.title,
             curves=[points],
             x=self.across,
             y=Axis(
-                titles=("relative difference", "difference"),
+                titles=(RELATIVE, "difference"),
                 low=None if logarithmic else 0.0,
                 padding=0.08,
             ),
@@ -81,39 +162,27 @@ class DifferencePlot(LayerCurvesPlot):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """One row per layer."""
-        found = [self._differences[name] for name in self._names]
-        figures: dict[str, tuple[list[float], str]] = {
-            "relative difference": (self._relative().tolist(), RELATIVE_TIP),
-            "cosine": ([d.cosine for d in found], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
-            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
-            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
-            "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
-        }
+        shown = self._shown
         return (
             FigureColumn(title="layer", values=self._names),
-            *(
-                FigureColumn(title=title, values=np.array(values), tip=tip)
-                for title, (values, tip) in figures.items()
-            ),
+            FigureColumn(title=RELATIVE, values=shown.relative, tip=shown.tip),
+            *shown.columns(),
         )
 
     def _show_caption(self) -> None:
-        index = self._selected
+        index, known = self._selected, np.nan_to_num(self._shown.relative, nan=-1.0)
         if index is None and self._names:
-            most = self._describe(int(np.argmax(self._relative())))
-            self.caption.set_full_text(f"Most: {most}")
+            self.caption.set_full_text(f"Most: {self._describe(int(np.argmax(known)))}")
         else:
             self.caption.set_full_text("" if index is None else self._describe(index))
         self.caption.setVisible(self.message() is None)
         self.setAccessibleDescription(f"{self.title.whole}. {self.caption.whole}")
 
-    def _relative(self) -> NDArray[np.float64]:
-        return np.array([relative(self._differences[name]) for name in self._names])
-
     def _describe(self, index: int) -> str:
-        difference = self._differences[self._names[index]]
-        share, cosine = number_text(relative(difference), 3), number_text(difference.cosine, 3)
-        return f"{difference.name}: relative difference {share}, cosine {cosine}"
+        share = number_text(float(self._shown.relative[index]), 3)
+        cosines = self._shown.cosines
+        more = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
+        return f"{self._names[index]}: relative difference {share}{more}"
 
 
 def relative(difference: LayerDifference) -> float:

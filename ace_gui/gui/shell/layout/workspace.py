@@ -173,7 +173,8 @@ class Workspace(QWidget):
         return self.scores
 
     def _make_comparison(self) -> QWidget:
-        self.comparison = ComparePage(self._window.session, self._window.comparison)
+        window = self._window
+        self.comparison = ComparePage(window.session, window.comparison, window.two_models)
         self.comparison.looked_at.connect(self._window.queries.want)
         return self.comparison
 

@@ -19,6 +19,7 @@ from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import ENDING
 from ace_gui.gui.widgets.files.file_dialogs import (
+    MODELS,
     ask_files,
     ask_folders,
     ask_paths,
@@ -30,7 +31,6 @@ from ace_gui.recipe.model_paths import cache_folder
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
 
-MODELS: Final = "models"
 RECIPES_KIND: Final = "recipes"
 WEIGHTS = "Model weights (*.safetensors *.gguf)"
 RECIPE = "Recipes (*.yaml *.yml)"

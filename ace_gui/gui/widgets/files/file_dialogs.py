@@ -21,6 +21,7 @@ from ace_gui.gui.state.settings import Settings
 
 Use = Callable[[list[Path]], object]
 
+MODELS: Final = "models"
 PICTURES: Final = "pictures"
 TABLES: Final = "tables"
 DATA: Final = "data"
