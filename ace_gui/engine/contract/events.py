@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
@@ -22,8 +22,9 @@ Event = object
 """What a job yields: progress, a part of its result, or its end."""
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class Job:
-    """One kind of work: a frozen value of arguments.
+    """One kind of work: a frozen value of arguments; subclasses are dataclasses.
 
     ``state``: what the window shows while it runs, a name of its ``State``; empty for quick jobs.
     """
@@ -32,12 +33,10 @@ class Job:
 
     def __init_subclass__(cls, state: str = "") -> None:
         cls.state = state
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def steps(self, engine: Any) -> Iterator[Event | None]:
         """An event or None for each step. ``engine``: the process's Runner."""
-        return self._steps(engine)
-
-    def _steps(self, engine: Any) -> Iterator[Event | None]:
         raise NotImplementedError
 
 

@@ -1,6 +1,6 @@
-"""Every job of the engine: its fields are the arguments, ``_steps`` carries it out.
+"""Every job of the engine: its fields are the arguments, ``steps`` carries it out.
 
-The owner creates a job and sends it to the engine's process; ``_steps`` and the imports in it are
+The owner creates a job and sends it to the engine's process; ``steps`` and the imports in it are
 executed only there. It yields progress and results as plain values, and None after steps
 without one, so that other jobs can run in between. It raises WorkbenchError.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Events = Iterator[object]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConfigureJob(Job):
     """Set how the engine computes from now on. Yields EngineReady with the new state.
 
@@ -37,7 +36,7 @@ class ConfigureJob(Job):
     threads: int | None = None
     scratch: Path | None = None
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.capabilities import engine_ready
         from ace_gui.engine.devices import use_threads
         from ace_gui.paths import use_scratch
@@ -48,25 +47,23 @@ class ConfigureJob(Job):
         yield replace(engine_ready(), scratch=self.scratch)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanJob(Job, state="planning"):
     """Read headers, check, decide. Yields PlanReady."""
 
     recipe: Recipe
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         # One of its own for each request, as free memory and disk space may have changed.
         prepared = yield from engine.prepare(self.recipe)
         yield PlanReady(plan=prepared.plan)
 
 
-@dataclass(frozen=True, kw_only=True)
 class LoadRecipeJob(Job, state="planning"):
     """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady."""
 
     paths: tuple[Path, ...]
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.recipe.recipe_file import load_recipe
 
         if len(self.paths) == 1 and self.paths[0].suffix in {".yaml", ".yml"}:
@@ -78,7 +75,6 @@ class LoadRecipeJob(Job, state="planning"):
         yield from PlanJob(recipe=recipe).steps(engine)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScanJob(Job):
     """Look for models at and below ``paths``, and which fit each other. Yields ModelsFound.
 
@@ -88,13 +84,12 @@ class ScanJob(Job):
     paths: tuple[Path, ...]
     base: Path | None = None
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.planning.scan import scan
 
         yield from scan(self.paths, self.base)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertJob(Job, state="planning"):
     """Convert a PyTorch pickle with the user's consent. Yields JobProgress.
 
@@ -103,7 +98,7 @@ class ConvertJob(Job, state="planning"):
 
     path: Path
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.checkpoints import converting
         from ace_gui.paths import conversions_folder
 
@@ -111,19 +106,17 @@ class ConvertJob(Job, state="planning"):
             yield JobProgress(done=done, total=total)
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnalyseJob(Job, state="analysing"):
     """Read every merged or averaged tensor once. Yields a LayerAnalysed for each tensor."""
 
     recipe: Recipe
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.statistics import analyse
 
         yield from analyse((yield from engine.prepared(self.recipe)))
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeJob(Job, state="merging"):
     """Merge into a store. Yields MergeStarted, a TensorFinished for each tensor, MergeFinished.
 
@@ -140,7 +133,7 @@ class MergeJob(Job, state="merging"):
     resume: bool = False
     memory_bytes: int | None = None
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         import torch
 
         from ace_gui.engine.cluster.ray_cluster import workers_at
@@ -160,13 +153,12 @@ class MergeJob(Job, state="merging"):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadStoresJob(Job):
     """Read the stores of finished merges. Yields a StoreRead for each complete one."""
 
     stores: tuple[Path, ...]
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.merging.store import is_outdated, read_finished, reports
 
         for store in self.stores:
@@ -178,7 +170,6 @@ class ReadStoresJob(Job):
             yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpectrumJob(Job):
     """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
 
@@ -191,14 +182,13 @@ class SpectrumJob(Job):
     device: str = "auto"
     store: Path | None = None
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.layer_spectrum import spectrum
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from spectrum(*matrix, engine.cache, self.store)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SampleMergesJob(Job):
     """Merge as many matrices as a few seconds allow. Yields the LayerReport of each, and a
     MatrixTimed for each that was not known."""
@@ -206,7 +196,7 @@ class SampleMergesJob(Job):
     recipe: Recipe
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
         from ace_gui.engine.inspecting.sampled_merges import sampled
 
@@ -214,7 +204,6 @@ class SampleMergesJob(Job):
         yield from sampled(prepared, resolve_device(self.device), engine.cache)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SubspacesJob(Job):
     """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
 
@@ -222,28 +211,26 @@ class SubspacesJob(Job):
     row: PlanRow
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.layer_spectrum import subspaces
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from subspaces(*matrix, engine.cache)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DistributionJob(Job):
     """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
 
     recipe: Recipe
     row: PlanRow
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.layer_distribution import distribution
 
         prepared = yield from engine.prepared(self.recipe)
         yield from distribution(prepared, self.row, engine.cache)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CovariancesJob(Job, state="comparing"):
     """Compare ACE's covariances with those of the experts' inputs on their tasks' calibration data.
 
@@ -256,7 +243,7 @@ class CovariancesJob(Job, state="comparing"):
     first: str = ""
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
         from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 
@@ -265,7 +252,6 @@ class CovariancesJob(Job, state="comparing"):
         yield from compare_covariances(prepared, device, engine.cache, self.first)
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerCovariancesJob(Job):
     """Compare the covariances of one matrix.
 
@@ -276,7 +262,7 @@ class LayerCovariancesJob(Job):
     row: PlanRow
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, layer_covariances
 
         recipe = as_ace_merges(self.recipe)
@@ -284,7 +270,6 @@ class LayerCovariancesJob(Job):
         yield from layer_covariances(*matrix, engine.cache)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DifferenceJob(Job):
     """Compare two finished merges of one base. Yields a LayerDifference for each tensor.
 
@@ -296,26 +281,24 @@ class DifferenceJob(Job):
     second: Path
     row: PlanRow | None = None
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.inspecting.model_diff import difference
 
         yield from difference(self.first, self.second, self.row)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiffJob(Job):
     """Compare any two models on disk. Yields JobProgress, then a ModelDiff."""
 
     first: Path
     second: Path
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.inspecting.model_diff import diff_models
 
         yield from diff_models(self.first, self.second)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportJob(Job, state="reporting"):
     """Write a report on a finished merge as one HTML file. Yields JobProgress, then Reported.
 
@@ -326,7 +309,7 @@ class ReportJob(Job, state="reporting"):
     file: Path
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
         from ace_gui.engine.merging.store import read_finished
         from ace_gui.engine.report.gather import report, require_inputs
@@ -338,7 +321,6 @@ class ReportJob(Job, state="reporting"):
         yield from report(prepared, self.file, device, engine.cache, self.store)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportJob(Job, state="exporting"):
     """Write a finished store as a model folder. Yields JobProgress, then Exported.
 
@@ -356,7 +338,7 @@ class ExportJob(Job, state="exporting"):
     rank: int | None = None
     energy: float | None = None
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.output.exporting import export
         from ace_gui.engine.output.merge_as_adapter import export_adapter
 
@@ -373,7 +355,6 @@ class ExportJob(Job, state="exporting"):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class EnergyByRankJob(Job):
     """Find how much of a finished merge's change adapters of every rank keep.
 
@@ -382,13 +363,12 @@ class EnergyByRankJob(Job):
 
     store: Path
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.output.merge_as_adapter import energy_by_rank
 
         return energy_by_rank(self.store)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareJob(Job, state="merging"):
     """Merge several recipes one after another and measure each result.
 
@@ -401,7 +381,7 @@ class CompareJob(Job, state="merging"):
     memory_bytes: int | None = None
     cluster: str = ""
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.cluster.ray_cluster import workers_at
         from ace_gui.engine.inspecting.compare_recipes import compare
 
@@ -409,7 +389,6 @@ class CompareJob(Job, state="merging"):
             yield from compare(self.variants, self.device, self.memory_bytes, workers)
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluateJob(Job, state="scoring"):
     """Score the recipe's base and experts, finished merges, and folders on the recipe's tasks.
 
@@ -425,7 +404,7 @@ class EvaluateJob(Job, state="scoring"):
     device: str = "auto"
     cluster: str = ""
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.cluster.ray_cluster import workers_at
         from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 
@@ -439,7 +418,6 @@ class EvaluateJob(Job, state="scoring"):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class KnownScoresJob(Job):
     """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded.
 
@@ -450,14 +428,13 @@ class KnownScoresJob(Job):
     stores: tuple[Path, ...] = ()
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.evaluate import known_scores, known_tasks
 
         prepared, models = yield from engine.models(self.recipe, self.stores)
         yield from known_scores(models, known_tasks(prepared), device=self.device)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DescribeTasksJob(Job):
     """Read tasks and check them as scoring would. Yields a TaskDescribed for each.
 
@@ -467,13 +444,12 @@ class DescribeTasksJob(Job):
     recipe: Recipe
     tasks: tuple[Task, ...]
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.shown_examples import described
 
         yield from described((yield from engine.prepared(self.recipe)), self.tasks)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareExamplesJob(Job, state="scoring"):
     """List the examples that a finished merge lost and gained.
 
@@ -488,7 +464,7 @@ class CompareExamplesJob(Job, state="scoring"):
     with_base: bool = False
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.shown_examples import compared_examples
         from ace_gui.engine.merging.store import MODEL
 
@@ -498,7 +474,6 @@ class CompareExamplesJob(Job, state="scoring"):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoutesJob(Job, state="scoring"):
     """Find which expert a merge with a router chooses for examples of the recipe's tasks.
 
@@ -510,7 +485,7 @@ class RoutesJob(Job, state="scoring"):
     limit: int | None = None
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.evaluate import known_tasks
         from ace_gui.engine.evaluating.routing import routed
 
@@ -519,7 +494,6 @@ class RoutesJob(Job, state="scoring"):
         yield from routed(models, tasks, device=self.device)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TryJob(TryInput, Job):
     """Let base, the task's expert and merges answer for one text or picture.
 
@@ -530,7 +504,7 @@ class TryJob(TryInput, Job):
     stores: tuple[Path, ...] = ()
     device: str = "auto"
 
-    def _steps(self, engine: Runner) -> Events:
+    def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
         from ace_gui.engine.evaluating.trying import tried
 
@@ -538,7 +512,6 @@ class TryJob(TryInput, Job):
         yield from tried(models, self, resolve_device(self.device))
 
 
-@dataclass(frozen=True, kw_only=True)
 class TuneJob(Job, state="tuning"):
     """Search values of parameters of the recipe's method by scores on its tasks. See ``tune``.
 
@@ -552,7 +525,7 @@ class TuneJob(Job, state="tuning"):
     device: str = "auto"
     cluster: str = ""
 
-    def _steps(self, _: Runner) -> Events:
+    def steps(self, _: Runner) -> Events:
         from ace_gui.engine.cluster.ray_cluster import workers_at
         from ace_gui.engine.inspecting.tune_parameters import tune
 
