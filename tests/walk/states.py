@@ -21,6 +21,7 @@ from shiboken6 import isValid
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
 from ace_gui.errors import CheckpointError
+from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
@@ -445,7 +446,7 @@ class States:
         self.workspace.show_space(0)
 
     def comparison(self) -> Iterator[State_]:
-        """Methods beside each other, two merges, and the report's page."""
+        """Methods beside each other, two merges, two models, and the report's page."""
         self.workspace.show_methods()
         methods = self.workspace.comparison.methods
         for (method, _variant), box in methods.choices.boxes.items():
@@ -467,6 +468,14 @@ class States:
         yield "two merges"
         panel = self.workspace.comparison.panel
         yield from self.as_tables("two merges as tables", panel.findChildren(QWidget))
+        self.workspace.comparison.show_look(TWO_MODELS)
+        models = self.workspace.comparison.models
+        for index, path in enumerate(self.draft.inputs.recipe().paths[:2]):
+            models.choose(index, path)
+        models.run.click()
+        self.until_done(self.window.two_models)
+        yield "two models"
+        yield from self.as_tables("two models as a table", models.findChildren(QWidget))
         self.workspace.show_space(0)
         self.choose_method(own)
         yield from opened("report", self.window.actions_.report.trigger)
