@@ -32,8 +32,13 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
 from ace_gui.engine.contract.figures.model_diff import ModelDiff
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.scored.scores import (
+    MeanScore,
+    RoutesFound,
+    TaskRoutes,
+    TaskScore,
+    means,
+)
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import available_devices, resolve_device, use_threads
 from ace_gui.engine.evaluating.loaded_models import loaded_model

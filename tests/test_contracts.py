@@ -19,7 +19,7 @@ PACKAGE = ROOT / "ace_gui"
 SAME_AT_ANOTHER_LEVEL = {"checks.py"}
 """What the engine finds in a recipe, and the window's state of the same."""
 
-METHODS_BY_NAME = {"engine/contract/shelf.py", "engine/inspecting/compare_covariances.py"}
+METHODS_BY_NAME = {"recipe/recommended.py", "engine/inspecting/compare_covariances.py"}
 """The methods to try first, and whose covariances are measured, are choices and no rules."""
 
 

@@ -16,7 +16,6 @@ from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown,
 from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.engine.devices import use_threads
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (
@@ -32,6 +31,7 @@ from ace_gui.methods import checked_parameters, every_variant, get_method
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.recommended import SHELF_NAMES
 from ace_gui.recipe.tasks import limited
 from ace_gui.recipe.values import ParameterValue
 
@@ -51,7 +51,7 @@ def compare_methods(given: Compare) -> None:
     use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
-    methods = ",".join(NAMES) if given.shelf else given.methods
+    methods = ",".join(SHELF_NAMES) if given.shelf else given.methods
     recipes = variants(recipe, methods, given.parameter)
     outputs = Outputs.of(given, (given.recipe, *recipe.paths), "methods")
     if given.convert:

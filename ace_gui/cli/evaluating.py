@@ -12,9 +12,10 @@ from rich.table import Table
 
 from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
 from ace_gui.engine.contract.events import Evaluated
-from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
 from ace_gui.engine.contract.scored.scores import (
     MeanScore,
+    RoutesFound,
+    TaskRoutes,
     TaskScore,
     line_of,
     means,

@@ -28,7 +28,7 @@ from ace_gui.engine.contract.figures.covariance_match import (
     mean_match,
 )
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE, WHY_BY_SCALE
+from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
@@ -38,6 +38,7 @@ from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import expected_of, inspect
 from ace_gui.formatting import csv_text, printable
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe

@@ -19,12 +19,12 @@ from rich.text import Text
 
 from ace_gui.cli.console import Outputs, Terminal, print_warnings, table
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
-from ace_gui.engine.contract.shelf import NAMES, SHELF
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import printable, shown, value_text
 from ace_gui.output_files import write_file
 from ace_gui.paths import cache_root, methods_folder
+from ace_gui.recipe.recommended import SHELF, SHELF_NAMES
 from ace_gui.versions import code_digest
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     found = [dataclasses.asdict(method_info(name)) for name in METHODS]
     for record in found:
         method = METHODS[record["name"]]
-        record["shelf"] = any(record["name"] == name.partition(":")[0] for name in NAMES)
+        record["shelf"] = any(record["name"] == name.partition(":")[0] for name in SHELF_NAMES)
         record["by_base"] = list(method.defaults({})) if method.defaults else []
     if not own:
         with contextlib.suppress(OSError, WorkbenchError):

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ace_gui.errors import MethodError
 
@@ -19,6 +19,17 @@ NO_CHANGE: Final = 1e-10
 In norms this is 1e-5. A fine-tune moves weights by about 1e-3 to 1e-2 of their size, so such a
 change is no larger than the rounding (6e-8 of the weight) of the float32 numbers it was read from.
 """
+
+LARGEST_RIDGE_MASS: Final = 0.5
+"""Limit of e = Σ ε_t, which enters the refinement as −(e/T) Σ_t ΔW_t.
+
+Near 1 the refinement turns against the experts.
+"""
+
+WHY_BY_SCALE: Final = (
+    "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
+    "units of the weights the layer would be homogeneous"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +79,20 @@ def _changed(energies: Sequence[float]) -> tuple[int, ...]:
         return ()
     threshold = NO_CHANGE * statistics.median(nonzero)
     return tuple(t for t, value in enumerate(energies) if value > threshold)
+
+
+def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
+    """Whether γ exceeds τ only because the mean log energy is near 0; also for NumPy arrays.
+
+    γ is the variance of the log energies divided by their squared mean. If the variance alone is at
+    most τ, multiplying all task vectors by one factor would change the regime.
+    """
+    return (gamma > tau) & (gamma * mean_log**2 <= tau)
+
+
+def by_scale_alone(gamma: float, mean_log: float) -> str:
+    """What is said where ``gamma_near_pole`` holds, without advice."""
+    return (
+        f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
+        f"{mean_log:.2g})."
+    )

@@ -1,13 +1,13 @@
-"""The recommended merge, as values; the window's process reads them, so nothing heavy is imported.
+"""The recommended merge, and the methods to try first: values without heavy imports.
 
-It is what ``init`` writes, what a merge without a recipe and a method does, and what the window
-starts with.
+The recommended merge is what ``init`` writes, what a merge without a recipe and a method does, and
+what the window starts with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -35,6 +35,31 @@ FORMULA: Final = (
     "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ)"
 )
 """In plain text, for a scaling of 1; d is the number of inputs."""
+
+
+@dataclass(frozen=True)
+class ShelfEntry:
+    """A merge to try first. ``name``: as for ``compare --methods``; ``when``: its use."""
+
+    name: str
+    title: str
+    when: str
+
+
+SHELF: Final = (
+    ShelfEntry(NAME, TITLE, "no data at hand: the merge to start with"),
+    ShelfEntry("ace:automatic", "ACE, automatic", "ACE without a threshold to choose"),
+    ShelfEntry("ace", "ACE, published", "the paper's procedure and parameters"),
+    ShelfEntry("linear", "Weight averaging", "the baseline; best for experts of one task"),
+    ShelfEntry("task_arithmetic", "Task arithmetic", "a sum of changes, with a factor to tune"),
+    ShelfEntry("ties", "TIES-Merging", "changes of opposite signs in the same entries"),
+    ShelfEntry("dare_ties", "DARE with TIES", "as TIES, for many small changes"),
+    ShelfEntry("slerp", "SLERP", "exactly two experts of one base"),
+    ShelfEntry("tsv_m", "TSV-Merging", "many experts with strong changes"),
+    ShelfEntry("regmean", "RegMean", "some inputs of every task at hand, no labels"),
+)
+
+SHELF_NAMES: Final = tuple(entry.name for entry in SHELF)
 
 
 def with_recommended(recipe: Recipe) -> Recipe:

@@ -22,9 +22,9 @@ from ace_gui.cli import commands as cli
 from ace_gui.cli.arguments import recipe_given
 from ace_gui.cli.commands import app
 from ace_gui.cli.error_reporting import reported
-from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
+from ace_gui.recipe.recommended import SHELF_NAMES
 from tests.helpers.command import Ended
 from tests.helpers.command import in_process as run
 from tests.helpers.recipes import file_over
@@ -406,7 +406,7 @@ def test_a_dry_run_ends_as_its_merge_would(
 
 def test_lists_of_methods(capfd: pytest.CaptureFixture[str]) -> None:
     shelf = run(capfd, "methods").out
-    assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*NAMES]
+    assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*SHELF_NAMES]
     every = [line.split()[0] for line in run(capfd, "methods", "--all").out.splitlines()]
     assert set(METHODS) <= set(every)
     assert not set("─│┃━┌") & set(shelf)

@@ -34,7 +34,6 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.shelf import NAMES
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted, duration
 from ace_gui.gui.control.engine.engine_client import RunningJob
@@ -69,13 +68,14 @@ from ace_gui.gui.widgets.tables.cells import (
     misfit,
     number_of_experts,
 )
+from ace_gui.recipe.recommended import SHELF_NAMES
 
 _SIZES: Final = (340, 692)
 _PAUSE: Final = 400  # ms on a method before its time is estimated
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
-SHELF: Final = tuple(name for name in NAMES if ":" not in name)
+SHELF: Final = tuple(name for name in SHELF_NAMES if ":" not in name)
 """The methods that come first; a variant is chosen in the form of its method."""
 FIRST: Final = "First choices"
 

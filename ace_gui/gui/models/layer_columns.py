@@ -20,7 +20,6 @@ from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistic
 from ace_gui.engine.contract.figures.health import (
     BY_SCALE,
     UNRELIABLE,
-    WHY_BY_SCALE,
     LayerHealth,
     gamma_unreliable,
     near_pole,
@@ -34,6 +33,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 FINE: Final = "✓"
 """The text for a tensor without anything unusual."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ace_gui.linalg.heterogeneity import Heterogeneity
+from ace_gui.linalg.heterogeneity import (
+    LARGEST_RIDGE_MASS,
+    Heterogeneity,
+    by_scale_alone,
+    gamma_near_pole,
+)
 from ace_gui.methods.ace.first_pass import LayerEnergies
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
 from ace_gui.methods.method import Diagnostics
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
-
-LARGEST_RIDGE_MASS: Final = 0.5
-"""Beyond it, −(e/T) Σ_t ΔW_t weighs in the residual; near e = 1 that turns it on the experts."""
 
 LARGEST_CONDITION: Final = 1e10
 """Beyond it, double precision leaves the solution fewer than about five digits."""
@@ -100,21 +102,11 @@ def conditioning(condition: float, cut: int) -> list[str]:
 
 
 def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
-    """Warnings about a tensor in the heterogeneous regime.
-
-    γ divides the variance of the log energies by their squared mean. Where the variance alone is
-    at most τ, only a mean between −1 and 1 (norms near 1) lifted γ above it: multiplying all the
-    task vectors by one factor would change the regime.
-    """
+    """Warnings about a tensor in the heterogeneous regime."""
     notes = []
     gamma, mean = found.gamma or 0.0, found.mean_log_energy or 0.0
-    if gamma * mean**2 <= tau:
-        notes.append(
-            f"Heterogeneous by scale alone, γ = {gamma:.3g}: the changes have norms near 1, where "
-            "γ is large even if the experts hardly differ; in other units of the weights the layer "
-            f"would be homogeneous (mean log energy {mean:.2g}). Raise tau to treat it as "
-            "homogeneous."
-        )
+    if gamma_near_pole(gamma, mean, tau):
+        notes.append(f"{by_scale_alone(gamma, mean)} Raise tau to treat it as homogeneous.")
     if ridge_mass > LARGEST_RIDGE_MASS:
         notes.append(
             f"The ridge mass is {ridge_mass:.2g} (more than {LARGEST_RIDGE_MASS}), so that the "

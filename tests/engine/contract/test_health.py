@@ -24,8 +24,8 @@ from ace_gui.engine.contract.figures.health import (
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.report.report_tables import extreme_table
-from ace_gui.linalg.heterogeneity import heterogeneity
-from ace_gui.methods.ace.notes import LARGEST_RIDGE_MASS, regime
+from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, heterogeneity
+from ace_gui.methods.ace.notes import regime
 
 PARAMETERS = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, "scaling": 1.0}
 

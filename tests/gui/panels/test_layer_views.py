@@ -14,7 +14,6 @@ from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.figures.health import gamma_near_pole
 from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LayersView
@@ -26,6 +25,7 @@ from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
+from ace_gui.linalg.heterogeneity import gamma_near_pole
 from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, adopt_two, plan, recipe, record_gammas
 from tests.helpers.windows import in_view
 

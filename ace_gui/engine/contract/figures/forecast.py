@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.health import CAP_DELTA, allowed_change
+from ace_gui.engine.contract.figures.health import allowed_change
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.recipe.values import Cap
 
 _ROUNDING: Final = 1e-3
 """Tolerance: a change shortened by a cap has the allowed norm except for rounding."""
@@ -94,7 +95,7 @@ def forecast(
     # Before any cap:
     free = {name: (r.delta_norm or 0.0) / (r.cap_factor or 1.0) for name, r in known.items()}
     caps = {plan.delta_of(row) for row in rows}
-    deltas = {CAP_DELTA if cap is None else cap for cap in caps}
+    deltas = {Cap().delta if cap is None else cap for cap in caps}
     square, above = 0.0, 0
     for row, length in zip(rows, _lengths(rows, statistics, free), strict=True):
         cap = plan.delta_of(row)
@@ -114,7 +115,7 @@ def _limited(
     length: float, cap: float | None, found: LayerStatistics, report: LayerReport | None
 ) -> tuple[float, bool]:
     """‖ΔW‖_F of a matrix in the merged model, and whether its ``length`` exceeds a cap."""
-    allowed = allowed_change(found, CAP_DELTA if cap is None else cap)
+    allowed = allowed_change(found, Cap().delta if cap is None else cap)
     over = allowed is not None and length > allowed * (1 + _ROUNDING)
     if cap is None or allowed is None:
         return length, over

@@ -18,19 +18,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.formatting import counted
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, by_scale_alone, gamma_near_pole
+from ace_gui.recipe.values import Cap, ParameterValue
 
-LARGEST_RIDGE_MASS: Final = 0.5
 NOTED_RIDGE_MASS: Final = 0.1
-"""Limit of e = Σ ε_t, which enters the refinement as −(e/T) Σ_t ΔW_t.
-
-Near 1 the refinement turns against the experts.
-"""
+"""Ridge mass from which the refinement shows it."""
 
 SMALL_ENERGY: Final = 0.1
 """Mean energy Ē below which the prior takes nearly all of each row's mean."""
@@ -50,7 +47,6 @@ is the lower limit.
 """
 
 FAR_ABOVE_CAP: Final = 4.0
-CAP_DELTA: Final = 0.12
 """A merged change longer than the cap by this factor goes beyond what its experts support."""
 
 WORST_SHOWN: Final = 10
@@ -144,15 +140,6 @@ def layer_health(
     )
 
 
-def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
-    """Whether γ exceeds τ only because the mean log energy is near zero; floats, or arrays of them.
-
-    γ is the variance of the log energies divided by their squared mean. If the variance alone is at
-    most τ, multiplying all task vectors by one factor would change the regime.
-    """
-    return (gamma > tau) & (gamma * mean_log**2 <= tau)
-
-
 def near_pole(found: LayerStatistics, tau: float) -> bool:
     """``gamma_near_pole`` of a layer; False if its γ is unknown."""
     if found.gamma is None or found.mean_log_energy is None:
@@ -166,10 +153,6 @@ USUAL_TAU: Final = 0.3
 BY_SCALE: Final = "heterogeneous by scale alone"
 """Name of the regime of layers for which ``near_pole`` holds."""
 
-WHY_BY_SCALE: Final = (
-    "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
-    "units of the weights the layer would be homogeneous"
-)
 UNRELIABLE: Final = "γ is unreliable here"
 
 
@@ -196,7 +179,7 @@ def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) ->
     """
     if statistics is None or report is None or report.delta_norm is None:
         return None
-    allowed = allowed_change(statistics, CAP_DELTA)
+    allowed = allowed_change(statistics, Cap().delta)
     return None if allowed is None else report.delta_norm / allowed
 
 
@@ -246,11 +229,8 @@ def _before(
     if found.gamma is None or tau is None or not found.gamma > tau:
         return
     if report is None and near_pole(found, tau):
-        sentence = (
-            f"Heterogeneous by scale alone, γ = {found.gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
-            f"{found.mean_log_energy or 0.0:.2g}). Raise τ to treat it as homogeneous."
-        )
-        yield _warning("By scale alone", sentence)
+        sentence = by_scale_alone(found.gamma, found.mean_log_energy or 0.0)
+        yield _warning("By scale alone", f"{sentence} Raise τ to treat it as homogeneous.")
     mean_energy = math.fsum(kept) / len(kept)
     if mean_energy < SMALL_ENERGY:
         sentence = (

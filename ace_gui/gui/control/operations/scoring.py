@@ -20,8 +20,7 @@ from ace_gui.engine.contract.jobs import (
     RoutesJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored.routes import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
+from ace_gui.engine.contract.scored.scores import EXPERTS, RoutesFound, TaskRoutes, TaskScore
 from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine.engine_client import End, EngineClient

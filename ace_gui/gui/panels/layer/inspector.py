@@ -12,7 +12,7 @@ from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEv
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE
+from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations.scoring import CovarianceOperation
@@ -31,6 +31,7 @@ from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_l
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 _PANELS = (
     ("Spectrum", "Singular values of the experts' changes and of the merge", SpectraPanel),

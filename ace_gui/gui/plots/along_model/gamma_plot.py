@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.contract.figures.health import BY_SCALE, WHY_BY_SCALE, gamma_near_pole
+from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -29,6 +29,7 @@ from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import ThresholdLine
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
