@@ -47,7 +47,7 @@ from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.inspecting.statistics import Layer
-from ace_gui.engine.output.task_model import write_task_model
+from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError

@@ -13,33 +13,31 @@ from typing import Annotated
 import typer
 
 from ace_gui import __version__
-from ace_gui.cli.arguments import (
-    MOST_GIGABYTES,
-    MOST_SPEED,
-    MethodId,
-    NewFolder,
-    RecipeFile,
-    Settings,
-    counts_given,
-    flag,
-    model_given,
-    path_given,
-    path_option,
-    recipe_given,
-)
 from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
+    MOST_GIGABYTES,
+    MOST_SPEED,
     WRONG_USAGE,
     Computing,
+    MethodId,
+    NewFolder,
     Options,
     Reading,
+    RecipeFile,
+    Settings,
     WithCluster,
     WithJson,
     WithLimit,
     WithOverwrite,
     WithRank,
     command,
+    counts_given,
+    flag,
+    model_given,
+    path_given,
+    path_option,
+    recipe_given,
     run,
 )
 from ace_gui.cli.streams import prepare_streams, say

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 from rich.console import Console
 
-from ace_gui.cli.arguments import counts_given
 from ace_gui.cli.console import (
     Outputs,
     Terminal,
@@ -25,6 +24,7 @@ from ace_gui.cli.console import (
     table,
     without_errors,
 )
+from ace_gui.cli.options import counts_given
 from ace_gui.cli.streams import say
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from ace_gui.checkpoints import is_adapter
-from ace_gui.cli.arguments import recipe_given
+from ace_gui.cli.options import recipe_given
 from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import MergeMethod

@@ -26,7 +26,7 @@ from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
-from ace_gui.engine.output.task_model import write_task_model
+from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder, report_to_file
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, human_bytes

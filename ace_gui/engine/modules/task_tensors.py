@@ -256,7 +256,7 @@ def _rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     return result
 
 
-def open_task(folder: Path, expert: str, base: Path | None) -> TaskTensors:
+def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensors:
     """One expert of a merged folder. ``base``: None: the one in the folder's recipe.
 
     Raises OutputError if the folder has no such expert, CheckpointError, and MismatchError for

@@ -1,4 +1,4 @@
-"""A whole model for each expert with a head of its own: the merged backbone under its names."""
+"""Whole models of single experts: with its own head on the merged backbone, or from modules."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from pathlib import Path
 from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
+    claimed_output,
     copy_side_files,
     open_checkpoint,
     plan_parts,
+    promote,
     reader_of,
+    staged,
 )
 from ace_gui.checkpoints.input_files import changed
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
+from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, InputFile, Manifest
 from ace_gui.engine.merging.read_back import write_verified
+from ace_gui.engine.modules.stored import MANIFEST
+from ace_gui.engine.modules.task_tensors import RECIPE, TaskTensors, open_task
 from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary.rows import differs, vocabulary_tensors
+from ace_gui.errors import CheckpointError
+from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Vocabulary
 from ace_gui.steps import result_of
 from ace_gui.stored_formats import RECIPE_NAMES
@@ -99,3 +106,57 @@ def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
     for stamp in expert.checkpoint.files:
         if InputFile.of(stamp) not in manifest.inputs:
             raise changed(stamp.path)
+
+
+def write_task_model(folder: Path, expert: str, out: Path, *, base: Path | None = None) -> Path:
+    """Write one expert's model from a merged folder with modules as a folder of its own.
+
+    ``base``: the base model; None: the one in the recipe of ``folder``. ``out`` must not exist or
+    be empty; it appears only when it is complete. The config is that of ``heads/EXPERT/``, or of
+    the expert's own folder if it still exists, else the merged model's. Returns the folder. Raises
+    the errors of ``open_task``, OutputError and ResourceError.
+    """
+    task = open_task(folder, expert, base)
+    inputs = [folder, *(() if task.base_folder is None else (task.base_folder,))]
+    with claimed_output(out, inputs) as target, staged(target) as stage:
+        shards = plan_parts(list(task.outputs()), SHARD_BYTES, task.modules.merged.stems)
+        for _ in write_verified(stage, shards, task.tensors()):
+            pass
+        copy_side_files(_side_files(task), stage)
+        set_config_dtype(stage / "config.json", RECIPE_NAMES.get(task.modules.merged.dtype or ""))
+        promote(stage, target)
+    return target
+
+
+def _side_files(task: TaskTensors) -> Mapping[str, Path]:
+    """The merged model's side files, with the expert's config if it has its own."""
+    folder, merged = task.modules.folder, task.modules.merged
+    files = dict(merged.side_files)
+    own = (folder / HEADS / task.expert, _own_folder(task))
+    config = next(filter(None, (_config_of(task, each) for each in own)), None)
+    if config is not None:
+        files["config.json"] = config
+    return {name: path for name, path in files.items() if name not in (RECIPE, MANIFEST)}
+
+
+def _own_folder(task: TaskTensors) -> Path | None:
+    recipe = load_recipe(task.modules.folder / RECIPE)
+    own = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(task.expert)
+    return None if own is None else own.model
+
+
+def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
+    """The config.json of a model of this architecture; None if the folder is not such a model.
+
+    The merged folder names this folder and is not trusted: no other file is copied.
+    """
+    try:
+        checkpoint = None if folder is None else open_files(folder)
+    except CheckpointError:  # it is gone, or never was a model
+        return None
+    config = None if checkpoint is None else checkpoint.config
+    merged = task.modules.merged.config
+    if checkpoint is None or config is None or merged is None:
+        return None
+    alike = config.get("model_type") == merged.get("model_type")
+    return checkpoint.side_files.get("config.json") if alike else None

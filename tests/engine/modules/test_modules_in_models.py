@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 import ace_gui
 from ace_gui.engine.modules.smile_layers import SmileExperts
 from ace_gui.engine.modules.stored import MANIFEST, MODULES
-from ace_gui.engine.output.task_model import reconstruct, write_task_model
+from ace_gui.engine.modules.task_tensors import open_task
+from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.errors import OutputError, ResourceError
 from tests.helpers import module_oracles as oracle
 from tests.helpers.models import Family, neox_family
@@ -59,7 +60,7 @@ def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_pat
     base = load_file(gpt2.base / "model.safetensors")
     names = [name for name in base if name in task_state(gpt2, "task1")]
     expected = oracle.byom({name: deltas_of(gpt2, name) for name in names}, 1, 0.4, 0.05)
-    found = dict(reconstruct(out, "task1"))
+    found = dict(open_task(out, "task1").tensors())
     for name in names:
         change = found[name].double().numpy() - base[name].double().numpy()
         np.testing.assert_allclose(change, expected[name], atol=1e-6)
@@ -83,7 +84,7 @@ def test_byom_with_all_of_it_is_the_expert(
 
 def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path: Path) -> None:
     out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 1e-9})
-    kept, plain = dict(reconstruct(out, "task0")), load_file(out / "model.safetensors")
+    kept, plain = dict(open_task(out, "task0").tensors()), load_file(out / "model.safetensors")
     changed = sum(int((kept[name] != plain[name]).sum()) for name in plain if name in kept)
     assert changed <= 1  # the one entry that is always kept
 
@@ -92,7 +93,7 @@ def test_byom_needs_no_base_for_its_tasks(gpt2: Family, tmp_path: Path) -> None:
     out = merged(gpt2, "byom", tmp_path / "out")
     text = (out / "merge_recipe.yaml").read_text()
     (out / "merge_recipe.yaml").write_text(text.replace("base_model: ", "base_model: gone/"))
-    assert dict(reconstruct(out, "task0"))
+    assert dict(open_task(out, "task0").tensors())
 
 
 # SMILE

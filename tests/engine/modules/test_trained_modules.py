@@ -18,7 +18,7 @@ from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.layers import Correction
 from ace_gui.engine.modules.stored import MANIFEST, MODULES, TRAINED
-from ace_gui.engine.output.task_model import reconstruct
+from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.routing.train import fitted
 from ace_gui.engine.streaming import sha256
@@ -136,7 +136,10 @@ def test_free_experts_by_their_formula(gpt2: Path, tmp_path: Path) -> None:
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.2, cutoff=0.1)
     base = load_file(gpt2.parent / "base" / "model.safetensors")
     own = load_file(gpt2.parent / "one" / "model.safetensors")
-    shared, found = load_file(folder / "model.safetensors"), dict(reconstruct(folder, "one"))
+    shared, found = (
+        load_file(folder / "model.safetensors"),
+        dict(open_task(folder, "one").tensors()),
+    )
     for name in ("transformer.h.0.mlp.c_fc.weight", "transformer.h.1.attn.c_proj.weight"):
         delta = (own[name] - base[name]).double().numpy().T
         expected = oracle.free_expert(delta, 0.2, 0.1).T
@@ -149,7 +152,7 @@ def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> N
     models = []
     for name in ("one", "other"):
         models.append(plain(folder))
-        models[-1].load_state_dict(dict(reconstruct(folder, name)), strict=False)
+        models[-1].load_state_dict(dict(open_task(folder, name).tensors()), strict=False)
     options = torch.stack([logits(model, GIVEN) for model in models])
     nearest = (options - found).abs().amax(dim=(2, 3)).amin(dim=0)
     assert float(nearest.max()) < 1e-6
@@ -250,7 +253,7 @@ def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
     expected.load_state_dict({**state, **mlp}, strict=False)
     found = logits(ace_gui.load_model(copy), GIVEN)
     torch.testing.assert_close(found, logits(expected, GIVEN), rtol=0, atol=2e-5)
-    task = dict(reconstruct(copy, ("one", "other")[t]))
+    task = dict(open_task(copy, ("one", "other")[t]).tensors())
     for name, each in mlp.items():
         torch.testing.assert_close(task[name], each, rtol=0, atol=1e-6)
 
@@ -388,7 +391,7 @@ def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path: Path
 def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path: Path) -> None:
     folder = merged(bert, tmp_path / "cut", "surgery", steps=1)
     with pytest.raises(OutputError, match="no change of weights"):
-        dict(reconstruct(folder, "two"))
+        dict(open_task(folder, "two").tensors())
 
 
 # Refused

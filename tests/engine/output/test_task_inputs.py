@@ -15,7 +15,8 @@ from torch import Tensor
 
 import ace_gui
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, MANIFEST, MODULES
-from ace_gui.engine.output.task_model import reconstruct, write_task_model
+from ace_gui.engine.modules.task_tensors import open_task
+from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
 from tests.helpers.merges import merged_folder
@@ -70,7 +71,7 @@ def say(folder: Path, **fields: object) -> None:
 
 def complaint(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        dict(reconstruct(folder, "task0"))
+        dict(open_task(folder, "task0").tensors())
     return caught.value.sentence
 
 
@@ -157,7 +158,7 @@ def test_metadata_and_what_belongs_to_nothing(folder: Path) -> None:
     for metadata in ({}, {LAYOUT: "[" * 100_000}, {LAYOUT: "{}"}, {LAYOUT: "{}", EXPERTS: "{}"}):
         save_file(tensors, folder / MODULES, metadata)
         with pytest.raises(WorkbenchError):
-            dict(reconstruct(folder, "task0"))
+            dict(open_task(folder, "task0").tensors())
     (folder / MODULES).write_bytes(whole)
     change(folder, lambda tensors, _l, _e: tensors.update({"task0/x/mask": torch.zeros(1)}))
     assert "belongs to nothing" in complaint(folder)
@@ -237,7 +238,7 @@ def test_experts_of_modules_json_are_those_of_the_modules(
         with pytest.raises(CheckpointError, match="other experts"):
             ace_gui.load_model(folder, task="task0")
     else:
-        assert dict(reconstruct(folder, "task0"))
+        assert dict(open_task(folder, "task0").tensors())
 
 
 SETTINGS: dict[str, dict[str, object]] = {

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.stored import MODULES, read_layout
+from ace_gui.engine.modules.task_tensors import open_task
+from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.output.task_model import reconstruct, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.values import NonFinite
@@ -56,7 +57,7 @@ def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family) -> None:
     deltas = deltas_of(gpt2, MATRIX).numpy()
     names = {name for name in base if "score" not in name}
     for t, expert in enumerate(gpt2.experts):
-        found = dict(reconstruct(folder, expert))
+        found = dict(open_task(folder, expert).tensors())
         change = (found[MATRIX].double() - base[MATRIX].double()).numpy()
         if folder.name == "tall_masks":
             expected = oracle.tall_mask(deltas, t, 0.4) * deltas.sum(axis=0)
@@ -76,7 +77,7 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
     tensors = load_file(out / "model.safetensors")
     own = load_file(gpt2.experts["task1"] / "model.safetensors")
     assert torch.equal(tensors[HEAD], own[HEAD])
-    found = dict(reconstruct(folder, "task1"))
+    found = dict(open_task(folder, "task1").tensors())
     assert tensors.keys() == found.keys()
     assert all(torch.equal(tensors[name], found[name]) for name in tensors)
     import transformers
@@ -95,7 +96,9 @@ def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path: 
         pass
     for _ in export(store, tmp_path / "full", dtype=None, shard_bytes=10**9):
         pass
-    half, full = (dict(reconstruct(tmp_path / name, "task0"))[MATRIX] for name in ("half", "full"))
+    half, full = (
+        dict(open_task(tmp_path / name, "task0").tensors())[MATRIX] for name in ("half", "full")
+    )
     assert half.dtype == torch.bfloat16
     # The merged weights are rounded, then the result is: two times half a unit in the last place.
     torch.testing.assert_close(
@@ -109,7 +112,7 @@ def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path: P
     out = merged(family, "tsv_c", tmp_path / "out", split_fused=True)
     deltas = deltas_of(family, name)
     base = load_file(family.base / "model.safetensors")[name].double()
-    change = dict(reconstruct(out, "task1"))[name].double() - base
+    change = dict(open_task(out, "task1").tensors())[name].double() - base
     heads = deltas[1].view(4, 3, 8, 32)  # query, key, value in every head
     for which in range(3):
         own = heads[:, which].reshape(32, 32).numpy()
@@ -122,37 +125,37 @@ def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path: Path) 
     assert not (out / MODULES).exists()
     assert "ace-gui task" not in (out / "README.md").read_text()
     with pytest.raises(OutputError, match=r"There is no modules\.safetensors here"):
-        next(reconstruct(out, "task0"))
+        next(open_task(out, "task0").tensors())
 
 
 def test_an_unknown_expert_and_another_base_are_refused(
     folder: Path, gpt2: Family, tmp_path: Path
 ) -> None:
     with pytest.raises(OutputError, match=r"no expert 'cola'; there are .*task0.*task1"):
-        next(reconstruct(folder, "cola"))
+        next(open_task(folder, "cola").tensors())
     other = neox_family(tmp_path / "other")
     with pytest.raises(MismatchError, match="is not the base of this merge"):
-        next(reconstruct(folder, "task0", base=other.base))
+        next(open_task(folder, "task0", base=other.base).tensors())
     with pytest.raises(CheckpointError):
-        next(reconstruct(folder, "task0", base=tmp_path / "nowhere"))
+        next(open_task(folder, "task0", base=tmp_path / "nowhere").tensors())
 
 
 def test_a_base_of_the_same_shapes_is_told_by_its_values(
     folder: Path, gpt2: Family, tmp_path: Path
 ) -> None:
     same = shutil.copytree(gpt2.base, tmp_path / "same")
-    expected = dict(reconstruct(folder, "task0"))
-    found = dict(reconstruct(folder, "task0", base=same))
+    expected = dict(open_task(folder, "task0").tensors())
+    found = dict(open_task(folder, "task0", base=same).tensors())
     assert all(torch.equal(found[name], each) for name, each in expected.items())
     weights = load_file(same / "model.safetensors")
     weights[MATRIX][3, 2] += 2.0**-10
     save_file(weights, same / "model.safetensors", {"format": "pt"})
     with pytest.raises(MismatchError, match="its weights are others"):
-        next(reconstruct(folder, "task0", base=same))
+        next(open_task(folder, "task0", base=same).tensors())
     half = {name: each.to(torch.bfloat16) for name, each in weights.items()}
     save_file(half, same / "model.safetensors", {"format": "pt"})
     with pytest.raises(MismatchError, match="its weights are others"):
-        next(reconstruct(folder, "task0", base=same))
+        next(open_task(folder, "task0", base=same).tensors())
 
 
 def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_path: Path) -> None:
@@ -192,5 +195,5 @@ def test_an_expert_with_nan_takes_nothing_from_that_tensor(tmp_path: Path) -> No
     save_file(tensors, path, metadata={"format": "pt"})
     out = merged(family, "emr", tmp_path / "out", non_finite=NonFinite.SKIP_EXPERT)
     base = load_file(family.base / "model.safetensors")
-    assert torch.equal(dict(reconstruct(out, "task1"))[name], base[name])
-    assert not torch.equal(dict(reconstruct(out, "task0"))[name], base[name])
+    assert torch.equal(dict(open_task(out, "task1").tensors())[name], base[name])
+    assert not torch.equal(dict(open_task(out, "task0").tensors())[name], base[name])
