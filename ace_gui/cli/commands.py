@@ -264,8 +264,13 @@ class Diff(Reading, WithJson):
         str, typer.Argument(parser=model_given, metavar="B", help="The model to compare with it.")
     ]
     picture: Annotated[
-        Path | None, path_option("FILE.svg", "Also draw the change of every tensor.")
+        Path | None, path_option("FILE.svg|-", "Also draw the change of every tensor.")
     ] = None
+
+    def check(self) -> None:
+        """Raise BadParameter if both would go to one file."""
+        if self.json is not None and self.json == self.picture:
+            raise typer.BadParameter("--json and --picture need a file each.")
 
 
 @command(app, "estimate", "estimating:estimate_recipe")

@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Terminal:
-    """Where a command prints. ``figures_alone``: standard output is for its JSON or CSV alone."""
+    """Where a command prints. ``figures_alone``: standard output is for JSON, CSV, a picture."""
 
     quiet: bool = False
     figures_alone: bool = False
@@ -47,7 +47,7 @@ class Terminal:
     @classmethod
     def of(cls, given: Options) -> Terminal:
         """The terminal for the options of a command."""
-        files = [getattr(given, name, None) for name in ("json", "csv")]
+        files = [getattr(given, name, None) for name in ("json", "csv", "picture")]
         return cls(given.quiet, STANDARD_OUTPUT in files)
 
     @property

@@ -474,6 +474,8 @@ def test_a_picture_of_what_differs(tmp_path: Path, capfd: pytest.CaptureFixture[
     file.write_text("mine")
     assert run(capfd, *words).status == 1
     assert file.read_text() == "mine"
+    assert ElementTree.fromstring(run(capfd, *words[:3], "--picture", "-").out).tag == svg.tag
+    assert run(capfd, *words, "--picture", "-").status == 2
 
 
 def test_the_json_of_a_merge_names_what_was_written(
