@@ -34,7 +34,8 @@ class TwoModelsPanel(QWidget):
 
     def __init__(self, operation: ModelComparison, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._operation, self._drawn = operation, None
+        self._operation = operation
+        self._drawn: ModelDiff | None = None
         self.paths: list[Path | None] = [None, None]
         self.labels = (ElidedLabel(self), ElidedLabel(self))
         self.run = RunButton(
