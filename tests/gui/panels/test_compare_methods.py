@@ -328,6 +328,7 @@ def test_any_two_models_are_compared(
     assert worker.jobs[number] == DiffJob(first=tmp_path / "a", second=tmp_path / "b")
     worker.say(JobProgress(done=1, total=4), job=number)
     assert panel.run.text().startswith("25 %")
+    assert "Comparing" in (panel.plot.message() or "")
     found = ModelDiff(
         tensors=(
             changed("layer.0.q", "query", 0, 4.0, 2.0),
@@ -352,5 +353,6 @@ def test_any_two_models_are_compared(
     error = CheckpointError("There is no model here.", path=tmp_path)
     worker.say(JobFailed(error=error), job=worker.newest(DiffJob))
     assert panel.problem.text() == error.sentence
-    assert panel.plot.message()
+    assert "Comparing" not in (panel.plot.message() or "")
+    assert panel.plot.message() is not None
     assert panel.run.isEnabled()

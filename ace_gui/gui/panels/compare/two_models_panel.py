@@ -70,7 +70,7 @@ class TwoModelsPanel(QWidget):
         share = progress.done / progress.total if progress and progress.total else None
         self.run.show_job(operation.is_running, obstacle, share=share)
         show_problem(self.problem, operation.error)
-        if operation.found is not self._drawn:
+        if operation.found is None or operation.found is not self._drawn:
             self._drawn = operation.found
             self._draw()
 
