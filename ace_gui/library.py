@@ -30,7 +30,7 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
-from ace_gui.engine.contract.figures.model_diff import ModelDiff
+from ace_gui.engine.contract.figures.model_changes import ModelDiff
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored.scores import (
     MeanScore,

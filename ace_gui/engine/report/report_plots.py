@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.figures.findings import LayerSpectrum
-from ace_gui.engine.contract.figures.model_diff import ModelDiff
+from ace_gui.engine.contract.figures.model_changes import ModelDiff
 from ace_gui.engine.contract.figures.spectral_figures import numerical_rank
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.engine.report.content import Content, number

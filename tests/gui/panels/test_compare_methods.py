@@ -21,7 +21,7 @@ from ace_gui.engine.contract.events import (
     Variant,
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.figures.model_diff import ModelDiff, TensorChange
+from ace_gui.engine.contract.figures.model_changes import ModelDiff, TensorChange
 from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import CheckpointError

@@ -14,7 +14,7 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     Variant,
 )
-from ace_gui.engine.contract.figures.model_diff import ModelDiff
+from ace_gui.engine.contract.figures.model_changes import ModelDiff
 from ace_gui.engine.contract.jobs import CompareJob, DiffJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation

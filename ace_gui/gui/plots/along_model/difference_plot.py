@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
-from ace_gui.engine.contract.figures.model_diff import GroupChange, ModelDiff, TensorChange
+from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import LayerCurvesPlot, block_of, symbol_size
