@@ -148,7 +148,7 @@ def _document(
 
 def _tokenizer(recipe: Recipe, models: Mapping[str, str]) -> dict[str, Any]:
     """The tokenizer's key of the file. ``models``: how it names the base and the experts."""
-    source = models.get(recipe.tokenizer)
+    source = models[recipe.tokenizer] if recipe.tokenizer else None
     if source is None and recipe.vocabulary is not Vocabulary.POSITION:
         source = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
     if not recipe.tokens and recipe.pad_to_multiple_of is None:
@@ -163,7 +163,7 @@ def _tokenizer(recipe: Recipe, models: Mapping[str, str]) -> dict[str, Any]:
 
 def _row(token: str, of: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
     """Where the row of a token comes from. Raises RecipeError."""
-    if not of.zero and of.model not in models:
+    if not of.zero and (not of.model or of.model not in models):
         sentence = f"mergekit needs a model for the token {plain(token)!r}; name one."
         raise RecipeError(sentence, key=f"tokens.{token}")
     source: Any = {"kind": "zero"}

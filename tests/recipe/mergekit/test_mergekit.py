@@ -780,6 +780,7 @@ def test_the_base_s_own_weight_in_a_rule_comes_back(tmp_path: Path) -> None:
     rule = Override(pattern="*mlp*", parameters={"base_weight": 0.5})
     recipe = ours(tmp_path, rule, merge_method="linear")
     assert written_and_read(tmp_path, recipe).overrides == (rule,)
+    assert "tokenizer" not in (tmp_path / "out.yaml").read_text()
 
 
 def test_the_tokenizer_of_an_expert_is_written(tmp_path: Path) -> None:
