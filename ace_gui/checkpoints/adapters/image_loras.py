@@ -188,10 +188,11 @@ def _settings(
     part, _, rest = module.partition(".")
     if (config := _config(path, header, part)) is not None:
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
+        inner = rest if part in _STARTS else module
         return replace(
             settings,
-            rank=settings.rank_of(rest),
-            alpha=settings.scale_of(rest) * settings.rank_of(rest),
+            rank=settings.rank_of(inner),
+            alpha=settings.scale_of(inner) * settings.rank_of(inner),
             rank_pattern={},
             alpha_pattern={},
             use_rslora=False,
@@ -215,7 +216,10 @@ def _alpha(path: Path, info: TensorInfo | None, reader: TensorReader) -> float |
 
 
 def _config(path: Path, header: Header, part: str) -> Mapping[str, object] | None:
-    """PEFT's config of a part, which newer diffusers keeps in the file's metadata."""
+    """PEFT's config of a part, which newer diffusers keeps in the file's metadata.
+
+    The file of one model has neither its part's name nor settings under it.
+    """
     text = header.metadata.get(_METADATA)
     if text is None:
         return None
@@ -225,7 +229,6 @@ def _config(path: Path, header: Header, part: str) -> Mapping[str, object] | Non
         found = None
     if not isinstance(found, dict):
         raise refusal(path, f"Its metadata `{_METADATA}` is not a table of settings.")
-    own = {
-        key.removeprefix(f"{part}."): v for key, v in found.items() if key.startswith(f"{part}.")
-    }
-    return own or None
+    start = f"{part}." if part in _STARTS else ""
+    own = {key.removeprefix(start): v for key, v in found.items() if key.startswith(start)}
+    return own if "r" in own else None

@@ -184,6 +184,15 @@ def test_the_settings_in_the_metadata_give_the_scale(
     file = lora(tmp_path / "x.safetensors", {name: A, other(name): B}, lora_adapter_metadata=text)
     (change,) = open_adapter(file, ["unet/q.weight"]).deltas.values()
     assert change.scale == pytest.approx(scale)
+    alone = {key.removeprefix("unet."): value for key, value in {"r": R, **config}.items()}
+    factors = {name: A, other(name): B}
+    file = lora(
+        tmp_path / "y.safetensors",
+        {n.removeprefix("unet."): factor for n, factor in factors.items()},
+        lora_adapter_metadata=json.dumps(alone),
+    )
+    (change,) = open_adapter(file, ["q.weight"]).deltas.values()
+    assert change.scale == pytest.approx(scale)
 
 
 @pytest.mark.parametrize(
