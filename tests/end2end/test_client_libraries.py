@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,50 @@ def test_adapters_are_the_models_that_peft_makes_of_them(method: str, tmp_path: 
             assert error(tensor, start[name], *each) < 1e-4, name
         else:
             torch.testing.assert_close(tensor, mean(each), msg=lambda m, n=name: f"{n}: {m}")
+
+
+ATTENTION = ["to_q", "to_k", "to_v", "to_out.0"]
+LORAS: dict[str, dict[str, Any]] = {
+    "plain": {"targets": ATTENTION, "r": 4, "lora_alpha": 8},
+    "convolutions": {"targets": ["conv1", "conv_shortcut", "proj_in"], "r": 2},
+    "rslora": {"targets": ATTENTION, "r": 4, "use_rslora": True},
+    "patterns": {
+        "targets": ATTENTION,
+        "r": 4,
+        "rank_pattern": {"to_k": 2},
+        "alpha_pattern": {"to_q": 3},
+    },
+}
+OF_LYCORIS: dict[str, dict[str, Any]] = {
+    "locon": {"algo": "lora"},
+    "locon, three factors": {"algo": "lora", "use_tucker": True},
+    "locon, scaled by the root of the rank": {"algo": "lora", "rs_lora": True},
+    "loha": {"algo": "loha"},
+    "loha, three factors": {"algo": "loha", "use_tucker": True},
+    "lokr": {"algo": "lokr", "factor": 4},
+    "lokr, both factored": {"algo": "lokr", "factor": 4, "decompose_both": True},
+    "lokr, whole": {"algo": "lokr", "factor": 2, "full_matrix": True},
+}
+
+
+def assert_is(client: Client, files: tuple[Path, Path, Path], out: Path) -> None:
+    """A merge of the adapter alone is the whole model that its own library makes."""
+    base, adapter, whole = files
+    found = states(client, merged_folder(recipe_over(base, [adapter], merge_method="linear"), out))
+    for part, tensors in states(client, whole).items():
+        for name, tensor in tensors.items():
+            torch.testing.assert_close(found[part][name], tensor, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("kind", LORAS)
+def test_lora_files_are_the_models_that_diffusers_makes_of_them(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("diffusers")
+    files = clients.lora_of_diffusers(tmp_path, **LORAS[kind])
+    assert_is(clients.pipeline_client(), files, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", OF_LYCORIS)
+def test_lycoris_files_are_the_models_that_lycoris_makes_of_them(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("lycoris")
+    files = clients.lora_of_lycoris(tmp_path, **OF_LYCORIS[kind])
+    assert_is(clients.unet_client(), files, tmp_path / "out")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -324,3 +325,52 @@ def adapters_of_peft(folder: Path, experts: int = 2) -> tuple[Path, list[Path], 
         tuned.merge_and_unload().save_pretrained(whole[-1])
     assert json.loads((adapters[0] / "adapter_config.json").read_text())["r"] == 4
     return folder / "base", adapters, whole
+
+
+def lora_of_diffusers(folder: Path, **settings: Any) -> tuple[Path, Path, Path]:
+    """A pipeline, a LoRA file of its UNet and text encoder, and what diffusers makes of both."""
+    import peft
+    from diffusers import StableDiffusionPipeline
+
+    torch.manual_seed(0)
+    client = pipeline_client()
+    client.save(client.make(), folder / "base")
+    pipe = StableDiffusionPipeline.from_pretrained(folder / "base")
+    given: dict[str, Any] = {}
+    for name, targets in (("unet", settings.pop("targets")), ("text_encoder", ["q_proj", "fc1"])):
+        config = peft.LoraConfig(init_lora_weights=False, target_modules=targets, **settings)
+        part = getattr(pipe, name)
+        part.add_adapter(config)
+        given[f"{name}_lora_layers"] = peft.get_peft_model_state_dict(part)
+        given[f"{name}_lora_adapter_metadata"] = part.peft_config["default"].to_dict()
+    StableDiffusionPipeline.save_lora_weights(folder / "lora", **given)
+    whole = StableDiffusionPipeline.from_pretrained(folder / "base")
+    whole.load_lora_weights(folder / "lora")
+    whole.fuse_lora(components=["unet", "text_encoder"])
+    whole.unload_lora_weights()
+    whole.save_pretrained(folder / "whole")
+    return folder / "base", folder / "lora", folder / "whole"
+
+
+def lora_of_lycoris(folder: Path, **settings: Any) -> tuple[Path, Path, Path]:
+    """A UNet, a file that LyCORIS trains for it, and what LyCORIS makes of both."""
+    import lycoris
+    from diffusers import UNet2DConditionModel
+
+    torch.manual_seed(0)
+    _unet().save_pretrained(folder / "base")  # type: ignore[operator]
+    unet = UNet2DConditionModel.from_pretrained(folder / "base")
+    preset = {"target_module": ["Attention", "ResnetBlock2D", "Transformer2DModel"]}
+    lycoris.LycorisNetwork.apply_preset(preset)
+    # Its merge_to multiplies LoHa and LoKr by their scale twice, its forward pass once.
+    sizes = {"linear_dim": 4, "linear_alpha": 4, "conv_dim": 2, "conv_alpha": 2}
+    network = lycoris.create_lycoris(unet, 1.0, **sizes, **settings)
+    network.apply_to()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    network.save_weights(str(folder / "lora.safetensors"), torch.float32, {})
+    network.restore()
+    network.merge_to(1.0)
+    unet.save_pretrained(folder / "whole")
+    return folder / "base", folder / "lora.safetensors", folder / "whole"
