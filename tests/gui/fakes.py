@@ -31,7 +31,7 @@ from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.control.merge_stores import RunRecord, record_of, write_record
+from ace_gui.gui.control.merge_stores import write_record
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -215,8 +215,7 @@ def make_store(store: Path, *, complete: bool = False) -> Path:
 
 def recorded(store: Path, recipe: Recipe) -> Path:
     """A finished merge with its record."""
-    run = MergeRun(recipe=recipe, store=make_store(store, complete=True))
-    write_record(record_of(store), RunRecord.of(run))
+    write_record(MergeRun(recipe=recipe, store=make_store(store, complete=True)))
     return store
 
 

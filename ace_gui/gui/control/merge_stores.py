@@ -273,8 +273,8 @@ _SHARED: Final = (  # the fields of a record that a MergeRun has, too
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """A finished merge in the list of runs. Its tensors and reports are in the store."""
+class _Record:
+    """What is stored of a finished merge next to its store, which has its tensors and reports."""
 
     recipe: Recipe
     parameters: Mapping[str, ParameterValue]
@@ -288,40 +288,32 @@ class RunRecord:
     exported: bool
     schema: int = SCHEMA
 
-    @classmethod
-    def of(cls, run: MergeRun) -> RunRecord:
-        """The record of a finished merge."""
-        took = run.finished
-        return cls(
-            seconds=took.seconds if took is not None else 0.0,
-            peak_bytes=took.peak_bytes if took is not None else 0,
-            **{name: getattr(run, name) for name in _SHARED},
-        )
 
-    def run(self, store: Path) -> MergeRun:
-        """The merge, as far as it is known without its store."""
-        finished = MergeFinished(store=store, seconds=self.seconds, peak_bytes=self.peak_bytes)
-        shared = {name: getattr(self, name) for name in _SHARED}
-        return MergeRun(store=store, finished=finished, **shared)
-
-
-def write_record(file: Path, record: RunRecord) -> None:
-    """Write the record atomically. Raises OSError."""
-    with replacing(file) as fresh:
+def write_record(run: MergeRun) -> None:
+    """Write the record of a finished merge atomically. Raises OSError."""
+    took = run.finished or MergeFinished(store=run.store, seconds=0.0, peak_bytes=0)
+    shared = {name: getattr(run, name) for name in _SHARED}
+    record = _Record(seconds=took.seconds, peak_bytes=took.peak_bytes, **shared)
+    with replacing(record_of(run.store)) as fresh:
         fresh.write_bytes(_adapter().dump_json(record))
 
 
-def read_record(file: Path) -> RunRecord | None:
-    """The record, or None if there is none that this version can read."""
+def read_record(file: Path) -> MergeRun | None:
+    """The recorded merge without its reports, or None if this version cannot read the record."""
     try:
         record = _adapter().validate_json(file.read_bytes())
     except (OSError, ValueError):
         return None
-    return record if record.schema == SCHEMA else None
+    if record.schema != SCHEMA:
+        return None
+    store = store_of(file)
+    took = MergeFinished(store=store, seconds=record.seconds, peak_bytes=record.peak_bytes)
+    shared = {name: getattr(record, name) for name in _SHARED}
+    return MergeRun(store=store, finished=took, **shared)
 
 
 @cache
-def _adapter() -> TypeAdapter[RunRecord]:
+def _adapter() -> TypeAdapter[_Record]:
     from pydantic import TypeAdapter  # takes a third of a second: not when the window opens
 
-    return TypeAdapter(RunRecord)
+    return TypeAdapter(_Record)

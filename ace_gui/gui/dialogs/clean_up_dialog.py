@@ -12,9 +12,10 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.control.operations.run_operations import Kept, RunOperations
+from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import row_tree
@@ -30,7 +31,7 @@ class CleanUpDialog(Dialog):
     def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
         super().__init__("Clean up kept merges", parent, cancels=True)
         self._runs = runs
-        self._kept: list[Kept] = []
+        self._kept: list[MergeRun] = []
         self.fit(48, 26, lines=True)
         self.tree = row_tree("Kept merges", _TITLES, self)
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
@@ -42,31 +43,31 @@ class CleanUpDialog(Dialog):
         self.summary.setText("Searching …")
         runs.list_all()
 
-    def _show(self, kept: Sequence[Kept]) -> None:
+    def _show(self, kept: Sequence[MergeRun]) -> None:
         self._kept = list(kept)
         self.tree.clear()
-        for _store, record in self._kept:
-            recipe = record.recipe
+        for run in self._kept:
+            recipe = run.recipe
             parameters = ", ".join(f"{n} {value_text(v)}" for n, v in recipe.parameters.items())
-            title = record.name or " ".join(filter(None, (recipe.merge_method, parameters)))
-            made = QDateTime.fromSecsSinceEpoch(int(record.made))
+            title = run.name or " ".join(filter(None, (recipe.merge_method, parameters)))
+            made = QDateTime.fromSecsSinceEpoch(int(run.made))
             when = QLocale().toString(made, QLocale.FormatType.ShortFormat)
-            size, out = human_bytes(record.bytes), "yes" if record.exported else "no"
+            size, out = human_bytes(run.bytes), "yes" if run.exported else "no"
             words = (title, model_name(recipe.base_model), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
-            item.setCheckState(0, _CHECKED if record.exported else _UNCHECKED)
+            item.setCheckState(0, _CHECKED if run.exported else _UNCHECKED)
             item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._sum_up()
 
-    def _ticked(self) -> list[Kept]:
+    def _ticked(self) -> list[MergeRun]:
         items = (self.tree.topLevelItem(index) for index in range(self.tree.topLevelItemCount()))
         ticked = [item is not None and item.checkState(0) == _CHECKED for item in items]
         return [kept for kept, on in zip(self._kept, ticked, strict=False) if on]
 
     def _sum_up(self) -> None:
         ticked = self._ticked()
-        total = sum(record.bytes for _, record in self._kept)
-        freed = sum(record.bytes for _, record in ticked)
+        total = sum(run.bytes for run in self._kept)
+        freed = sum(run.bytes for run in ticked)
         self.remove.setEnabled(bool(ticked))
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
         self.remove.setToolTip("" if ticked else "Select what to delete")
@@ -76,11 +77,11 @@ class CleanUpDialog(Dialog):
         if not ticked:
             self.summary.setText(f"{human_bytes(total)} in total. Select what to delete.")
             return
-        lost = sum(not record.exported for _, record in ticked)
+        lost = sum(not run.exported for run in ticked)
         free = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
         gone = f"{lost} not exported will be lost." if lost else ""
         self.summary.setText(f"{free} {gone}".rstrip())
 
     def _delete(self) -> None:
-        self._runs.delete_kept([store for store, _ in self._ticked()])
+        self._runs.delete_kept([run.store for run in self._ticked()])
         self.accept()

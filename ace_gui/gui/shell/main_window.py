@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QMenuBar,
+    QPushButton,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
@@ -18,6 +26,7 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import BUSY, Actions, allow
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
@@ -27,7 +36,6 @@ from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.projects.recent_projects import RecentProjects
 from ace_gui.gui.shell.questions import Questions
-from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header, PrimaryArea
@@ -46,7 +54,7 @@ _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
-class MainWindow(ShellWindow):
+class MainWindow(ControlledWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
@@ -89,7 +97,7 @@ class MainWindow(ShellWindow):
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.recent_projects = RecentProjects(self, self.menus, self.help)
+        self.recent_projects = RecentProjects(self)
         self._connect_session()
         self._connect_actions()
         self._restore()
@@ -270,7 +278,7 @@ class MainWindow(ShellWindow):
         self.project.save_wanted.connect(self.opener.save_recipe)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
-            lambda kept: self.welcome.recent.show_kept(sum(record.bytes for _, record in kept))
+            lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
         )
         self.menus.devices.chosen.connect(self._choose_device)
         self.menus.memory.limited.connect(self.preferences.limit_memory)
@@ -409,12 +417,21 @@ class MainWindow(ShellWindow):
             self.questions.come_back()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tutorial, or shows all panels again after one was maximised."""
-        made = self._workspace
-        if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
+        """Escape ends the tutorial, or shows all panels again after one was maximised.
+
+        Return presses the focused button, which Qt only does in dialogs.
+        """
+        made, button = self._workspace, QApplication.focusWidget()
+        escapes = event.key() == Qt.Key.Key_Escape
+        returns = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if escapes and self.help.is_touring:
             self.help.end_tutorial()
-        elif event.key() == Qt.Key.Key_Escape and made is not None and made.cards.is_maximised:
+        elif escapes and made is not None and made.cards.is_maximised:
             made.cards.toggle_maximised()
+        elif returns and isinstance(button, QToolButton) and button.menu() is not None:
+            button.showMenu()
+        elif returns and isinstance(button, QPushButton | QToolButton):
+            button.click()
         else:
             super().keyPressEvent(event)
 

@@ -14,7 +14,6 @@ from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.merge_stores import (
     MergeStores,
-    RunRecord,
     read_record,
     record_of,
     write_record,
@@ -223,7 +222,7 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
     elsewhere = run.store.with_name("e" * 32)
     shutil.copytree(run.store, elsewhere)
     other = replace(run, recipe=replace(run.recipe, base_model=SST2), exported=True, bytes=7)
-    write_record(record_of(elsewhere), RunRecord.of(other))
+    write_record(replace(other, store=elsewhere))
     loaded.actions_.clean_up.trigger()
     dialog = loaded.dialogs.clean_up
     assert dialog is not None
@@ -246,7 +245,7 @@ def test_what_is_kept_is_measured_on_the_disk(
         (runs[-1].store / "heads" / "cola.safetensors").write_bytes(b"x" * 1000 * len(runs))
         loaded.runs.add(runs[-1])
         loaded.runs.finish()  # its own record is written in the background
-        write_record(record_of(runs[-1].store), RunRecord.of(replace(runs[-1], bytes=7)))
+        write_record(replace(runs[-1], bytes=7))
     tried = replace(runs[0], store=make_store(runs[0].store.with_name("f" * 32)), bytes=0)
     tried.recipe = replace(tried.recipe, merge_method="linear")
     tried.kept = False
@@ -257,7 +256,7 @@ def test_what_is_kept_is_measured_on_the_disk(
     assert sorted(run.bytes for run in loaded.session.results.runs.all) == sorted(sizes)
     assert human_bytes(sum(sizes)) in loaded.workspace.runs.used.text()
     loaded.runs.finish()
-    found = {store: record.bytes for store, record in read_all(runs[0].store.parent)}
+    found = {run.store: run.bytes for run in read_all(runs[0].store.parent)}
     assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}
 
 
@@ -267,10 +266,9 @@ def test_records_say_everything_and_damaged_ones_are_passed_over(
     run = replace(merge(), name="a", accuracies={"cola": 0.5}, bytes=9)
     store = tmp_path / "kept" / "store"
     make_store(store)
-    write_record(record_of(store), RunRecord.of(run))
+    write_record(replace(run, store=store))
     (tmp_path / "kept" / "other.json").write_text("{}")
-    ((_, record),) = read_all(tmp_path / "kept")
-    again = record.run(store)
+    (again,) = read_all(tmp_path / "kept")
     assert again.key == run.key
     assert (again.name, again.accuracies, again.bytes) == ("a", {"cola": 0.5}, stored_bytes(store))
     assert read_all(tmp_path / "nowhere") == []

@@ -18,18 +18,13 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import (
     RECORD,
     MergeStores,
-    RunRecord,
     read_record,
-    record_of,
     store_of,
     write_record,
 )
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.runs import relative_norm
-
-Kept = tuple[Path, RunRecord]
-"""A store and its record."""
 
 
 class RunOperations(QObject):
@@ -142,21 +137,17 @@ class RunOperations(QObject):
                 self._background.ask(lambda: (planned, read_all(*roots)), self._take_up)
         self._match()
 
-    def _list(self, found: Sequence[Kept]) -> None:
+    def _list(self, found: Sequence[MergeRun]) -> None:
         self.listed.emit(found)
 
-    def _take_up(self, answer: tuple[Path, Sequence[Kept]]) -> None:
+    def _take_up(self, answer: tuple[Path, Sequence[MergeRun]]) -> None:
         """Add the runs that earlier windows kept, unless the base model has changed meanwhile."""
         base, found = answer
         if base != self._base:
             return
-        own = [(store, record) for store, record in found if record.recipe.base_model == base]
         known = {run.store for run in self._session.results.runs.all}
-        runs = [
-            record.run(store)
-            for store, record in own
-            if store not in known and self.stores.take(store)
-        ]
+        others = [run for run in found if run.recipe.base_model == base and run.store not in known]
+        runs = [run for run in others if self.stores.take(run.store)]
         if runs:
             for run in runs:
                 run.outdated = True  # until the engine has looked
@@ -212,13 +203,13 @@ class RunOperations(QObject):
             self._scored[run.store] = dict(run.accuracies)
 
     def _write(self, run: MergeRun) -> None:
-        file, record = record_of(run.store), RunRecord.of(run)
+        recorded = replace(run)
         self._scored[run.store] = dict(run.accuracies)
 
         def write() -> None:
             with suppress(OSError):  # the run then belongs to this window only
                 if run.store.exists():
-                    write_record(file, record)
+                    write_record(recorded)
 
         self._background.start(write)
 
@@ -233,15 +224,13 @@ def stored_bytes(store: Path) -> int:
     return total
 
 
-def read_all(*roots: Path) -> list[Kept]:
+def read_all(*roots: Path) -> list[MergeRun]:
     """Every kept merge in these folders, oldest first."""
-    found = []
-    for file in (file for root in roots if root.is_dir() for file in root.glob(f"*{RECORD}")):
-        record = read_record(file)
-        if record is not None and store_of(file).is_dir():
-            size = stored_bytes(store_of(file))
-            found.append((store_of(file), replace(record, bytes=size)))
-    return sorted(found, key=lambda kept: kept[1].made)
+    files = (file for root in roots if root.is_dir() for file in root.glob(f"*{RECORD}"))
+    runs = [run for file in files if store_of(file).is_dir() and (run := read_record(file))]
+    for run in runs:
+        run.bytes = stored_bytes(run.store)
+    return sorted(runs, key=lambda run: run.made)
 
 
 class OutputOperations(QObject):
