@@ -76,3 +76,4 @@ def test_the_sentence_says_whether_the_difference_is_significant() -> None:
     assert "100 times in 100" in even
     assert even.endswith("not significant.")
     assert "no examples in common" in in_words(None, "ACE", "TIES", [])
+    assert "no examples" not in in_words(None, "ACE", "TIES", ["accuracy", "perplexity"])

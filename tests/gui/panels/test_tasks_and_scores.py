@@ -448,8 +448,9 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(
     )
     index = scores_place(page)
     assert index.bars.title.whole == "Share of the expert's score by task"
+    assert "cola: base 0.500, expert 1.000" in index.bars.accessibleDescription()
     rows = figures_of(known, "base")
-    assert rows[0].kept == 0.5
+    assert rows[0].kept == rows[0].base_kept == 0.5
     assert math.isnan(rows[0].base.value)  # no mean of more and of less is better
 
 

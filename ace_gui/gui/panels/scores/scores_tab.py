@@ -173,7 +173,7 @@ class ScoresTab(JobPage):
     def _group(self, row: TaskFigures, *, shares: bool) -> ScoreGroup:
         bars = (row.base, row.merge, row.expert)
         if shares:
-            bars = (Figure(), Figure(value=row.kept), Figure(value=1.0))
+            bars = (Figure(value=row.base_kept), Figure(value=row.kept), Figure(value=1.0))
         return ScoreGroup(
             title=row.title,
             bars=bars,

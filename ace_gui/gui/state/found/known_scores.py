@@ -140,8 +140,8 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """A task, or the mean of all. ``owner``: its own expert. ``kept``: merge over expert. ``lost``
-    and ``gained``: examples compared with the expert; None without one."""
+    """A task, or the mean of all. ``owner``: its own expert. ``kept`` and ``base_kept``: merge and base
+    over expert. ``lost`` and ``gained``: examples compared with the expert; None without one."""
 
     title: str
     metric: str
@@ -150,6 +150,7 @@ class TaskFigures:
     merge: Figure
     expert: Figure
     kept: float
+    base_kept: float
     lost: int | None
     gained: int | None
     n: int
@@ -175,7 +176,8 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
                 base=_figure(base.get(title)),
                 merge=_figure(own),
                 expert=_figure(expert),
-                kept=_number(None if own is None else own.normalised),
+                kept=_kept(own),
+                base_kept=_kept(base.get(title)),
                 lost=lost,
                 gained=gained,
                 n=some.n,
@@ -212,6 +214,7 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
         merge=_mean_figure(known, model, [row.merge for row in rows]),
         expert=_mean_figure(known, EXPERTS, [row.expert for row in rows]),
         kept=_number(known.mean(model).normalised),
+        base_kept=_number(known.mean(BASE).normalised),
         lost=None if None in lost else sum(lost),
         gained=None if None in gained else sum(gained),
         n=sum(row.n for row in rows),
@@ -236,6 +239,10 @@ def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | Non
 
 def _figure(score: TaskScore | None) -> Figure:
     return Figure() if score is None else Figure(value=score.score, error=score.standard_error)
+
+
+def _kept(score: TaskScore | None) -> float:
+    return _number(None if score is None else score.normalised)
 
 
 def _number(value: float | None) -> float:
