@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
+    QMainWindow,
     QMenuBar,
     QPushButton,
     QStackedWidget,
@@ -20,13 +21,22 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine.engine_client import EngineThread
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.engine.engine_client import EngineClient, EngineThread
+from ace_gui.gui.control.layers.forecasting import Forecasting
+from ace_gui.gui.control.layers.layer_queries import LayerQueries
+from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.operations.merge_operation import MergeOperation
+from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
+from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
+from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.control.preferences import Preferences
+from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import BUSY, Actions, allow
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
@@ -40,6 +50,8 @@ from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header, PrimaryArea
 from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.file_dialogs import offers
@@ -54,21 +66,17 @@ _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
-class MainWindow(ControlledWindow):
+class MainWindow(QMainWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
 
-    def __init__(
-        self,
-        worker: EngineThread,
-        settings: Settings,
-        stores: MergeStores,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(worker, settings, stores, parent)
+    def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
+        super().__init__()
+        self.settings = settings
+        self._add_control(worker, stores)
         self.project = Project(self)
-        self.opener = Opener(self, self.project)
+        self.opener = Opener(self)
         self.long_work = LongWork(self)
         self.dialogs = Dialogs(self)
         self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
@@ -76,7 +84,7 @@ class MainWindow(ControlledWindow):
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
-        self.questions = Questions(self, self.notice, lambda: self.workspace.show_checks())
+        self.questions = Questions(self)
         self.help = HelpDesk(self)
         self.merge_news = MergeNews(self)
         self.welcome = WelcomePanel(
@@ -88,11 +96,7 @@ class MainWindow(ControlledWindow):
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
-        self._preparing, self._restyling, self._enlarging = (
-            IdleQueue(self),
-            IdleQueue(self),
-            IdleQueue(self),
-        )
+        self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
@@ -102,6 +106,24 @@ class MainWindow(ControlledWindow):
         self._connect_actions()
         self._restore()
         protect(lambda: self.session.draft.inputs.models)
+
+    def _add_control(self, worker: EngineThread, stores: MergeStores) -> None:
+        """The session, and what controls it."""
+        self.session = session = Session(self)
+        self.engine = engine = EngineClient(session, worker, self)
+        self.runs = runs = RunOperations(engine, stores)
+        self.preferences = Preferences(self.settings, engine, runs)
+        self.merge = MergeOperation(engine, runs)
+        self.output = OutputOperations(engine, runs)
+        self.conductor = Conductor(engine, runs)
+        self.comparison = MethodComparison(engine, runs)
+        self.two_models = ModelComparison(engine)
+        self.history = History(session.draft, self)
+        self.sessions = Sessions(session, parent=self)
+        self.queries = LayerQueries(engine)
+        self.what_if = WhatIf(engine)
+        self.scoring = Scoring(engine)
+        self.forecasting = Forecasting(engine)
 
     @property
     def workspace(self) -> Workspace:
@@ -124,7 +146,7 @@ class MainWindow(ControlledWindow):
         from ace_gui.gui.shell.layout.workspace import workspace_in_steps
 
         if self._making is None:
-            self._making = workspace_in_steps(self, self.opener.change_base, self.actions_)
+            self._making = workspace_in_steps(self)
         try:
             next(self._making)
         except StopIteration as made:

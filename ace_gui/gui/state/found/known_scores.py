@@ -140,8 +140,8 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """A task, or the mean of all. ``owner``: its own expert. ``kept`` and ``base_kept``: merge and base
-    over expert. ``lost`` and ``gained``: examples compared with the expert; None without one."""
+    """A task, or the mean of all. ``owner``: its own expert. ``kept`` and ``base_kept``: merge and
+    base over expert. ``lost`` and ``gained``: examples compared with it; None without one."""
 
     title: str
     metric: str
