@@ -4,7 +4,6 @@ menus and panels. Each dialog is created on first use."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
@@ -20,7 +19,6 @@ from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.widgets.labels.terms import term_of
 
 if TYPE_CHECKING:
-    from ace_gui.gui.panels.job_page import JobPage
     from ace_gui.gui.shell.layout.workspace import Workspace
     from ace_gui.gui.shell.main_window import MainWindow
     from ace_gui.gui.shell.tours.tutorial import Tour
@@ -176,37 +174,23 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     from ace_gui.gui.panels.scores.scores_page import TABS
     from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
 
-    def show(title: str, where: str, tip: str, run: Callable[[], object]) -> Command:
-        return Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why)
+    made: list[Command] = []
 
-    def show_space(index: int) -> None:
-        workspace().show_space(index)
+    def add(title: str, where: str, tip: str, show: Callable[[Workspace], object]) -> None:
+        run = lambda: show(workspace())  # noqa: E731
+        made.append(Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why))
 
-    def show_part(kind: type[JobPage]) -> None:
-        workspace().show_scores().show_tab(kind)
-
-    def compare(index: int) -> None:
-        workspace().show_space(COMPARE)
-        workspace().comparison.show_look(index)
-
-    made = [
-        show(title, "Workspace", tip, partial(show_space, index))
-        for index, (title, tip) in enumerate(WORKSPACES)
-    ]
-    if not why:
-        made += _of_tabs(workspace(), show)
-    for kind, title, tip in TABS:
-        made.append(show(title, WORKSPACES[SCORES][0], tip, partial(show_part, kind)))
-    for index, (title, tip) in enumerate(LOOKS):
-        made.append(show(title, WORKSPACES[COMPARE][0], tip, partial(compare, index)))
-    return made
-
-
-def _of_tabs(workspace: Workspace, show: Callable[..., Command]) -> Iterator[Command]:
-    for where, tabs in workspace.panels_with_tabs().items():
+    for index, (title, tip) in enumerate(WORKSPACES):
+        add(title, "Workspace", tip, lambda w, i=index: w.show_space(i))
+    for where, tabs in ({} if why else workspace().panels_with_tabs()).items():
         for index in range(tabs.count()):
-            run = partial(workspace.bring, tabs, index)
-            yield show(tabs.tabText(index), where, tabs.tabToolTip(index), run)
+            show = lambda w, t=tabs, i=index: w.bring(t, i)  # noqa: E731
+            add(tabs.tabText(index), where, tabs.tabToolTip(index), show)
+    for kind, title, tip in TABS:
+        add(title, WORKSPACES[SCORES][0], tip, lambda w, k=kind: w.show_scores().show_tab(k))
+    for index, (title, tip) in enumerate(LOOKS):
+        add(title, WORKSPACES[COMPARE][0], tip, lambda w, i=index: w.show_look(i))
+    return made
 
 
 def _plain(action: QAction) -> str:

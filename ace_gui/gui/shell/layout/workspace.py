@@ -238,9 +238,13 @@ class Workspace(QWidget):
         self.show_space(SCORES)
         return self.scores
 
-    def show_methods(self) -> None:
+    def show_look(self, index: int) -> None:
+        """Show the comparison of methods, or of two merges."""
         self.show_space(COMPARE)
-        self.comparison.show_look(METHODS)
+        self.comparison.show_look(index)
+
+    def show_methods(self) -> None:
+        self.show_look(METHODS)
 
     def compare_methods(self, names: Sequence[str]) -> None:
         """Merge with each of these methods, and show how they compare."""
@@ -248,8 +252,7 @@ class Workspace(QWidget):
         self.comparison.methods.compare(names)
 
     def show_comparison(self) -> None:
-        self.show_space(COMPARE)
-        self.comparison.show_look(TWO_MERGES)
+        self.show_look(TWO_MERGES)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         """Compare these two merges layer by layer."""
