@@ -19,13 +19,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialog, QMenu, QScrollArea, QWidget
 from shiboken6 import isValid
 
-from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
-from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
-from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
 from ace_gui.gui.panels.layer_views import LearningView
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
@@ -33,9 +30,8 @@ from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.learning_plot import FIGURES, LOSSES
-from ace_gui.gui.plots.one_layer.spectrum_plot import Quantity
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
@@ -126,7 +122,6 @@ class States:
         yield from self.panels()
         yield from self.all_tabs()
         if not brief:
-            yield from self.one_layer()
             yield from self.covariances()
             yield from self.choices()
             yield from self.scores()
@@ -168,16 +163,30 @@ class States:
         yield
         left.fold(before)
 
-    def each_tab(self, where: str, tabs: LazyTabs, *, tables: bool = True) -> Iterator[State_]:
-        """Every tab that is shown, and its plots as tables."""
+    def each_tab(self, where: str, tabs: LazyTabs, *, whole: bool = True) -> Iterator[State_]:
+        """Every tab that is shown; ``whole``: with every choice in it, and its plots as tables."""
         for index in filter(tabs.isTabVisible, range(tabs.count())):
             tabs.setCurrentIndex(index)
             panel = tabs.content(index)
             title = f"{where}: {tabs.tabText(index).partition(' (')[0]}"
             yield title
-            plots = [each for each in (panel, *panel.findChildren(QWidget)) if tables]
-            yield from self.as_tables(f"{title} as a table", plots)
+            if whole:
+                self.until_idle()
+                yield from self.each_choice(title, panel)
+                yield from self.as_tables(
+                    f"{title} as a table", [panel, *panel.findChildren(QWidget)]
+                )
         tabs.setCurrentIndex(0)
+
+    def each_choice(self, name: str, panel: QWidget) -> Iterator[State_]:
+        """Every choice of what a panel shows."""
+        for choice in panel.findChildren(Choice):
+            before = choice.current
+            for value in choice.options if choice.isVisible() and choice.isEnabled() else ():
+                choice.choose(value)
+                self.until_idle()
+                yield f"{name}, {choice.currentText()}"
+            choice.choose(before)
 
     def as_tables(self, name: str, widgets: list[QWidget]) -> Iterator[State_]:
         if plots := [each for each in widgets if isinstance(each, PlotWithTable)]:
@@ -198,9 +207,9 @@ class States:
 
     def before_merging(self) -> Iterator[State_]:
         yield "opened"
-        yield from self.each_tab("nothing chosen", self.tabs, tables=False)
-        yield from self.each_tab("nothing merged", self.views, tables=False)
-        yield from self.each_tab("nothing scored", self.workspace.show_scores().tabs, tables=False)
+        yield from self.each_tab("nothing chosen", self.tabs, whole=False)
+        yield from self.each_tab("nothing merged", self.views, whole=False)
+        yield from self.each_tab("nothing scored", self.workspace.show_scores().tabs, whole=False)
         self.workspace.show_methods()
         yield "methods to compare"
         self.workspace.show_space(0)
@@ -333,26 +342,6 @@ class States:
         self.studio.wait(lambda: what_if.new is not None, known.changed)
         yield from self.each_tab("all layers", self.views)
         what_if.back()
-
-    def one_layer(self) -> Iterator[State_]:
-        """Every choice of what is drawn of one layer."""
-        known, name = self.session.results.findings, self.session.selection or ""
-        self.workspace.cards.bring(INSPECTOR)
-        spectrum = turn_to(self.tabs, SpectraPanel).plot
-        for quantity in Quantity:
-            spectrum.quantity.choose(quantity)
-            yield f"spectrum: {quantity.name.lower()}"
-        spectrum.quantity.choose(Quantity.VALUE)
-        subspaces, key = turn_to(self.tabs, SubspacesPanel), self.draft.recipe_key()
-        self.studio.wait(lambda: known.get(LayerSubspaces, name, key) is not None, known.changed)
-        for view in SubspaceView:
-            subspaces.view_choice.choose(view)
-            yield f"subspaces: {view.name.lower()}"
-        turn_to(self.tabs, DistributionPanel)
-        key = self.draft.models_key()
-        self.studio.wait(lambda: known.get(LayerDistribution, name, key) is not None, known.changed)
-        yield "distribution"
-        self.tabs.setCurrentIndex(0)
 
     def covariances(self) -> Iterator[State_]:
         """ACE's covariances and those of the inputs: without data, while measuring, measured."""
@@ -569,9 +558,7 @@ class States:
         view = turn_to(self.views, LearningView)
         yield "learning"
         self.studio.wait(lambda: not activity.is_running(State.MERGING), activity.changed)
-        for shown in (LOSSES, FIGURES):
-            view.plot.shown.choose(shown)
-            yield f"learnt: {shown}"
+        yield from self.each_choice("learnt", view)
         self.views.setCurrentIndex(0)
         self.change(own)
 
