@@ -4,6 +4,7 @@ menus and panels. Each dialog is created on first use."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
@@ -172,7 +173,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
     from ace_gui.gui.panels.compare.compare_page import LOOKS
     from ace_gui.gui.panels.scores.scores_page import TABS
-    from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES
+    from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES, Workspace
 
     made: list[Command] = []
 
@@ -181,15 +182,15 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
         made.append(Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why))
 
     for index, (title, tip) in enumerate(WORKSPACES):
-        add(title, "Workspace", tip, lambda w, i=index: w.show_space(i))
+        add(title, "Workspace", tip, partial(Workspace.show_space, index=index))
     for where, tabs in ({} if why else workspace().panels_with_tabs()).items():
         for index in range(tabs.count()):
-            show = lambda w, t=tabs, i=index: w.bring(t, i)  # noqa: E731
+            show = partial(Workspace.bring, tabs=tabs, index=index)
             add(tabs.tabText(index), where, tabs.tabToolTip(index), show)
     for kind, title, tip in TABS:
-        add(title, WORKSPACES[SCORES][0], tip, lambda w, k=kind: w.show_scores().show_tab(k))
+        add(title, WORKSPACES[SCORES][0], tip, partial(Workspace.show_scores, tab=kind))
     for index, (title, tip) in enumerate(LOOKS):
-        add(title, WORKSPACES[COMPARE][0], tip, lambda w, i=index: w.show_look(i))
+        add(title, WORKSPACES[COMPARE][0], tip, partial(Workspace.show_look, index=index))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
@@ -14,6 +15,7 @@ from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
 from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.panels.job_page import JobPage
 from ace_gui.gui.panels.layer.inspector import InspectorPanel
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LearningView
@@ -87,7 +89,7 @@ class Workspace(QWidget):
         self.experts.checks_wanted.connect(self.show_checks)
         self.inspector.finding_wanted.connect(window.queries.want)
         self.inspector.spectra_wanted.connect(window.queries.find_spectra)
-        self.inspector.data_wanted.connect(lambda: self.show_scores().show_tab(TasksTab))
+        self.inspector.data_wanted.connect(partial(self.show_scores, TasksTab))
         self.inspector.inputs_edited.connect(window.conductor.change)
         self._add_lower_tabs(window.session)
         self._add_learning(window.session)
@@ -234,8 +236,10 @@ class Workspace(QWidget):
         learning.changed.connect(show)
         show()
 
-    def show_scores(self) -> ScoresPage:
+    def show_scores(self, tab: type[JobPage] | None = None) -> ScoresPage:
         self.show_space(SCORES)
+        if tab is not None:
+            self.scores.show_tab(tab)
         return self.scores
 
     def show_look(self, index: int) -> None:
