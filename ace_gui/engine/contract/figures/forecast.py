@@ -58,7 +58,7 @@ class Forecast:
             over = f"{over} above their cap"
         else:
             over = f"{over} above a cap of δ = {self.delta:g}"
-        change = f"Merged change: {ratio}; {over}."
+        change = f"Merged matrices: {ratio}; {over}."
         source = f"Estimated from {self.known} of {self.total} matrices."
         return change if self.exact else f"{change} {source}"
 
