@@ -163,16 +163,19 @@ class States:
         yield
         left.fold(before)
 
-    def each_tab(self, where: str, tabs: LazyTabs, *, whole: bool = True) -> Iterator[State_]:
-        """Every tab that is shown; ``whole``: with every choice in it, and its plots as tables."""
+    def each_tab(
+        self, where: str, tabs: LazyTabs, *, tables: bool = True, choices: bool = True
+    ) -> Iterator[State_]:
+        """Every tab that is shown, with every choice in it, and its plots as tables."""
         for index in filter(tabs.isTabVisible, range(tabs.count())):
             tabs.setCurrentIndex(index)
             panel = tabs.content(index)
             title = f"{where}: {tabs.tabText(index).partition(' (')[0]}"
             yield title
-            if whole:
+            if tables and choices:
                 self.until_idle()
                 yield from self.each_choice(title, panel)
+            if tables:
                 yield from self.as_tables(
                     f"{title} as a table", [panel, *panel.findChildren(QWidget)]
                 )
@@ -207,9 +210,9 @@ class States:
 
     def before_merging(self) -> Iterator[State_]:
         yield "opened"
-        yield from self.each_tab("nothing chosen", self.tabs, whole=False)
-        yield from self.each_tab("nothing merged", self.views, whole=False)
-        yield from self.each_tab("nothing scored", self.workspace.show_scores().tabs, whole=False)
+        yield from self.each_tab("nothing chosen", self.tabs, tables=False)
+        yield from self.each_tab("nothing merged", self.views, tables=False)
+        yield from self.each_tab("nothing scored", self.workspace.show_scores().tabs, tables=False)
         self.workspace.show_methods()
         yield "methods to compare"
         self.workspace.show_space(0)
@@ -431,7 +434,7 @@ class States:
         self.until_done(scoring.tuning)
         yield "scores: tuned"
         self.draft.set_tasks(before.tasks)
-        yield from self.each_tab("scores", page.tabs)
+        yield from self.each_tab("scores", page.tabs, choices=False)
         self.workspace.show_space(0)
 
     def comparison(self) -> Iterator[State_]:
