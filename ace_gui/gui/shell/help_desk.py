@@ -21,7 +21,7 @@ from ace_gui.gui.widgets.labels.terms import term_of
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.layout.workspace import Workspace
-    from ace_gui.gui.shell.main_window import MainWindow
+    from ace_gui.gui.shell.shell_window import ShellWindow
     from ace_gui.gui.shell.tours.tutorial import Tour
 
 _COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
@@ -35,7 +35,7 @@ _LEVELS: Final = {
 class HelpDesk(QObject):
     """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         super().__init__(window)
         self._window, self._session, self._notice = window, window.session, window.notice
         self._tour: Tour | None = None

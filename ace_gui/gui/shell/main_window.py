@@ -8,31 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QMainWindow,
-    QMenuBar,
-    QPushButton,
-    QStackedWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient, EngineThread
-from ace_gui.gui.control.layers.forecasting import Forecasting
-from ace_gui.gui.control.layers.layer_queries import LayerQueries
-from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.engine.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
-from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.control.sessions import Sessions
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
@@ -46,12 +27,11 @@ from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.projects.recent_projects import RecentProjects
 from ace_gui.gui.shell.questions import Questions
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header, PrimaryArea
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.history import History
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.file_dialogs import offers
@@ -66,17 +46,21 @@ _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
-class MainWindow(QMainWindow):
+class MainWindow(ShellWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
 
-    def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
-        super().__init__()
-        self.settings = settings
-        self._add_control(worker, stores)
+    def __init__(
+        self,
+        worker: EngineThread,
+        settings: Settings,
+        stores: MergeStores,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(worker, settings, stores, parent)
         self.project = Project(self)
-        self.opener = Opener(self)
+        self.opener = Opener(self, self.project)
         self.long_work = LongWork(self)
         self.dialogs = Dialogs(self)
         self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
@@ -84,7 +68,7 @@ class MainWindow(QMainWindow):
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
-        self.questions = Questions(self)
+        self.questions = Questions(self, self.notice, lambda: self.workspace.show_checks())
         self.help = HelpDesk(self)
         self.merge_news = MergeNews(self)
         self.welcome = WelcomePanel(
@@ -96,34 +80,20 @@ class MainWindow(QMainWindow):
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
-        self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
+        self._preparing, self._restyling, self._enlarging = (
+            IdleQueue(self),
+            IdleQueue(self),
+            IdleQueue(self),
+        )
         self._closing = False
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.recent_projects = RecentProjects(self)
+        self.recent_projects = RecentProjects(self, self.menus, self.help)
         self._connect_session()
         self._connect_actions()
         self._restore()
         protect(lambda: self.session.draft.inputs.models)
-
-    def _add_control(self, worker: EngineThread, stores: MergeStores) -> None:
-        """The session, and what controls it."""
-        self.session = session = Session(self)
-        self.engine = engine = EngineClient(session, worker, self)
-        self.runs = runs = RunOperations(engine, stores)
-        self.preferences = Preferences(self.settings, engine, runs)
-        self.merge = MergeOperation(engine, runs)
-        self.output = OutputOperations(engine, runs)
-        self.conductor = Conductor(engine, runs)
-        self.comparison = MethodComparison(engine, runs)
-        self.two_models = ModelComparison(engine)
-        self.history = History(session.draft, self)
-        self.sessions = Sessions(session, parent=self)
-        self.queries = LayerQueries(engine)
-        self.what_if = WhatIf(engine)
-        self.scoring = Scoring(engine)
-        self.forecasting = Forecasting(engine)
 
     @property
     def workspace(self) -> Workspace:
@@ -146,7 +116,7 @@ class MainWindow(QMainWindow):
         from ace_gui.gui.shell.layout.workspace import workspace_in_steps
 
         if self._making is None:
-            self._making = workspace_in_steps(self)
+            self._making = workspace_in_steps(self, self.opener.change_base, self.actions_)
         try:
             next(self._making)
         except StopIteration as made:
@@ -300,7 +270,7 @@ class MainWindow(QMainWindow):
         self.project.save_wanted.connect(self.opener.save_recipe)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
-            lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
+            lambda kept: self.welcome.recent.show_kept(sum(record.bytes for _, record in kept))
         )
         self.menus.devices.chosen.connect(self._choose_device)
         self.menus.memory.limited.connect(self.preferences.limit_memory)
@@ -439,21 +409,12 @@ class MainWindow(QMainWindow):
             self.questions.come_back()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tutorial, or shows all panels again after one was maximised.
-
-        Return presses the focused button, which Qt only does in dialogs.
-        """
-        made, button = self._workspace, QApplication.focusWidget()
-        escapes = event.key() == Qt.Key.Key_Escape
-        returns = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if escapes and self.help.is_touring:
+        """Escape ends the tutorial, or shows all panels again after one was maximised."""
+        made = self._workspace
+        if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
             self.help.end_tutorial()
-        elif escapes and made is not None and made.cards.is_maximised:
+        elif event.key() == Qt.Key.Key_Escape and made is not None and made.cards.is_maximised:
             made.cards.toggle_maximised()
-        elif returns and isinstance(button, QToolButton) and button.menu() is not None:
-            button.showMenu()
-        elif returns and isinstance(button, QPushButton | QToolButton):
-            button.click()
         else:
             super().keyPressEvent(event)
 

@@ -12,7 +12,7 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.state.activity import MergeRun, State
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
+    from ace_gui.gui.shell.shell_window import ShellWindow
 
 _MANY: Final = 400
 """Tensors."""
@@ -21,7 +21,7 @@ _MANY: Final = 400
 class MergeNews(QObject):
     """Watches the merges of a window. A restored merge is no news."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         super().__init__(window)
         self._window = window
         self._last: MergeRun | None = None

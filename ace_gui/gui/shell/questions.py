@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.panels.checks_panel import count_of
-from ace_gui.gui.panels.notice import Severity
+from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import error_details
 from ace_gui.recipe.values import NonFinite
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 class Questions:
     """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(
+        self, window: ControlledWindow, notice: Notice, show_checks: Callable[[], object]
+    ) -> None:
         self._session, self._conductor = window.session, window.conductor
         self._merge = window.merge
-        self._window, self._notice = window, window.notice
+        self._notice = notice
+        self._show_checks = show_checks
         self._asked = ""
         window.session.checks.changed.connect(self._follow_checks)
 
@@ -88,7 +88,7 @@ class Questions:
         sentence = f"{count_of(checks)}. {checks[0].line}"
         self._notice.ask(severity, sentence, "\n".join(check.line for check in checks), answers)
         self._asked = self._notice.sentence.text()
-        self._window.workspace.show_checks()
+        self._show_checks()
 
     def _merge_anyway(self) -> None:
         self._session.checks.accept()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QMessageBox
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine.engine_client import RunningJob
 from ace_gui.gui.control.preferences import Preferences
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
     from ace_gui.gui.dialogs.export_dialog import ExportDialog
     from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 class Dialogs(QObject):
@@ -30,7 +30,7 @@ class Dialogs(QObject):
 
     compare_wanted = Signal(object)
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
         self._session, self._conductor = window.session, window.conductor
         self._output, self._runs, self._window = window.output, window.runs, window

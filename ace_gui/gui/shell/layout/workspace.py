@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -26,6 +25,8 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
 from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
@@ -36,16 +37,15 @@ from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
-
 LAYERS, SCORES, COMPARE = range(3)
 
 
-def workspace_in_steps(window: MainWindow) -> Generator[None, None, Workspace]:
+def workspace_in_steps(
+    window: ControlledWindow, change_base: Callable[[], object], actions: Actions
+) -> Generator[None, None, Workspace]:
     """Create a workspace panel by panel, so that the window keeps responding."""
-    session, actions = window.session, window.actions_
-    experts = ExpertsPanel(session, window.opener.change_base, actions.add_experts)
+    session = window.session
+    experts = ExpertsPanel(session, change_base, actions.add_experts)
     method = MethodPanel(session, actions.choose_method)
     runs = RunsPanel(session)
     yield
@@ -71,7 +71,7 @@ class Workspace(QWidget):
 
     def __init__(
         self,
-        window: MainWindow,
+        window: ControlledWindow,
         experts: ExpertsPanel,
         method: MethodPanel,
         runs: RunsPanel,

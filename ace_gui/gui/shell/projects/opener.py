@@ -14,7 +14,8 @@ from PySide6.QtCore import QMimeData, QObject
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.projects.project import RECIPES
+from ace_gui.gui.shell.controlled_window import ControlledWindow
+from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import ENDING
 from ace_gui.gui.widgets.files.file_dialogs import (
@@ -29,7 +30,6 @@ from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
-    from ace_gui.gui.shell.main_window import MainWindow
 
 RECIPES_KIND: Final = "recipes"
 WEIGHTS = "Model weights (*.safetensors *.gguf)"
@@ -43,11 +43,11 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 class Opener(QObject):
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ControlledWindow, project: Project) -> None:
         super().__init__(window)
         self._session, self._engine = window.session, window.engine
         self._conductor, self._output = window.conductor, window.output
-        self._project = window.project
+        self._project = project
         self._window = window
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
