@@ -89,6 +89,7 @@ class Races:
         assert worker.end() == DONE
         self.seconds = time.monotonic() - started
         found = files(path / "out")
+        assert found
         assert self.expected.setdefault(thing, found) == found
 
     def race(self, path: Path) -> None:

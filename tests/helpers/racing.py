@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 import traceback
+from collections import deque
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -31,12 +32,12 @@ class Task:
 
 def merging(task: Task) -> None:
     """``ace-gui merge``."""
-    from ace_gui.cli.merging import merge_to_folder
-    from ace_gui.engine.workflow import Options
+    from ace_gui.engine.workflow import Options, merge_to_folder
     from ace_gui.recipe.recipe_file import load_recipe
 
     recipe = load_recipe(task.what)
-    merge_to_folder(recipe, task.out, Options(device="cpu", threads=1, resume=task.resume))
+    options = Options(device="cpu", threads=1, resume=task.resume)
+    deque(merge_to_folder(recipe, task.out, options), maxlen=0)
 
 
 def exporting(task: Task) -> None:

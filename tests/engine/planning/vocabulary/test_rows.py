@@ -211,7 +211,7 @@ def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path
     assert "base's kept" in caught.value.sentence
     check = check_of(prepared_of(base, moved, vocabulary="position"))
     assert check.verdict is Verdict.WARNING
-    assert "matched by token" in check.sentence
+    assert "match them by token" in check.sentence
 
 
 def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path: Path) -> None:
