@@ -44,7 +44,9 @@ OF_PEFT: Final = re.compile(r"^base_model\.")
 OTHER_ADAPTERS: Final = {
     "LoHa": re.compile(r"\bhada_[wt][12]"),
     "LoKr": re.compile(r"\blokr_[wt][12]"),
-    "IA³": re.compile(r"\bia3_l\b"),
+    "IA³": re.compile(r"\bia3_l\b|^(lora|lycoris)_\w+\.on_input$"),
+    "GLoRA": re.compile(r"^(lora|lycoris)_\w+\.[ab][12]\.weight$"),
+    "full differences of LyCORIS": re.compile(r"^(lora|lycoris)_\w+\.diff(_b)?$"),
     "OFT": re.compile(r"\b(oft_[rs]|oft_blocks|oft_diag)\b"),
     "DoRA": re.compile(r"\b(dora_scale|lora_magnitude_vector)\b"),
     "VeRA": re.compile(r"\bvera_lambda_[bd]\b"),

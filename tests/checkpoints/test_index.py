@@ -280,6 +280,22 @@ def test_loras_of_other_libraries_are_named_as_such(folder: Path, name: str, bar
     assert is_adapter(file if bare else folder)
 
 
+OTHER_KINDS = {
+    "GLoRA": "lycoris_down_blocks_0_attn1_to_q.a1.weight",
+    "full differences": "lycoris_down_blocks_0_attn1_to_q.diff",
+    "IA³": "lora_unet_down_blocks_0_attn1_to_q.on_input",
+    "OFT": "lycoris_down_blocks_0_attn1_to_q.oft_blocks",
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_adapters_of_kinds_that_are_not_read_are_named_as_such(folder: Path, kind: str):
+    folder.mkdir(exist_ok=True)
+    file = folder / "adapter.safetensors"
+    save_file({OTHER_KINDS[kind]: torch.ones(2, 2)}, file)
+    assert kind in refused(file, "with the tool that made it").sentence
+
+
 def test_pefts_file_alone_is_told_from_its_folder(folder: Path):
     folder.mkdir(exist_ok=True)
     file = folder / "adapter_model.safetensors"
