@@ -80,11 +80,7 @@ class MainWindow(ShellWindow):
         )
         self._workspace: Workspace | None = None
         self._making: Generator[None, None, Workspace] | None = None
-        self._preparing, self._restyling, self._enlarging = (
-            IdleQueue(self),
-            IdleQueue(self),
-            IdleQueue(self),
-        )
+        self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
@@ -270,7 +266,7 @@ class MainWindow(ShellWindow):
         self.project.save_wanted.connect(self.opener.save_recipe)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
-            lambda kept: self.welcome.recent.show_kept(sum(record.bytes for _, record in kept))
+            lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
         )
         self.menus.devices.chosen.connect(self._choose_device)
         self.menus.memory.limited.connect(self.preferences.limit_memory)
