@@ -304,7 +304,7 @@ SHAPE = Column(
     key=lambda layer: float(prod(layer.row.shape)),
     is_number=True,
     largest_first=True,
-    least=84,
+    least=80,
 )
 FORMAT = Column(title="Format", csv="format", value=lambda layer: layer.row.dtype)
 OUTCOME = Column(

@@ -27,7 +27,7 @@ _TURNS: Final = (
 )
 _LEAST: Final = (42, 39)  # in text lines: the width and height that all three cards need together
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
-_SIZES: Final = {"rows": (39, 18), "top": (49, 30)}  # in text lines
+_SIZES: Final = {"rows": (39, 18), "top": (50, 29)}  # in text lines
 
 
 class Cards(QWidget):
