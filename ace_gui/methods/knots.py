@@ -210,6 +210,7 @@ KNOTS_TIES = MergeMethod(
     parameters=KnotsTiesParameters,
     merge=knots_ties,
     survey=survey,
+    for_survey=("density", "trim"),
     working_memory=per_matrix(entries=7.5, outputs=1.6),
     flops=per_decomposition(experts=1),
 )

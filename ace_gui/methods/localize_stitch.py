@@ -83,4 +83,5 @@ LOCALIZE_STITCH = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(2.5),
     survey=survey,
+    for_survey=("density",),
 )

@@ -417,10 +417,11 @@ class MergeMethod(Generic[Parameters]):
     ``for_one_expert``: parameters that may differ between experts, if no survey is needed.
 
     ``survey``: from the parameters and the number of experts to the survey of the whole model, None
-    if it is not needed. ``tensor_surveys``: for entry or row methods, surveys of each tensor before
-    its first part, one after the other; without their findings, the method treats the tensor as
-    whole. ``sums``: its change is Σ c·ΔW, with c of weights and parameters alone. ``votes``: its
-    parts decide something together; until all were merged once, a sum of 0 is assumed.
+    if it is not needed. ``for_survey``: the parameters that it uses; None: all. ``tensor_surveys``:
+    for entry or row methods, surveys of each tensor before its first part, one after the other;
+    without their findings, the method treats the tensor as whole. ``sums``: its change is Σ c·ΔW,
+    with c of weights and parameters alone. ``votes``: its parts decide something together; until
+    all were merged once, a sum of 0 is assumed.
 
     ``modules``: what it stores for each expert besides the merged weights. ``merge_batch``: the
     method for several tensors at once, if available; such a method draws no random numbers and
@@ -451,6 +452,7 @@ class MergeMethod(Generic[Parameters]):
     for_one_expert: tuple[str, ...] = ()
     narrowest: int = 1
     survey: Callable[[Parameters, int], Survey | None] | None = None
+    for_survey: tuple[str, ...] | None = None
     tensor_surveys: tuple[TensorSurvey, ...] = ()
     votes: bool = False
     sums: bool = False

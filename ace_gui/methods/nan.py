@@ -99,4 +99,5 @@ NAN = MergeMethod(
     kind=Kind.TENSOR,
     working_memory=per_entry(3),
     survey=survey,
+    for_survey=("norms",),
 )

@@ -238,5 +238,6 @@ PCB = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(11.5),
     survey=survey,
+    for_survey=("density", "trim"),
     tensor_surveys=(norms, competition),
 )

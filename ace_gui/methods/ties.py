@@ -141,6 +141,7 @@ TIES = MergeMethod(
     for_one_expert=("density",),
     working_memory=per_entry(8),
     survey=survey,
+    for_survey=("density", "trim"),
     tensor_surveys=(thresholds, ratios),
     votes=True,
 )

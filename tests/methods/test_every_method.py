@@ -14,7 +14,7 @@ from ace_gui.errors import MethodError
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
 from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote, found_by
 from ace_gui.methods.shared.draws import seed_of
-from ace_gui.methods.shared.survey import Findings, Survey
+from ace_gui.methods.shared.survey import Findings, Survey, surveyed
 from tests.helpers.method_cases import (
     Array,
     context,
@@ -248,6 +248,28 @@ def test_a_method_that_needs_data_says_so_without(method: MergeMethod[Any]) -> N
     other = context(method, tensors[:2])["measured"]
     with pytest.raises(MethodError, match="not of these 5 experts"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), measured=other)
+
+
+@every
+def test_a_survey_uses_the_parameters_that_are_declared(method: MergeMethod[Any]) -> None:
+    if method.survey is None:
+        return
+    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    over_model = {"trim": "model", "norms": "model", "variant": "layer-wise++"}
+    fields = {field.name: field for field in parameter_fields(method)}
+    known = {name: value for name, value in over_model.items() if name in fields}
+
+    def found(**parameters: object) -> Findings | None:
+        checked = checked_parameters(method, {**known, **parameters})
+        assert method.survey is not None
+        return surveyed(method.survey(checked, len(tensors)), [tensors])
+
+    usual = found()
+    assert usual is not None
+    for name, field in fields.items():
+        others = field.choices or ([not field.default] if field.kind == "bool" else [1])
+        same = all(found(**{name: other}) == usual for other in others)
+        assert same == (name not in method.for_survey), name
 
 
 @every

@@ -205,7 +205,7 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
     if not rows:
         return 0.0
     some = _rows_to_scan(rows, 1 if workers is None else workers.count)
-    part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={})
+    part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={}, surveys={})
     before = time.monotonic() if workers is None else workers.scan_seconds
     for _ in surveyed(part, Readers(part), workers=workers):
         pass

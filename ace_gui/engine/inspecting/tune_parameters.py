@@ -28,7 +28,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
 from ace_gui.engine.planning.overridden_rows import spelled_out
-from ace_gui.engine.planning.prepare import preparing
+from ace_gui.engine.planning.prepare import OpenedModels, preparing
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
@@ -77,18 +77,19 @@ def tune(
     started = time.monotonic()
     found = _checked(recipe, ranges)
     scored = replace(recipe, tasks=limited(recipe.tasks, limit))
-    prepared = yield from preparing(scored)
+    opened: OpenedModels = []
+    prepared = yield from preparing(scored, opened)
     if not known_tasks(prepared):
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
         yield from require_tasks(prepared, device, half=half, workers=workers)
     where = workers.device if workers else device
     given = scored.absolute() if workers else scored
-    points = yield from _searched(where, given, found, merges, workers)
+    points = yield from _searched(where, given, found, merges, workers, opened)
     best = _best(points, recipe, found)
     both = [(where, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
-    for result in _each(_scores, both, workers):
+    for result in _each(_scores, both, workers, opened):
         scores.update([result] if result else [])
         yield None
     yield Tuned(
@@ -109,6 +110,7 @@ def _searched(
     chosen: _Chosen,
     merges: int | None,
     workers: Executor | None,
+    opened: OpenedModels,
 ) -> Generator[TunePoint | None, None, list[TunePoint]]:
     """Yield and return the result of each trial."""
     count = merges or (GRID if len(chosen) == 1 else TRIALS)
@@ -126,7 +128,7 @@ def _searched(
             for index, parameters in enumerate(several, len(points))
         ]
         fresh: list[TunePoint] = []
-        for result in _each(_point, wanted, workers):
+        for result in _each(_point, wanted, workers, opened):
             if result is not None:
                 fresh.append(result[1])
                 yield result[1]
@@ -140,15 +142,21 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
 
 
 def _each(
-    work: Callable[..., Steps[Any]], given: Sequence[tuple[Any, ...]], workers: Executor | None
+    work: Callable[..., Steps[Any]],
+    given: Sequence[tuple[Any, ...]],
+    workers: Executor | None,
+    opened: OpenedModels,
 ) -> Iterator[tuple[int, Any] | None]:
-    """Yield each result with its index when it is ready; None: a pause."""
+    """Yield each result with its index when it is ready; None: a pause.
+
+    ``opened``: what this process knows of the models; workers open their own.
+    """
     if workers is not None:
         finished = [(work, *each) for each in given]
         yield from workers.map_unordered(_finished, finished, ["a merge to tune"] * len(given))
         return
     for index, each in enumerate(given):
-        found = yield from work(*each)
+        found = yield from work(*each, opened)
         yield index, found
 
 
@@ -157,13 +165,18 @@ def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
 
 
 def _point(
-    device: str, recipe: Recipe, parameters: _Parameters, index: int, count: int
+    device: str,
+    recipe: Recipe,
+    parameters: _Parameters,
+    index: int,
+    count: int,
+    opened: OpenedModels | None = None,
 ) -> Steps[TunePoint]:
     """The result of these values on the half used for the search."""
     started = time.monotonic()
     score, error = None, ""
     try:
-        score = objective((yield from _scores(device, recipe, Half.SEARCHED)))
+        score = objective((yield from _scores(device, recipe, Half.SEARCHED, opened)))
     except WorkbenchError as problem:
         error = problem.sentence
     return TunePoint(
@@ -176,9 +189,11 @@ def _point(
     )
 
 
-def _scores(device: str, recipe: Recipe, half: Half) -> Steps[tuple[TaskScore, ...]]:
+def _scores(
+    device: str, recipe: Recipe, half: Half, opened: OpenedModels | None = None
+) -> Steps[tuple[TaskScore, ...]]:
     """Merge into a temporary folder; the merge's scores on one half of the data."""
-    prepared = yield from preparing(recipe)
+    prepared = yield from preparing(recipe, opened)
     gpu_memory = memory_of(resolve_device(device))
     with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
         store = Path(folder) / "store"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
@@ -51,6 +51,7 @@ from ace_gui.formatting import counted, listing, plain
 from ace_gui.machine import free_memory
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.survey import Findings
 from ace_gui.recipe import Recipe
 from ace_gui.steps import Steps, result_of
 
@@ -66,8 +67,9 @@ def prepare(recipe: Recipe) -> Prepared:
     return result_of(preparing(recipe))
 
 
-OpenedModels = list[tuple[Recipe, tuple[OpenedModel, tuple[OpenedModel, ...]]]]
-"""Opened bases and experts, each with its recipe less the method and its parameters."""
+_Opened = tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]
+OpenedModels = list[tuple[Recipe, _Opened]]
+"""Opened bases and experts and their surveys, with the recipe less the method and parameters."""
 
 
 def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepared]:
@@ -77,7 +79,7 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     they changed meanwhile.
     """
     method = _checked_method(recipe)
-    base, experts = yield from _opened(recipe, [] if opened is None else opened)
+    base, experts, surveys = yield from _opened(recipe, [] if opened is None else opened)
     ruled = with_slice_rules(recipe, base)
     # Taken before reading, so that a later change is noticed.
     tokenizers = deciding_tokenizers((base, *experts), ruled.matching)
@@ -98,6 +100,7 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         method=method,
         parameters=parameters,
         tokenizers=tokenizers,
+        surveys=surveys,
         needs=needs_of(rows, method, parameters),
     )
     warnings = _warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes
@@ -109,13 +112,12 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     return dataclasses.replace(prepared, plan=plan)
 
 
-def _opened(
-    recipe: Recipe, known: OpenedModels
-) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
+def _opened(recipe: Recipe, known: OpenedModels) -> Steps[_Opened]:
     inputs = dataclasses.replace(recipe, merge_method="", parameters={})
     found = next((models for own, models in known if own == inputs), None)
     if found is None:
-        found = yield from open_recipe(recipe)
+        base, experts = yield from open_recipe(recipe)
+        found = base, experts, {}
         known.append((inputs, found))
     return found
 

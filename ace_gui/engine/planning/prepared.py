@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,11 @@ class Prepared:
 
     ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
     that determine matching rows, if rows are matched by token. ``findings``: what is known so far
-    of the whole model, by method and parameters; ``surveying`` adds to it. ``needs``: measurements
-    on the experts' data, each with a method that needs it. ``measurements``: the finished ones, one
-    per expert; ``calibrating`` adds to it. ``distances``: of the experts from the base, by name,
-    set by ``unrelated``.
+    of the whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys
+    of recipes that differ only in method and parameters, so that each is made once. ``needs``:
+    measurements on the experts' data, each with a method that needs it. ``measurements``: the
+    finished ones, one per expert; ``calibrating`` adds to it. ``distances``: of the experts from
+    the base, by name, set by ``unrelated``.
     """
 
     plan: Plan
@@ -42,6 +43,7 @@ class Prepared:
     parameters: Any
     tokenizers: tuple[FileStamp, ...] = ()
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
+    surveys: dict[Hashable, Findings] = field(default_factory=dict, compare=False)
     needs: Mapping[Need, str] = field(default_factory=dict)
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
     distances: dict[str, float] = field(default_factory=dict, compare=False)

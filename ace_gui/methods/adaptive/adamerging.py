@@ -139,6 +139,7 @@ ADAMERGING = MergeMethod(
     kind=Kind.TENSOR,
     least=2,
     survey=survey,
+    for_survey=("variant", "density"),
     needs=lambda _: Need.ENTROPY,
     learning=LEARNING,
     working_memory=per_entry(7),

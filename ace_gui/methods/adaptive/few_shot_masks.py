@@ -164,6 +164,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
     kind=Kind.TENSOR,
     least=2,
     survey=survey,
+    for_survey=("density",),
     needs=lambda _: Need.LOSS,
     learning=LEARNING,
     working_memory=working_memory,

@@ -18,6 +18,7 @@ from ace_gui.cli.comparing import run, variants
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared, Variant
 from ace_gui.engine.contract.figures.expert_similarity import cosines_of, model_cosines
 from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
     by_value,
@@ -26,6 +27,8 @@ from ace_gui.engine.inspecting.compare_recipes import (
     title_of,
 )
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.merging.whole_model import surveying
+from ace_gui.engine.merging.whole_model.surveying import look_for
 from ace_gui.engine.planning import prepare
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.errors import RecipeError
@@ -181,6 +184,43 @@ def test_models_are_opened_once_for_all_settings(
     together = run(settings, "cpu")
     assert len(opened) == 1
     alone = [row for own in settings for row in run([own], "cpu")]
+    assert [row.norm for row in together] == [row.norm for row in alone]
+    assert [row.distances for row in together] == [row.distances for row in alone]
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "values", "surveys"),
+    [
+        ("ties", "scaling", [0.5, 1.0], 1),
+        ("ties", "density", [0.5, 0.2, 0.5], 2),
+        ("pcb", "scaling", [0.5, 1.0], 1),
+        ("nan", "scaling", [0.5, 1.0], 1),
+        ("knots_ties", "scaling", [0.5, 1.0], 1),
+    ],
+)
+def test_settings_share_the_survey_of_the_model(
+    method: str,
+    name: str,
+    values: list[float],
+    surveys: int,
+    recipe: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def counted(row: PlanRow, *given: Any, **named: Any) -> Any:
+        read.append(row.name)
+        return look_for(row, *given, **named)
+
+    monkeypatch.setattr(surveying, "look_for", counted)
+    own = {"norms": "model"} if method == "nan" else {"trim": "model"}
+    settings = by_value(replace(recipe, merge_method=method, parameters=own), name, values)
+    alone = [row for each in settings for row in run([each], "cpu")]
+    once = len(read) // len(settings)
+    read.clear()
+    together = run(settings, "cpu")
+    assert once > 0
+    assert len(read) == surveys * once
     assert [row.norm for row in together] == [row.norm for row in alone]
     assert [row.distances for row in together] == [row.distances for row in alone]
 

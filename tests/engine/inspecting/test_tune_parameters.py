@@ -21,12 +21,14 @@ from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.inspecting.compare_recipes import compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.workflow import Options, report_to_file
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.paths import merges_folder
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import Task
-from ace_gui.steps import result_of
+from ace_gui.steps import Steps, result_of
 from tests.helpers.command import ace_gui as run
 from tests.helpers.scored_models import save_scored_family
 
@@ -101,6 +103,18 @@ def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(
     out = tmp_path / "tuned.yaml"
     out.write_text(_tuned_recipe(found.result, out))
     assert load_recipe(out).parameters == found.recipe.parameters
+
+
+def test_models_are_described_once(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Recipe] = []
+
+    def counted(given: Recipe) -> Steps[Any]:
+        opened.append(given)
+        return open_recipe(given)
+
+    monkeypatch.setattr("ace_gui.engine.planning.prepare.open_recipe", counted)
+    ace_gui.tune(recipe, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("ranges", [{"scaling": (1.0, 1.0)}, {"scaling": (0.3, 0.3)}])

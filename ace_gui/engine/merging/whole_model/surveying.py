@@ -78,13 +78,25 @@ def surveyed(
             if _wants_norms(group.method, group.parameters):
                 prepared.findings[key] = yield from _norms(group, len(prepared.experts), scan)
             else:
-                survey = survey_of(group, len(prepared.experts))
-                assert survey is not None
-                yield from _passes(survey, group, scan)
-                prepared.findings[key] = survey.findings
+                prepared.findings[key] = yield from _found(group, prepared, scan)
         kept[_label(group)] = prepared.findings[key]
     if kept and store is not None:
         keep_json(store / SURVEY, kept)
+
+
+def _found(
+    group: Group, prepared: Prepared, scan: _Scanning
+) -> Generator[PassProgress | None, None, Findings]:
+    """The findings of a survey; of an earlier one with the same parameters, of the same rows."""
+    names, values = group.method.for_survey, asdict(group.parameters)
+    used = [values[name] for name in (values if names is None else names)]
+    key = (group.method.name, *used, tuple(row.name for row in group.rows))
+    if key not in prepared.surveys:
+        survey = survey_of(group, len(prepared.experts))
+        assert survey is not None
+        yield from _passes(survey, group, scan)
+        prepared.surveys[key] = survey.findings
+    return prepared.surveys[key]
 
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
