@@ -47,6 +47,8 @@ OTHER_ADAPTERS: Final = {
     "IA³": re.compile(r"\bia3_l\b|^(lora|lycoris)_\w+\.on_input$"),
     "GLoRA": re.compile(r"^(lora|lycoris)_\w+\.[ab][12]\.weight$"),
     "full differences of LyCORIS": re.compile(r"^(lora|lycoris)_\w+\.diff(_b)?$"),
+    "T-LoRA": re.compile(r"^(lora|lycoris)_\w+\.lambda_layer$"),
+    "LoRA of XLabs": re.compile(r"\.processor\.\w+_lora[12]\.(down|up)\.weight$"),
     "OFT": re.compile(r"\b(oft_[rs]|oft_blocks|oft_diag)\b"),
     "DoRA": re.compile(r"\b(dora_scale|lora_magnitude_vector)\b"),
     "VeRA": re.compile(r"\bvera_lambda_[bd]\b"),

@@ -285,6 +285,8 @@ OTHER_KINDS = {
     "full differences": "lycoris_down_blocks_0_attn1_to_q.diff",
     "IA³": "lora_unet_down_blocks_0_attn1_to_q.on_input",
     "OFT": "lycoris_down_blocks_0_attn1_to_q.oft_blocks",
+    "T-LoRA": "lycoris_down_blocks_0_attn1_to_q.lambda_layer",
+    "XLabs": "double_blocks.0.processor.qkv_lora1.down.weight",
 }
 
 

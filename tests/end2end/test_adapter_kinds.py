@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ace_gui.checkpoints import open_adapter
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import CheckpointError
 from tests.helpers.adapter_models import (
     ATTENTION,
     gpt2,
@@ -21,6 +23,7 @@ from tests.helpers.adapter_models import (
     randomised,
     resnet,
 )
+from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
 
@@ -129,3 +132,12 @@ LYCORIS = {
 def test_other_kinds(kind: str, tmp_path: Path) -> None:
     make, config = LYCORIS[kind]
     assert_equal(*both(make, config, tmp_path), tmp_path / "base")
+
+
+def test_every_other_kind_is_refused_by_its_name(tmp_path: Path) -> None:
+    read = ("LORA", "LOHA", "LOKR", "TRAINABLE_TOKENS")
+    for kind in peft.PeftType:
+        if kind not in read:
+            save_adapter(tmp_path / kind, factors("q", 4, 4), peft_type=kind)
+            with pytest.raises(CheckpointError, match=kind):
+                open_adapter(tmp_path / kind)

@@ -6,15 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from pytestqt.qtbot import QtBot
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
 from ace_gui.errors import PickleConsentError, WorkbenchError
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.notice import Notice
+from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.bad_recipes import BadRecipe, bad_recipes
 from tests.helpers.models import Family, roberta_family
+from tests.helpers.recipes import file_over
 from tests.helpers.windows import PATIENCE
 
 SHORTENED = re.compile(r"(?<![^\s(])[\w-]+/[^\s]*\.(?:json|safetensors|yaml|bin)\b")
@@ -50,6 +54,34 @@ def test_the_command_line(
         assert bad.sentence in error, bad.title
         assert not SHORTENED.findall(error), bad.title
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
+NOT_READ = {
+    **{kind: kind for kind in ("IA3", "OFT", "BOFT", "VERA", "HRA", "POLY", "PREFIX_TUNING")},
+    "GLoRA": "lycoris_q.a1.weight",
+    "IA³": "lycoris_q.on_input",
+    "OFT of LyCORIS": "lycoris_q.oft_blocks",
+    "VeRA": "base_model.model.q.vera_lambda_b",
+    "DoRA": "lora_unet_q.dora_scale",
+}
+
+
+@pytest.mark.parametrize("kind", NOT_READ)
+def test_a_merge_of_an_adapter_that_is_not_read_writes_nothing(
+    kind: str, family: Family, tmp_path: Path
+) -> None:
+    adapter = tmp_path / f"{kind}.safetensors"
+    if kind == NOT_READ[kind]:
+        adapter = save_adapter(tmp_path / "adapter", factors("q", 4, 4), peft_type=kind)
+    else:
+        save_file({NOT_READ[kind]: torch.ones(4, 4)}, adapter)
+    recipe = file_over(tmp_path, family.base, [adapter])
+    done = CliRunner().invoke(app, ["merge", str(recipe), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    (error,) = done.stderr.splitlines()
+    assert str(adapter) in error
+    assert kind.split(" of ")[0] in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_window(

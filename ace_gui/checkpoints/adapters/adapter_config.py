@@ -27,9 +27,11 @@ MERGE_FIRST: Final = (
 _PROMPTS: Final = frozenset(
     {
         *("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING"),
-        *("ADAPTION_PROMPT", "CPT"),
+        *("ADAPTION_PROMPT", "CPT", "CARTRIDGE"),
     }
 )
+_BY_INPUT: Final = frozenset({"LILY", "POLY", "SHADOW", "XLORA"})
+"""Whose change of a layer depends on the input."""
 
 _NOT_MERGED: Final = "No merge of its weights can do that, PEFT's neither."
 
@@ -143,7 +145,8 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
         raise refusal(path, f"{sentence}there is nothing to merge.")
     if str(kind).upper() not in _KINDS:
         shown = plain(str(kind))
-        sentence = f"This adapter is of type {shown}; LoRA, LoHa and LoKr are added. {MERGE_FIRST}"
+        advice = _NOT_MERGED if str(kind).upper() in _BY_INPUT else MERGE_FIRST
+        sentence = f"This adapter is of type {shown}; LoRA, LoHa and LoKr are added. {advice}"
         raise refusal(path, sentence)
     for key, (what, advice) in _UNSUPPORTED.items():
         if config.get(key):

@@ -152,10 +152,13 @@ def _candidates(module: str) -> Iterator[str]:
             yield module.replace(".", "_")
             return
         parts = (part,)
-    yield rest.replace(".", "_")
-    for part in parts:
-        for start in _STARTS[part]:
-            yield (start + rest).replace(".", "_")
+    names = [rest]
+    if parts[0].startswith("text_encoder"):  # transformers 5 saves CLIP's without `text_model`
+        inner = rest.removeprefix("text_model").lstrip("._")
+        names = [inner, f"text_model.{inner}"]
+    for name in names:
+        for start in ("", *(start for part in parts for start in _STARTS[part])):
+            yield (start + name).replace(".", "_")
 
 
 def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:

@@ -368,6 +368,9 @@ def test_configs_that_are_not_plain_lora(config: dict[str, object], sentence: st
         ({"alora_invocation_tokens": [1, 2]}, False),
         ({"arrow_config": {"top_k": 2}}, False),
         ({"layer_replication": [[0, 2]]}, True),
+        *(({"peft_type": kind}, True) for kind in ("IA3", "OFT", "BOFT", "VERA", "HRA", "GLORA")),
+        *(({"peft_type": kind}, False) for kind in ("LILY", "POLY", "SHADOW", "XLORA")),
+        *(({"peft_type": kind}, False) for kind in ("CARTRIDGE", "PREFIX_TUNING", "CPT")),
     ],
 )
 def test_nobody_is_sent_to_a_merge_that_peft_cannot_do(
@@ -378,6 +381,7 @@ def test_nobody_is_sent_to_a_merge_that_peft_cannot_do(
         open_adapter(folder)
     assert ("merge_and_unload" in caught.value.sentence) is merged_first
     assert ("depth" in caught.value.sentence) is ("layer_replication" in config)
+    assert str(config.get("peft_type", "")) in caught.value.sentence
 
 
 @pytest.mark.parametrize("others", [(), ("second",), ("second", "third")])

@@ -32,6 +32,15 @@ A_CONV = randn(R, I, 3, 3)
 W1A, W1B, W2A, W2B = randn(O, R), randn(R, I), randn(O, R), randn(R, I)
 K1, K2, K2A, K2B = randn(2, 2), randn(3, 2), randn(3, R), randn(R, 2)
 K2_CONV = randn(3, 2, 3, 3)
+MAGNITUDE = randn(O).abs()
+
+
+def dora(weight: Tensor, change: Tensor) -> Tensor:
+    """The change of DoRA (Liu et al. 2024, equation 5), whose output rows have trained norms."""
+    changed = (weight + change).flatten(1).double()
+    scaled = MAGNITUDE.double()[:, None] * changed / changed.norm(dim=1, keepdim=True)
+    return scaled.reshape(weight.shape) - weight.double()
+
 
 KINDS: dict[str, tuple[dict[str, Tensor], Tensor, Tensor]] = {
     "lora": ({"lora_down.weight": A, "lora_up.weight": B}, LINEAR, B @ A),
@@ -58,6 +67,19 @@ KINDS: dict[str, tuple[dict[str, Tensor], Tensor, Tensor]] = {
         },
         CONVOLUTION,
         torch.einsum("op,prkl,ri->oikl", B, MIDDLE, A),
+    ),
+    "dora": (
+        {"lora_A.weight": A, "lora_B.weight": B, "lora_magnitude_vector": MAGNITUDE},
+        LINEAR,
+        dora(LINEAR, B @ A),
+    ),
+    "dora of a convolution": (
+        {
+            **{"lora_A.weight": A_CONV, "lora_B.weight": B[..., None, None]},
+            "lora_magnitude_vector": MAGNITUDE.reshape(1, O, 1, 1),
+        },
+        CONVOLUTION,
+        dora(CONVOLUTION, torch.einsum("or,rikl->oikl", B, A_CONV)),
     ),
     "loha": (
         {
@@ -118,6 +140,36 @@ def test_each_kind_is_its_formula(kind: str, tmp_path: Path) -> None:
     assert (found - exact).norm() <= 1e-6 * exact.norm()
 
 
+def test_each_module_has_its_own_alpha_and_rank(tmp_path: Path) -> None:
+    """up·down·alpha/rank, also where most modules have another alpha or the part is another."""
+    modules = {
+        "unet/attn1.to_q": ("lora_unet_attn1_to_q", 2, 2.0),
+        "unet/attn1.to_k": ("lora_unet_attn1_to_k", 2, 2.0),
+        "unet/attn1.to_out.0": ("lora_unet_attn1_to_out_0", 2, 0.5),
+        "unet/ff.proj": ("lora_unet_ff_proj", 3, 1.0),
+        "text_encoder/self_attn.q_proj": ("lora_te_self_attn_q_proj", 1, 3.0),
+        "text_encoder/self_attn.k_proj": ("lora_te_self_attn_k_proj", 3, None),
+    }
+    factors: dict[str, Tensor] = {}
+    exact: dict[str, Tensor] = {}
+    for name, (module, rank, alpha) in modules.items():
+        down, up = randn(rank, I), randn(O, rank)
+        factors |= {f"{module}.lora_down.weight": down, f"{module}.lora_up.weight": up}
+        if alpha is not None:
+            factors[f"{module}.alpha"] = torch.tensor(alpha)
+        scale = 1.0 if alpha is None else alpha / rank
+        exact[f"{name}.weight"] = LINEAR.double() + scale * up.double() @ down.double()
+    folder = tmp_path / "pipeline"
+    for part in ("unet", "text_encoder"):
+        own = [name for name in exact if name.startswith(f"{part}/")]
+        tensors = {name.removeprefix(f"{part}/"): LINEAR.clone() for name in own}
+        save_model(folder / part, tensors)
+    index = {part: ["transformers", "Model"] for part in ("unet", "text_encoder")}
+    (folder / "model_index.json").write_text(json.dumps({"_class_name": "Pipeline", **index}))
+    for name, tensor in changed(lora(tmp_path / "x.safetensors", factors), folder).items():
+        torch.testing.assert_close(tensor.double(), exact[name], msg=lambda m, n=name: f"{n}: {m}")
+
+
 LDM = "model.diffusion_model."
 NAMES = {
     "unet.mid.attn1.to_q.lora.down.weight": "unet/mid.attn1.to_q",
@@ -133,6 +185,10 @@ NAMES = {
     "lora_te2_layers_0_q.lora_down.weight": "text_encoder_2/layers.0.q",
     "lora_unet_input_blocks_4_1_to_q.lora_down.weight": f"{LDM}input_blocks.4.1.to_q",
     "lora_te1_text_model_q.lora_down.weight": "conditioner.embedders.0.transformer.text_model.q",
+    "lora_te1_text_model_encoder_fc1.lora_down.weight": "text_encoder/encoder.fc1",
+    "text_encoder.text_model.encoder.fc2.lora.down.weight": "text_encoder/encoder.fc2",
+    "text_encoder.encoder.fc3.lora_A.weight": "text_encoder/text_model.encoder.fc3",
+    "lora_te_encoder_fc4.lora_down.weight": ("cond_stage_model.transformer.text_model.encoder.fc4"),
     "diffusion_model.double_blocks.0.qkv.lora_A.weight": f"{LDM}double_blocks.0.qkv",
 }
 
