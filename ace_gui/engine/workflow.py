@@ -18,8 +18,8 @@ from ace_gui.engine.contract.figures.forecast import Forecast, forecast
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.evaluating.evaluate import (
+    check_tasks,
     evaluate,
-    known_tasks,
     merged_scores,
     require_tasks,
 )
@@ -122,7 +122,8 @@ def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Ev
         yield ready
         refuse_errors(ready.plan.checks)
         if options.evaluate:  # errors in the data show before the merge
-            result_of(require_tasks(prepared, options.device))
+            result_of(check_tasks(prepared))
+            result_of(require_tasks(prepared, options.device, with_base=True))
         with workers_at(options.cluster, options.device, options.threads) as workers:
             events = merge(
                 prepared,
@@ -149,7 +150,7 @@ def _ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
 def refuse_merge(
     prepared: Prepared, out: Path | None, options: Options, checks: Iterable[Check]
 ) -> None:
-    """Raise the error with which ``merge_to_folder`` would stop before it reads any weights.
+    """Raise the error with which ``merge_to_folder`` would stop before it loads a model.
 
     ``checks``: ``output_checks`` for this folder. ``out`` None: no folder is checked.
     """
@@ -161,6 +162,8 @@ def refuse_merge(
     if out is not None:
         check_output_folder(out, prepared.plan.input_folders)
     refuse_errors(() if adapter else checks)
+    if options.evaluate:
+        result_of(check_tasks(prepared))
 
 
 def _refuse_adapter(recipe: Recipe, options: Options) -> None:
@@ -226,7 +229,7 @@ def report_to_file(
     use_threads(options.threads)
     device = resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
-    tried = bool(known_tasks(prepared))
+    tried = bool(prepared.plan.recipe.tasks)
     check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
     checks = store_checks(
         prepared.plan,
@@ -241,7 +244,8 @@ def report_to_file(
     with tempfile.TemporaryDirectory(prefix="ace-report-") as folder:
         store = Path(folder) / "store" if tried else None
         if store is not None:
-            result_of(require_tasks(prepared, options.device))
+            result_of(check_tasks(prepared))
+            result_of(require_tasks(prepared, options.device, with_base=True))
             for _ in merge(prepared, store, device=options.device):
                 pass
         events = report(prepared, file, device, cache, store)

@@ -97,9 +97,17 @@ class Asker:
         return re.search(cls.classes, class_name) is not None
 
     @classmethod
-    def for_model(cls, model: Any) -> type[Asker]:  # noqa: ARG003
-        """The class that asks a model; another one if models of the kind differ."""
+    def for_class(cls, class_name: str) -> type[Asker]:  # noqa: ARG003
+        """The class that asks models of a class; another one if models of the kind differ."""
         return cls
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
+        """The tokenizer or image processor that makes a model's inputs.
+
+        Raises CheckpointError, and TaskError if it does not suit the task.
+        """
+        raise NotImplementedError
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003
@@ -254,11 +262,15 @@ class OfText(Asker):
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
-        self.tokenizer = load_tokenizer(loading.preprocessing)
+        self.tokenizer = self.preprocessor(data, loading)
         self.longest = longest_input(self.tokenizer, model.config)
         self.cut_off: dict[str, Any] = (
             {} if self.longest is None else {"truncation": True, "max_length": self.longest}
         )
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: ARG003, D102
+        return load_tokenizer(loading.preprocessing)
 
 
 class OfWholeText(OfText):
@@ -281,9 +293,13 @@ class OfPictures(Asker):
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
-        self.processor = load_image_processor(loading.preprocessing)
+        self.processor = self.preprocessor(data, loading)
         config = getattr(model.config, "vision_config", None) or model.config
         self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: ARG003, D102
+        return load_image_processor(loading.preprocessing)
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """All pictures together, as each call of a processor has overhead.

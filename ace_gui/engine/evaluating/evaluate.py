@@ -20,7 +20,7 @@ from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, require_kind
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker_class, require_kind
 from ace_gui.engine.evaluating.loaded_models import (
     Loaded,
     answered,
@@ -185,15 +185,34 @@ def progress_of(
     )
 
 
+def check_tasks(prepared: Prepared) -> Steps[None]:
+    """Read everything that the scores of base and experts need, except the models' weights.
+
+    Raises TaskError without tasks, and for a task of an unknown expert or with unusable data; the
+    errors of ``all_trials``, and those of tokenizers, image processors and chat templates.
+    """
+    if not prepared.plan.recipe.tasks:
+        raise TaskError("The recipe has no tasks to score; add some.", key="tasks")
+    trials = yield from all_trials(models_of(prepared, ()), prepared.plan.recipe.tasks)
+    for trial in trials:
+        asker_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
+        yield None
+
+
 def require_tasks(
     prepared: Prepared,
     device: str,
     *,
     half: Half | None = None,
     workers: Executor | None = None,
+    with_base: bool = False,
 ) -> Steps[None]:
-    """Score the experts and cache the results, so that errors in tasks show before a merge."""
-    models, tasks = experts_of(prepared, ()), known_tasks(prepared)
+    """Score the experts and cache the results, so that errors in tasks show before a merge.
+
+    ``with_base``: the base too, for a merge that will be scored together with it.
+    """
+    models = replace(models_of(prepared, ()), with_base=with_base)
+    tasks = known_tasks(prepared)
     for _ in evaluate(models, tasks, device=device, half=half, workers=workers):
         yield None
 

@@ -91,6 +91,15 @@ def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
     assert KINDS[data.kind].targets(data, CONFIG) == [1, 0, 1, 0]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "JSONL"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_lists_in_a_line_are_the_values_of_its_row(tmp_path: Path, suffix: str, rows: int) -> None:
+    row = {"tokens": ["the", "cat"], "tags": [0, 1]}
+    (tmp_path / f"a.{suffix}").write_text(f"{json.dumps(row)}\n" * rows)
+    table = open_table(tmp_path / f"a.{suffix}")
+    assert [values for _, values in table.rows(["tokens", "tags"])] == [tuple(row.values())] * rows
+
+
 def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> None:
     """The head has the labels in another order: their names count, not their numbers."""
     data = result_of(read_task(Task(data=_saved(tmp_path / "a")), CONFIG, seed=0))

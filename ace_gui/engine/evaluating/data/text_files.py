@@ -82,7 +82,7 @@ def json_table(path: Path) -> Table:
     first = list(islice((line for line in _lines(path) if line.strip()), 2))
     if not first:
         raise refused(path, "The file is empty.")
-    lines = len(first) > 1 and _is_object(first[0])
+    lines = _is_object(first[0]) and (len(first) > 1 or path.suffix.lower() != ".json")
     objects = _objects_in_lines if lines else _objects_in_whole
     columns = tuple(next(objects(path), ("", {}))[1])
     if not columns:

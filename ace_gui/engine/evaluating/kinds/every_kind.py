@@ -36,9 +36,14 @@ KINDS: Final[Mapping[TaskKind, type[Asker]]] = {
 }
 
 
+def asker_class(data: TaskData, loading: Loading) -> type[Asker]:
+    """The class of the asker for a task on a model."""
+    return KINDS[data.kind].for_class(class_of(loading.config))
+
+
 def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
     """The asker for a task on a model. Raises CheckpointError and TaskError."""
-    return KINDS[data.kind].for_model(model)(data, loading, model)
+    return asker_class(data, loading)(data, loading, model)
 
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:

@@ -177,8 +177,8 @@ class MultipleChoice(JudgedByLabels, OfText):
     writes = True
 
     @classmethod
-    def for_model(cls, model: Any) -> type[Asker]:  # noqa: D102
-        return cls if type(model).__name__.endswith("ForMultipleChoice") else LanguageChoice
+    def for_class(cls, class_name: str) -> type[Asker]:  # noqa: D102
+        return cls if class_name.endswith("ForMultipleChoice") else LanguageChoice
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003, D102
@@ -214,16 +214,28 @@ class MultipleChoice(JudgedByLabels, OfText):
         return torch.stack(outputs)[None].float()
 
 
-class LanguageChoice(MultipleChoice):
-    """By a language model: the choice most likely to follow the text and a space.
-
-    In a chat it is the most likely answer.
-    """
+class Prompted(OfText):
+    """Inputs are prompts."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
         self._prompter = Prompter(data.task, self.tokenizer)
         self.chat = self._prompter.chat
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
+        """The tokenizer. Raises TaskError if its chat template refuses the first prompt."""
+        tokenizer = super().preprocessor(data, loading)
+        prompter = Prompter(data.task, tokenizer)
+        prompter.tokens(prompter.text(data.examples[0].given))
+        return tokenizer
+
+
+class LanguageChoice(Prompted, MultipleChoice):
+    """By a language model: the choice most likely to follow the text and a space.
+
+    In a chat it is the most likely answer.
+    """
 
     def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
         text, found = self._prompter.text(example.given), []
@@ -278,7 +290,7 @@ def _answer_cell(table: Table, row: str, column: str, value: Any) -> str:
     return text_cell(table, row, column, str(value) if is_number else value)
 
 
-class TextToText(OfText):
+class TextToText(Prompted):
     """A generated text. An answer is the text, and whether it was cut."""
 
     kind = TaskKind.TEXT_TO_TEXT
@@ -295,10 +307,7 @@ class TextToText(OfText):
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
-        task = data.task
-        self._prompter = Prompter(task, self.tokenizer)
-        self.chat = self._prompter.chat
-        most = task.max_new_tokens
+        most = data.task.max_new_tokens
         if most is None:
             lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
             most = CHAT_TOKENS if self.chat else max(lengths, default=0) + MORE_TOKENS

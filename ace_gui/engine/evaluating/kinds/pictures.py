@@ -48,6 +48,12 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
 
     @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
+        """The image processor. Raises CheckpointError without a tokenizer for the prompts, too."""
+        load_tokenizer(loading.preprocessing)
+        return super().preprocessor(data, loading)
+
+    @classmethod
     def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
         """The possible labels: given by the task, or all labels in the data, sorted."""
         if data.task.labels:

@@ -92,10 +92,12 @@ class TokenClassification(OfHead, OfText):
     roles = (TOKENS, LABEL)
     label_cell = staticmethod(labels_cell)
 
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        if not self.tokenizer.is_fast:
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: D102
+        tokenizer = super().preprocessor(data, loading)
+        if not tokenizer.is_fast:
             raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
+        return tokenizer
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
