@@ -114,6 +114,8 @@ def _header_length(stamp: FileStamp, beginning: bytes) -> int:
         return length
     if disguise := _disguise(beginning, length):
         raise refusal(path, disguise)
+    if length > HEADER_LIMIT and beginning[LENGTH_BYTES : LENGTH_BYTES + 1] != b"{":
+        raise refusal(path, "This is not a safetensors file. Name a model, or download it again.")
     if size < LENGTH_BYTES:
         raise refusal(path, f"File has {size} bytes, too few for a header. Download it again.")
     if length > size - LENGTH_BYTES:

@@ -426,7 +426,8 @@ def main() -> None:
         with reported("--verbose" in arguments, WRONG_USAGE):
             status = app(args=_with_command(arguments), standalone_mode=False)
     except WRONG_USAGE as error:
-        say(f"Error: {error.format_message().rstrip('.')}. Try ace-gui --help.")
+        message = error.format_message().rstrip(".")
+        say(f"Error: {message}{'' if message.endswith('?') else '.'} Try ace-gui --help.")
         status = error.exit_code
     except SystemExit as end:
         status = end.code

@@ -71,7 +71,9 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
         )
-        with Progress(*columns, console=self.notes, transient=True, disable=self.quiet) as progress:
+        console = self.notes
+        hidden = self.quiet or not console.is_terminal  # elsewhere it would be an empty line
+        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
             bar = progress.add_task("", total=None, count="")
             for event in events:
                 if isinstance(event, JobProgress):

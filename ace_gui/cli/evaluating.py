@@ -60,14 +60,14 @@ def evaluate_models(given: Evaluate) -> None:
     found: tuple[TaskScore, ...] = ()
     taken: tuple[TaskRoutes, ...] = ()
     with said_to_convert(given.convert):
+        if given.routing:
+            taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
+            if not taken:
+                sentence = "None of these models has a router; give a merge by smile, …"
+                raise RecipeError(sentence, key="routing")
         if tasks or run is None:
             events = score(recipe, folders, tasks, cluster=given.cluster, **how)
             found = terminal.result(events, Evaluated).scores
-        if given.routing:
-            taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
-    if given.routing and not taken:
-        sentence = "None of these models has a router; give a merge by smile, twin_merging, …"
-        raise RecipeError(sentence, key="routing")
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
         "scores": [each.record() for each in found],

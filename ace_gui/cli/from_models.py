@@ -71,7 +71,10 @@ def recipe_of(
 ) -> Recipe:
     """The recipe of a single file, or of a base and experts. Raises RecipeError."""
     if len(models) == 1:
-        return load_recipe(recipe_given(models[0]))
+        file = recipe_given(models[0])
+        if file.is_dir():
+            raise RecipeError(f"{file} is a folder; name its experts too, or a recipe.", path=file)
+        return load_recipe(file)
     recipes = [model for model in models if model.lower().endswith((".yaml", ".yml"))]
     if recipes:
         raise RecipeError(

@@ -91,11 +91,8 @@ def _named(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     if name in by_name:
         return by_name[name]
     near = difflib.get_close_matches(name, by_name, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise RecipeError(
-        f"There is no merge method {shown(name)}; known: {', '.join(by_name)}.{hint}",
-        key="merge_method",
-    )
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(by_name)}."
+    raise RecipeError(f"There is no merge method {shown(name)}. {hint}", key="merge_method")
 
 
 def _print(given: Methods, found: list[dict[str, Any]], console: Console) -> None:

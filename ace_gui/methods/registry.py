@@ -239,14 +239,11 @@ def register_method(
 
 
 def get_method(name: str) -> MergeMethod[Any]:
-    """The method called ``name``. Raises RecipeError, which lists the known names."""
+    """The method called ``name``. Raises RecipeError, which names the nearest or all."""
     if name in METHODS:
         return METHODS[name]
-    raise RecipeError(
-        f"There is no merge method {shown(name)}; known: {', '.join(METHODS)}."
-        + _suggestion(name, METHODS),
-        key="merge_method",
-    )
+    near = _suggestion(name, METHODS) or f" Known: {', '.join(METHODS)}."
+    raise RecipeError(f"There is no merge method {shown(name)}.{near}", key="merge_method")
 
 
 def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:

@@ -68,6 +68,7 @@ def test_reads_what_the_library_writes(file: Path):
         (b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01u.", "Contents are a PyTorch pickle"),
         (b"GGUF\x03\x00\x00\x00" + b"\1" * 40, "needs the ending `.gguf`."),
         (b"\x05\0\0\0\0\0\0\0hello", "This is not a safetensors file."),
+        (b"text,label\ngood,1\n", "This is not a safetensors file."),
     ],
 )
 def test_what_is_no_safetensors_file(file: Path, content: bytes, sentence: str):

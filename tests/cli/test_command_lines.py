@@ -155,6 +155,19 @@ def test_wild_values_are_wrong_usage(
     require_good_end(ended)
 
 
+def test_a_command_that_is_misspelt(capfd: pytest.CaptureFixture[str]) -> None:
+    ended = run(capfd, "merg", "a", "b")
+    assert ended.status == 2
+    assert "'merge'" in ended.err
+    assert not re.search(r"[?.]{2}", ended.err)
+
+
+def test_a_model_alone_is_no_recipe(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ended = run(capfd, "merge", _TWO_MODELS[0], "--out", str(tmp_path / "out"))
+    assert ended.status == 1
+    assert "experts" in ended.err
+
+
 def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(capfd, "--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
 
@@ -412,7 +425,9 @@ def test_lists_of_methods(capfd: pytest.CaptureFixture[str]) -> None:
     assert not set("─│┃━┌") & set(shelf)
     found = json.loads(run(capfd, "methods", "ties", "--json", "-").out)["methods"]
     assert [one["name"] for one in found] == ["ties"]
-    assert run(capfd, "methods", "tiess").status == 1
+    ended = run(capfd, "methods", "tiess")
+    assert (ended.status, ended.out) == (1, "")
+    assert len(ended.err) < 100, "the nearest name, not all"
 
 
 def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
@@ -448,6 +463,7 @@ def test_json_goes_to_standard_output_alone(
     words = [command, *two.get(command, (str(recipe),)), *flags, *options, "--json", "-"]
     ended = run(capfd, *(word.replace("NEW", "first") for word in words))
     assert ended.status == 0, ended.err
+    assert not ended.err.startswith("\n"), "no progress bar is left in a file"
     assert next(iter(json.loads(ended.out))) == first_key
     assert len(ended.err.splitlines()) >= 1 + (command != "report"), "the tables"
     quiet = run(capfd, *(word.replace("NEW", "second") for word in words), "--quiet")
