@@ -1,4 +1,4 @@
-"""Draws the picture of the README from *Evidence*: ``python packaging/make_evidence.py``.
+"""Draws the picture of the README from its table: ``python packaging/make_evidence.py``.
 
 A line for each method of ``SHOWN``: the share of the experts' accuracy by the number of experts.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "resources/help/evidence.md"
+PAGE: Final = ROOT / "docs/evidence.md"
 PICTURE: Final = ROOT / "resources/screenshots/evidence.svg"
 
 SHOWN: Final = {

@@ -73,3 +73,26 @@ def test_the_map_of_the_source_is_true() -> None:
     for path in [*paths, *modules]:
         found = (ROOT / path, ROOT / f"{path}.py", ROOT / "ace_gui" / path)
         assert any(each.exists() for each in found) or "NAME" in path, path
+
+
+def _figures(text: str) -> list[dict[str, list[str]]]:
+    """The figures of each table in a text, by the first cell of their row."""
+    tables = []
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [
+            [cell.strip(" *") for cell in line.strip("|\n").split("|")]
+            for line in block.splitlines()
+        ]
+        tables.append({row[0]: [each for each in row[1:] if each != "–"] for row in rows[2:]})
+    return tables
+
+
+def test_the_page_of_evidence_selects_from_all_figures() -> None:
+    (page,) = _figures(resource_path("help/evidence.md").read_text("utf-8"))
+    groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))[:3]
+    assert len(page) >= 9
+    for method, shown in page.items():
+        known = [group[name] for group in groups for name in group if method.startswith(name)]
+        count = len(shown) // len(known)
+        for index, own in enumerate(known):
+            assert set(shown[index * count : (index + 1) * count]) <= set(own), method
