@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
@@ -93,17 +91,3 @@ def loaded(opened: MainWindow, worker: FakeWorker) -> MainWindow:
     """The window with a base and two experts, compared, and nothing selected."""
     worker.say(*analysed(GAMMAS))
     return opened
-
-
-@pytest.fixture(scope="session")
-def making() -> ModuleType:
-    """The script that collects the texts."""
-    spec = importlib.util.spec_from_file_location(
-        "make_translations",
-        Path(__file__).resolve().parents[2] / "packaging" / "make_translations.py",
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

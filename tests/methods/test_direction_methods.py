@@ -21,18 +21,6 @@ from tests.helpers.method_cases import (
 CASES = tensor_cases()
 
 
-def test_nan_with_equal_norms_is_half_the_sum() -> None:
-    deltas = random_deltas(4, 8, 9, 0.7, 11)
-    assert_close(merged("nan", deltas), deltas.sum(axis=0) / 2)
-
-
-def test_nan_gives_every_expert_the_same_length() -> None:
-    deltas = experts(3)
-    units = np.array([delta / norm(delta) for delta in deltas])
-    found = merged("nan", deltas)
-    assert_close(found / norm(found), units.sum(axis=0) / norm(units.sum(axis=0)))
-
-
 def test_model_stock_goes_from_the_base_to_the_mean_with_the_angle() -> None:
     delta = experts(1)[0]
     same = np.array([delta, 2 * delta, 3 * delta])

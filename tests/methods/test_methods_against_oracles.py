@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ace_gui.errors import MethodError
 from ace_gui.linalg import products
 from ace_gui.methods import METHODS
 from ace_gui.methods.method import Kind
@@ -68,3 +69,27 @@ def test_a_float64_task_vector_keeps_its_digits() -> None:
     method = METHODS["ties"]
     found = method.merge(deltas, [1.0, 1.0], method.parameters(density=1.0))
     assert float(found.delta) == 1.0
+
+
+@pytest.mark.parametrize("weights", [[0.3, 2.0, 1.0, 0.1, 0.7], [1.0, -0.5, 0.0, 2.0, 0.1]])
+def test_sums_and_means_count_weights(weights: list[float]) -> None:
+    for deltas in CASES.values():
+        used = (4 * weights)[: len(deltas)]
+        total = np.tensordot(used, deltas, 1)
+        found = merged("task_arithmetic", deltas, weights=used, scaling=0.7)
+        assert oracle.relative_error(found, 0.7 * total) < LARGEST_ERROR
+        mean = merged("linear", deltas, weights=used)
+        assert oracle.relative_error(mean, total / sum(used)) < LARGEST_ERROR
+
+
+def test_one_expert_comes_back_to_the_last_bit() -> None:
+    delta = CASES["wide"][:1].astype(np.float32)
+    for name, parameters in (("linear", {}), ("task_arithmetic", {"scaling": 1.0})):
+        assert np.array_equal(merged(name, delta, **parameters), delta[0])
+
+
+def test_weights_without_a_mean_and_sums_beyond_float32_are_refused() -> None:
+    with pytest.raises(MethodError, match="sum to zero"):
+        merged("linear", CASES["wide"][:2], weights=[1.0, -1.0])
+    with pytest.raises(MethodError, match="range of float32"):
+        merged("task_arithmetic", np.full((2, 3, 3), 3e38), scaling=1.0)
