@@ -174,14 +174,9 @@ class Override:
     @property
     def changes(self) -> bool:
         """Whether the rule changes a setting."""
-        settings = (
-            self.disposition,
-            self.merge_method,
-            self.parameters,
-            self.weights,
-            self.experts,
-        )
-        return any(settings) or self.after != After()
+        fate = self.disposition or self.merge_method
+        settings = self.parameters or self.weights or self.experts
+        return bool(fate or settings) or self.after != After()
 
     def holds_for(self, name: str, role: str, block: int | None) -> bool:
         """Whether the rule is for a tensor of this name, role and block."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,11 +28,11 @@ from ace_gui.recipe.file_schema import (
     values_of,
 )
 from ace_gui.recipe.mergekit.reading import from_mergekit
-from ace_gui.recipe.mergekit.recognition import is_mergekit, refuse_mixture
+from ace_gui.recipe.mergekit.recognition import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.model_paths import ModelPaths
-from ace_gui.recipe.values import Override, Recipe, Task, Vocabulary, model_name
+from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
 
 RECIPE_BYTES = 1_000_000
 """No recipe is larger; a larger file is something else."""
@@ -118,9 +119,10 @@ def load_recipe(path: Path) -> Recipe:
     Raises RecipeError with the file, and the key where one is at fault.
     """
     documents = _documents(path)
-    if len(documents) > 1:
-        return _Stages([_mapping(each, path) for each in documents], path).last()
-    return _recipe(_mapping(documents[0], path), path)
+    with _naming(path):
+        if len(documents) > 1:
+            return _Stages([_mapping(each) for each in documents], path.parent).last()
+        return _recipe(_mapping(documents[0]), path.parent)
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:
@@ -129,21 +131,19 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
     Paths are taken from its folder. Raises RecipeError.
     """
     content, *others = _documents(path)
-    if others:
-        raise RecipeError(f"{path} holds several documents; keep one.", path=path)
-    return tasks_from(
-        {"tasks": content} if isinstance(content, list) else _mapping(content, path), path
-    )
+    with _naming(path):
+        if others:
+            raise RecipeError("the file has several documents; keep one.")
+        whole = {"tasks": content} if isinstance(content, list) else _mapping(content)
+        return tasks_from(whole, path.parent)
 
 
-def tasks_from(content: Mapping[str, object], path: Path = Path("tasks")) -> tuple[Task, ...]:
-    """The tasks in a mapping as in such a file. Raises RecipeError."""
+def tasks_from(content: Mapping[str, object], folder: Path = Path()) -> tuple[Task, ...]:
+    """The tasks in a mapping as in a file in ``folder``. Raises RecipeError."""
     alone = _plain_paths({"tasks": content.get("tasks") or []})
-    found = values_of(_validated(path, alone, TasksDocument, ModelPaths(folder=path.parent)))[
-        "tasks"
-    ]
+    found = values_of(_validated(alone, TasksDocument, ModelPaths(folder=folder)))["tasks"]
     if not found:
-        raise RecipeError(f"{path} has no tasks; add them under the key tasks.", path=path)
+        raise RecipeError("there are no tasks; add them under the key tasks.")
     return tuple(found)
 
 
@@ -156,7 +156,20 @@ def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
         return given
     if isinstance(given, str | Path):
         return load_recipe(Path(given))
-    return _recipe(_plain_paths(given), Path("recipe"))
+    with _naming(Path("recipe")):
+        return _recipe(_plain_paths(given), Path())
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Add the file to an error about its content."""
+    try:
+        yield
+    except RecipeError as error:
+        if error.path is not None:
+            raise
+        sentence = f"{path}: {error.sentence}"
+        raise RecipeError(sentence, path=path, key=error.key, details=error.details) from None
 
 
 def _plain_paths(value: object) -> Any:
@@ -171,12 +184,12 @@ def _plain_paths(value: object) -> Any:
 class _Stages:
     """The documents of a file with several, each a merge that others may use by its name."""
 
-    def __init__(self, documents: Sequence[Mapping[str, Any]], path: Path) -> None:
-        self._path = path
+    def __init__(self, documents: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        self._in = folder
         self._documents = {each.get("name", ""): dict(each) for each in documents}
         wrong = [each for each in self._documents if not isinstance(each, str)]
         if wrong or len(self._documents) < len(documents):
-            raise self._error("give each document a name of its own, all but at most one")
+            raise RecipeError(f"{_SEVERAL}: give each a name of its own, all but at most one.")
         for document in self._documents.values():
             document.pop("name", None)
         self._made: dict[str, Recipe] = {}
@@ -191,18 +204,20 @@ class _Stages:
         if "" in self._documents:
             found = [name for name in found if not name] or [""]
         if len(found) != 1:
-            raise self._error(f"{listing(found)} are used by no other; keep one of them")
+            raise RecipeError(
+                f"{_SEVERAL}: {listing(found)} are used by no other; keep one of them."
+            )
         return self._made[found[0]]
 
     def _recipe(self, name: str) -> Recipe:
         if name in self._begun:
             circle = " needs ".join([*self._begun[self._begun.index(name) :], name])
-            raise self._error(f"{circle}; remove one of these uses")
+            raise RecipeError(f"{_SEVERAL}: {circle}; remove one of these uses.")
         if name not in self._made:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
             stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
-            made = _recipe(self._documents[name], self._path, stages)
+            made = _recipe(self._documents[name], self._in, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
             unfound = {**made.unfound, **missing}
             self._made[name] = replace(made, stages=needed, unfound=unfound, stage_name=name)
@@ -218,10 +233,8 @@ class _Stages:
         needed |= {**recipe.stages, folder: recipe}
         return folder
 
-    def _error(self, what: str) -> RecipeError:
-        return RecipeError(f"{self._path} holds several documents: {what}.", path=self._path)
 
-
+_SEVERAL: Final = "the file has several documents"
 _NOT_MERGED: Final = (
     "An earlier stage of this recipe has not been merged yet; `ace-gui merge` does so first."
 )
@@ -237,92 +250,75 @@ def _state(model: Path) -> str:
 
 
 def _recipe(
-    content: Any, path: Path, stages: Mapping[str, Callable[[], Path]] = MappingProxyType({})
+    content: Any, folder: Path, stages: Mapping[str, Callable[[], Path]] = MappingProxyType({})
 ) -> Recipe:
-    index = ModelPaths(folder=path.parent, stages=stages)
-    content = _with_after(content, path)
-    content = _with_tokenizer(content, path)
-    refuse_mixture(content, known_keys[()], path)
+    paths = ModelPaths(folder=folder, stages=stages)
+    content = _with_tokenizer(_with_after(content), folder)
     if is_mergekit(content, known_keys[()]):
-        foreign = _validated(path, content, MergekitDocument, known=MERGEKIT_KEYS)
-        return replace(from_mergekit(foreign, path, index), unfound=index.unfound)
-    found = values_of(_validated(path, content, Document, index))
+        foreign = _validated(content, MergekitDocument, known=MERGEKIT_KEYS)
+        return replace(from_mergekit(foreign, paths), unfound=paths.unfound)
+    found = values_of(_validated(content, Document, paths))
     del found["schema_"]
-    recipe = Recipe(**found, unfound=index.unfound)
+    recipe = Recipe(**found, unfound=paths.unfound)
     written = [entry["model"] for entry in content["models"]]
     models = tuple(
         replace(entry, name=stage) if entry.name is None and stage in stages else entry
         for entry, stage in zip(recipe.models, written, strict=True)
     )
-    recipe = replace(recipe, models=models)
-    if not recipe.models and not recipe.slices:
-        raise RecipeError(
-            f"{path}: list at least one model under 'models'.", path=path, key="models"
-        )
+    if not models and not recipe.slices:
+        raise RecipeError("list at least one model under 'models'.", key="models")
     for number, rule in enumerate(recipe.overrides):
-        _check(path, f"overrides[{number}]", rule)
-    return recipe
+        key = f"overrides[{number}]"
+        if not rule.selects:
+            sentence = "selects no tensors; add role, blocks, pattern or tensors"
+            raise RecipeError(f"{key} {sentence}.", key=key)
+        if not rule.changes:
+            settings = "disposition, merge_method, parameters, weights, experts or after"
+            raise RecipeError(f"{key} changes nothing; add {settings}.", key=key)
+    return replace(recipe, models=models)
 
 
-def _with_after(content: Any, path: Path, key: str = "") -> Any:
+def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     """The older spelling ``cap`` as ``after.cap``, in the recipe and in each of its overrides.
 
     Raises RecipeError if both are given.
     """
-    if not isinstance(content, Mapping):
-        return content
     made, after = dict(content), content.get("after", {})
     if "cap" in made and isinstance(after, Mapping):
         if "cap" in after:
             raise RecipeError(
-                f"{path}: {key}cap and {key}after.cap are one setting; keep {key}after.cap alone.",
-                path=path,
+                f"{key}cap and {key}after.cap are one setting; keep {key}after.cap alone.",
                 key=f"{key}after.cap",
             )
         made["after"] = {**after, "cap": made.pop("cap")}
     if isinstance(rules := made.get("overrides"), list):
         made["overrides"] = [
-            _with_after(rule, path, f"overrides[{index}].") for index, rule in enumerate(rules)
+            _with_after(rule, f"overrides[{n}].") if isinstance(rule, Mapping) else rule
+            for n, rule in enumerate(rules)
         ]
     return made
 
 
-def _with_tokenizer(content: Any, path: Path) -> Any:
+def _with_tokenizer(made: dict[str, Any], folder: Path) -> dict[str, Any]:
     """``tokenizer: base`` and ``union`` as the choice of ``vocabulary`` that they are.
 
     A chat template that is a file gets its path. Raises RecipeError if both keys are given.
     """
-    if not isinstance(content, Mapping):
-        return content
-    made = dict(content)
     file, wanted = made.get("chat_template"), made.get("tokenizer")
-    if isinstance(file, str) and "{" not in file and (path.parent / file[:LONGEST_TEXT]).is_file():
-        made["chat_template"] = str((path.parent / file).absolute())
+    if isinstance(file, str) and "{" not in file and (folder / file[:LONGEST_TEXT]).is_file():
+        made["chat_template"] = str((folder / file).absolute())
     if not isinstance(wanted, str):
         return made
     choice = {"base": Vocabulary.BASE_TOKENS, "union": Vocabulary.UNION}.get(wanted)
-    given = made.get("vocabulary", Vocabulary.POSITION)
-    if "vocabulary" in made and given != (choice or Vocabulary.POSITION):
+    if "vocabulary" in made and made["vocabulary"] != (choice or Vocabulary.POSITION):
         raise RecipeError(
-            f"{path}: 'tokenizer' and 'vocabulary' contradict each other; keep one of them.",
-            path=path,
+            "'tokenizer' and 'vocabulary' contradict each other; keep one of them.",
             key="tokenizer",
         )
     if choice is not None:
         made["vocabulary"] = choice.value
         del made["tokenizer"]
     return made
-
-
-def _check(path: Path, key: str, rule: Override) -> None:
-    if rule.selects and rule.changes:
-        return
-    lacking = (
-        "changes nothing; add disposition, merge_method, parameters, weights, experts or after"
-        if rule.selects
-        else "selects no tensors; add role, blocks, pattern or tensors"
-    )
-    raise RecipeError(f"{path}: {key} {lacking}.", path=path, key=key)
 
 
 def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
@@ -375,16 +371,13 @@ def parsed_value(key: str, text: str) -> Any:
         ) from None
 
 
-def _mapping(content: Any, path: Path) -> dict[str, Any]:
+def _mapping(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise RecipeError(
-            f"{path} is not a recipe: expected keys such as base_model and models.", path=path
-        )
+        raise RecipeError("this is not a recipe: expected keys such as base_model and models.")
     if "experts" in content and "models" not in content:
         raise RecipeError(
-            f"{path} builds a mixture of experts, as mergekit-moe does, which is not possible "
-            "here; list the models under 'models' to merge them.",
-            path=path,
+            "this builds a mixture of experts, as mergekit-moe does, which is not possible here; "
+            "list the models under 'models' to merge them.",
             key="experts",
         )
     return content
@@ -394,7 +387,6 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 
 def _validated(
-    path: Path,
     content: dict[str, Any],
     schema: type[Schema],
     index: ModelPaths | None = None,
@@ -404,7 +396,7 @@ def _validated(
     try:
         return schema.model_validate(content, context=index)
     except ValidationError as error:
-        raise _explain(path, error, known) from None
+        raise _explain(error, known) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -414,7 +406,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _explain(
-    path: Path, error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
+    error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> RecipeError:
     """The first complaint of pydantic as one sentence; all of them as details."""
     first = error.errors()[0]
@@ -425,19 +417,19 @@ def _explain(
         close = difflib.get_close_matches(str(index[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         listed = f" Known here: {', '.join(known)}." if known else ""
-        sentence = f"{path}: unknown key {shown(key)}{hint}.{listed}"
+        sentence = f"unknown key {shown(key)}{hint}.{listed}"
     elif first["type"] == "missing":
-        sentence = f"{path}: the key {key!r} is missing; add it."
+        sentence = f"the key {key!r} is missing; add it."
     elif first["type"] == "too_short":
         noun = "model" if key == "models" else "entry"
-        sentence = f"{path}: list at least one {noun} under {key!r}."
+        sentence = f"list at least one {noun} under {key!r}."
     else:
         given = first["input"]
         value_shown = (
             shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
         )
-        sentence = f"{path}: {shown(key)} is {value_shown}, but {_wanted(dict(first))}."
-    return RecipeError(sentence, path=path, key=key, details=str(error))
+        sentence = f"{shown(key)} is {value_shown}, but {_wanted(dict(first))}."
+    return RecipeError(sentence, key=key, details=str(error))
 
 
 def _wanted(complaint: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -16,7 +16,6 @@ from ace_gui.recipe.mergekit.schema import Model, Scalar, Setting
 from ace_gui.recipe.mergekit.settings_at_depth import (
     Chain,
     Choice,
-    at_offset,
     chain_of,
     constant,
     numbers,
@@ -126,7 +125,7 @@ class Settings:
 
     def refusal(self, sentence: str, key: str) -> RecipeError:
         """The error about a setting that cannot be translated."""
-        return RecipeError(f"This {self.method} of mergekit's: {sentence}.", key=key)
+        return RecipeError(f"this {self.method} of mergekit's: {sentence}.", key=key)
 
 
 Reads = Callable[[Settings], Translation]
@@ -182,16 +181,6 @@ def translated(settings: Settings) -> Translation:
         if name not in settings.used:
             settings.notes.append(f"{name!r} has no effect on {settings.method}: left out.")
     return found
-
-
-def shifted(found: Translation, offset: int) -> Translation:
-    """The translation of a slice whose first block has the number ``offset`` in the output."""
-    return replace(
-        found,
-        parameters={name: at_offset(chain, offset) for name, chain in found.parameters.items()},
-        weights=[at_offset(chain, offset) for chain in found.weights],
-        own=[{n: at_offset(c, offset) for n, c in each.items()} for each in found.own],
-    )
 
 
 def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Foreign:

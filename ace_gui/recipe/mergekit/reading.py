@@ -9,22 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.methods import (
-    WITHOUT_BASE,
-    Settings,
-    Translation,
-    shifted,
-    translated,
-)
+from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, Settings, Translation, translated
 from ace_gui.recipe.mergekit.recognition import could_be_ours
 from ace_gui.recipe.mergekit.schema import (
     Document,
+    Model,
     ModelPath,
     Reference,
     Setting,
@@ -32,7 +27,8 @@ from ace_gui.recipe.mergekit.schema import (
     Token,
     TokenRow,
 )
-from ace_gui.recipe.mergekit.settings_at_depth import Chain, rules_of
+from ace_gui.recipe.mergekit.settings_at_depth import rules_of
+from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import (
     ModelEntry,
     OutputDtype,
@@ -53,24 +49,32 @@ _MOST_BLOCKS: Final = 10_000
 
 _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _NUMBERED: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
+_BASE: Final = "base"
+
+Pair = tuple[Path, Path | None]
+"""A model, and the adapter on it."""
+
+Scopes = Sequence[Mapping[str, Setting]]
+"""Settings, the nearest first."""
 
 
-def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]) -> Recipe:
-    """The recipe equivalent to a mergekit file.
+def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
+    """The recipe equivalent to a mergekit file. ``paths``: of its models.
 
-    ``resolve``: returns a model's path. Raises RecipeError that names what cannot be translated.
+    Raises RecipeError that names what cannot be translated.
     """
-    models = _Models(resolve=resolve, folder=path.parent)
-    document, scopes = _without_modules(document, path)
-    parts = _parts(document, path)
-    if document.merge_method == "passthrough" or not _are_whole(parts, models):
-        recipe = _of_slices(document, parts, scopes, models, path)
-    else:
-        recipe = _of_whole_models(document, parts[0], scopes, models, path)
-    recipe = _with_tokenizer(recipe, document, models, path)
+    models = _Models(paths=paths)
+    document, scopes = _without_modules(document)
+    parts = _parts(document)
+    whole = document.merge_method != "passthrough" and _are_whole(parts, models)
+    recipe = (
+        _of_whole_models(document, parts[0], scopes, models)
+        if whole
+        else _of_slices(document, parts, scopes, models)
+    )
     return replace(
-        recipe,
-        out_dtype=_out_dtype(document, path),
+        _with_tokenizer(recipe, document, models),
+        out_dtype=_out_dtype(document),
         notes=tuple(dict.fromkeys((*models.notes, *recipe.notes))),
         from_mergekit=True,
     )
@@ -80,25 +84,22 @@ def from_mergekit(document: Document, path: Path, resolve: Callable[[str], Path]
 class _Models:
     """Finds the models of a file. ``notes``: what was left out, a sentence each."""
 
-    resolve: Callable[[str], Path]
-    folder: Path
+    paths: ModelPaths
     notes: list[str] = field(default_factory=list)
 
     def path(self, model: ModelPath) -> Path:
         """A folder without a revision, else a model of the cache at its revision."""
-        local = os.path.lexists(self.folder / model.path) or os.path.lexists(
-            self.folder / str(model)
+        whole, bare = (
+            os.path.lexists(self.paths.folder / name) for name in (str(model), model.path)
         )
-        if model.revision and os.path.lexists(self.folder / model.path):
+        if model.revision and bare:
             self.notes.append(
                 f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
                 "out."
             )
-        return self.resolve(
-            model.path if local and not os.path.lexists(self.folder / str(model)) else str(model)
-        )
+        return self.paths(model.path if bare and not whole else str(model))
 
-    def pair(self, reference: Reference) -> tuple[Path, Path | None]:
+    def pair(self, reference: Reference) -> Pair:
         """A model, and the adapter on it."""
         if reference.override_architecture:
             self.notes.append(
@@ -109,42 +110,33 @@ class _Models:
 
     def blocks(self, reference: Reference) -> int | None:
         """The number of blocks of a model; None if its config does not have it."""
-        folder = self.resolve_quietly(reference)
+        folder = replace(self, notes=[]).path(reference.model)
         return block_count(folder if folder.is_dir() else folder.parent)
 
-    def resolve_quietly(self, reference: Reference) -> Path:
-        """A model's path, without more notes."""
-        return replace(self, notes=[]).path(reference.model)
 
-
-def _without_modules(
-    document: Document, path: Path
-) -> tuple[Document, list[Mapping[str, Setting]]]:
+def _without_modules(document: Document) -> tuple[Document, Scopes]:
     """The file with its only module as the model, and the settings for all of it."""
-    modules = document.modules or {}
+    modules = list((document.modules or {}).values())
+    if not modules:
+        return document, [document.parameters]
     if len(modules) > 1:
         raise RecipeError(
-            f"{path}: 'modules' merges several models inside a model by recipes of their own, "
-            "which is not possible here; write one recipe a part.",
-            path=path,
+            "'modules' merges several models inside a model by recipes of their own, which is not "
+            "possible here; write one recipe a part.",
             key="modules",
         )
-    for module in modules.values():
-        document = document.model_copy(update={"models": module.models, "slices": module.slices})
-        return document, [module.parameters, document.parameters]
-    return document, [document.parameters]
+    own = {"models": modules[0].models, "slices": modules[0].slices}
+    return document.model_copy(update=own), [modules[0].parameters, document.parameters]
 
 
-def _parts(document: Document, path: Path) -> list[Slice]:
+def _parts(document: Document) -> list[Slice]:
     """The slices; models without slices are one slice of all blocks."""
     if document.slices and document.models:
-        raise RecipeError(
-            f"{path} has 'models' and 'slices'; keep one of them.", path=path, key="slices"
-        )
+        raise RecipeError("'models' and 'slices' exclude each other; keep one.", key="slices")
     if document.slices:
         return document.slices
     if not document.models:
-        raise RecipeError(f"{path} has no models; add some.", path=path, key="models")
+        raise RecipeError("there are no models; add some.", key="models")
     return [Slice(sources=document.models)]
 
 
@@ -156,22 +148,14 @@ def _are_whole(parts: Sequence[Slice], models: _Models) -> bool:
     return all(source.layer_range == (0, models.blocks(source.model)) for source in ranged)
 
 
-def _of_whole_models(
-    document: Document,
-    part: Slice,
-    scopes: Sequence[Mapping[str, Setting]],
-    models: _Models,
-    path: Path,
-) -> Recipe:
+def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _Models) -> Recipe:
     """The recipe of a merge of whole models."""
-    reference = document.base_model or _first(document, part, path)
+    reference = document.base_model or _first(document, part)
     base, adapter = models.pair(reference)
-    entries = {source.model: models.pair(source.model) for source in part.sources}
-    experts = [source for source in part.sources if entries[source.model] != (base, adapter)]
+    pairs = {source.model: models.pair(source.model) for source in part.sources}
+    experts = [source for source in part.sources if pairs[source.model] != (base, adapter)]
     if not experts:
-        raise RecipeError(
-            f"{path} has no model besides the base; add one.", path=path, key="models"
-        )
+        raise RecipeError("there is no model besides the base; add one.", key="models")
     ends = [source.layer_range[1] for source in part.sources if source.layer_range]
     settings = Settings(
         method=document.merge_method,
@@ -182,13 +166,16 @@ def _of_whole_models(
         blocks=ends[0] if ends else models.blocks(reference),
     )
     found = translated(settings)
+    entries = []
+    for source, chain in zip(experts, found.weights, strict=True):
+        model, lora = pairs[source.model]
+        # An adapter on the plain base is an expert by itself.
+        on = None if lora is None or (model == base and adapter is None) else model
+        entries.append(ModelEntry(model=lora or model, on=on, weight=float(chain[0].value)))
     recipe = Recipe(
         base_model=base,
         adapter=adapter,
-        models=tuple(
-            _entry(*entries[source.model], base=base, adapter=adapter, weight=chain)
-            for source, chain in zip(experts, found.weights, strict=True)
-        ),
+        models=tuple(entries),
         merge_method=found.method,
         parameters={name: chain[0].value for name, chain in found.parameters.items()},
         notes=tuple(settings.notes),
@@ -197,26 +184,16 @@ def _of_whole_models(
     return replace(recipe, overrides=_rules(found, recipe.expert_names))
 
 
-def _entry(
-    model: Path, lora: Path | None, *, base: Path, adapter: Path | None, weight: Chain
-) -> ModelEntry:
-    """An expert; an adapter on the plain base is one by itself."""
-    on = None if lora is None or (model == base and adapter is None) else model
-    return ModelEntry(model=lora or model, on=on, weight=float(weight[0].value))
-
-
-def _rules(found: Translation, names: Sequence[str]) -> tuple[Override, ...]:
+def _rules(found: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
     weights = dict(zip(names, found.weights, strict=True))
-    return rules_of(found.parameters, weights, dict(zip(names, found.own, strict=False)))
+    return rules_of(found.parameters, weights, dict(zip(names, found.own, strict=False)), offset)
 
 
-def _first(document: Document, part: Slice, path: Path) -> Reference:
+def _first(document: Document, part: Slice) -> Reference:
     """The first model of a merge that needs no base: it counts like any other."""
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
-            f"{path}: {document.merge_method!r} needs a base model here; add base_model.",
-            path=path,
-            key="base_model",
+            f"{document.merge_method!r} needs a base model here; add base_model.", key="base_model"
         )
     first = part.sources[0].model
     # An adapter needs the model that it is on as the base, which then has no weight of its own.
@@ -224,26 +201,21 @@ def _first(document: Document, part: Slice, path: Path) -> Reference:
 
 
 def _of_slices(
-    document: Document,
-    parts: Sequence[Slice],
-    scopes: Sequence[Mapping[str, Setting]],
-    models: _Models,
-    path: Path,
+    document: Document, parts: Sequence[Slice], scopes: Scopes, models: _Models
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
-    bases = [_base_of(document, parts, number, path) for number in range(len(parts))]
+    bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
     pairs = {source.model: models.pair(source.model) for part in parts for source in part.sources}
-    base, adapter = pairs[bases[0]]
-    listed = [
+    base = pairs[bases[0]]
+    others = dict.fromkeys(
         pairs[source.model]
         for part, own in zip(parts, bases, strict=True)
         for source in part.sources
-        if source.model != own or pairs[own] != (base, adapter)
-    ]
-    others = list(dict.fromkeys(listed))
+        if source.model != own or pairs[own] != base
+    )
     recipe = Recipe(
-        base_model=base,
-        adapter=adapter,
+        base_model=base[0],
+        adapter=base[1],
         models=tuple(ModelEntry(model=lora or m, on=m if lora else None) for m, lora in others),
     )
     names = dict(zip(others, recipe.expert_names, strict=True))
@@ -251,16 +223,20 @@ def _of_slices(
     notes: list[str] = []
     offset = 0
     for part, own in zip(parts, bases, strict=True):
-        settings = _slice_settings(document, part, own, scopes, models)
-        _refuse_own_numbers(part, offset, path)
-        found = shifted(translated(settings), offset)
+        _refuse_own_numbers(part, offset)
+        ordered = sorted(part.sources, key=lambda source: source.model != own)
+        settings = _slice_settings(document, part, ordered, scopes, models)
+        found = translated(settings)
         if not slices:
             parameters = {name: chain[0].value for name, chain in found.parameters.items()}
             recipe = replace(recipe, merge_method=found.method, parameters=parameters)
-        rules = _slice_rules(found, recipe, [names[pairs[e.model]] for e in settings.experts])
-        ordered = sorted(part.sources, key=lambda source: source.model != own)
-        sources = tuple(_source(*pairs[each.model], each.layer_range) for each in ordered)
-        slices.append(RecipeSlice(sources=sources, overrides=rules))
+        experts = [names[pairs[each.model]] for each in settings.experts]
+        rules = (*_usual_rules(found, recipe, experts), *_rules(found, experts, offset))
+        sources = []
+        for each in ordered:
+            model, adapter = pairs[each.model]
+            sources.append(Source(model=model, adapter=adapter, layers=each.layer_range))
+        slices.append(RecipeSlice(sources=tuple(sources), overrides=rules))
         notes += settings.notes
         if part.residual_weight is not None:
             notes.append("'residual_weight' is left out: mergekit reads it and does not use it.")
@@ -269,90 +245,74 @@ def _of_slices(
 
 
 def _slice_settings(
-    document: Document,
-    part: Slice,
-    own: Reference,
-    scopes: Sequence[Mapping[str, Setting]],
-    models: _Models,
+    document: Document, part: Slice, sources: Sequence[Model], scopes: Scopes, models: _Models
 ) -> Settings:
-    """The settings of a slice whose base is ``own``, from near to far."""
-    first, end = part.sources[0].layer_range or (0, models.blocks(own) or 0)
+    """The settings of a slice, whose base is the first of its ``sources``."""
+    base, *experts = sources
+    first, end = part.sources[0].layer_range or (0, models.blocks(base.model) or 0)
     return Settings(
         method=document.merge_method,
-        base=next(source for source in part.sources if source.model == own),
+        base=base,
         has_base=document.base_model is not None or part.base_model is not None,
-        experts=[source for source in part.sources if source.model != own],
+        experts=experts,
         shared=[part.parameters, *scopes],
         blocks=end - first or None,
     )
 
 
-def _source(model: Path, adapter: Path | None, layers: tuple[int, int] | None) -> Source:
-    return Source(model=model, adapter=adapter, layers=layers)
-
-
-def _slice_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> tuple[Override, ...]:
-    """The settings of one slice that differ from the recipe's."""
-    rules: list[Override] = []
-    for name, chain in found.parameters.items():
-        if recipe.parameters.get(name) != chain[0].value:
-            rules.append(Override(pattern="*", parameters={name: chain[0].value}))
+def _usual_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> list[Override]:
+    """What holds for all tensors of a slice and differs from the recipe."""
+    rules = [
+        Override(pattern="*", parameters={name: chain[0].value})
+        for name, chain in found.parameters.items()
+        if recipe.parameters.get(name) != chain[0].value
+    ]
     weights = {n: float(c[0].value) for n, c in zip(names, found.weights, strict=True)}
     if differing := {name: weight for name, weight in weights.items() if weight != 1.0}:
         rules.append(Override(pattern="*", weights=differing))
-    return (*rules, *_rules(found, names))
+    return rules
 
 
-def _base_of(document: Document, parts: Sequence[Slice], number: int, path: Path) -> Reference:
+def _base_of(document: Document, part: Slice, number: int) -> Reference:
     """The base of a slice, which is one of its models."""
-    part = parts[number]
     there = [source.model for source in part.sources]
     if len(set(there)) < len(there):
         raise RecipeError(
-            f"{path}: slice {number} has a model twice; weights belong to models, so name it once.",
-            path=path,
+            f"slice {number} has a model twice; weights belong to models, so name it once.",
             key="slices",
         )
-    if document.merge_method == "passthrough":
-        if len(there) > 1:
-            raise RecipeError(
-                f"{path}: passthrough takes one model a slice, but slice {number} has "
-                f"{len(there)}.",
-                path=path,
-                key="slices",
-            )
-        return there[0]
+    if document.merge_method == "passthrough" and len(there) > 1:
+        raise RecipeError(
+            f"passthrough takes one model a slice, but slice {number} has {len(there)}.",
+            key="slices",
+        )
     wanted = part.base_model or document.base_model
     if wanted in there:
         return wanted
-    if document.merge_method in WITHOUT_BASE and (
-        wanted is None or document.merge_method == "linear"
-    ):
+    anyone = document.merge_method in ("passthrough", "linear")
+    if anyone or (wanted is None and document.merge_method in WITHOUT_BASE):
         return there[0]
     named = "none is named" if wanted is None else f"{wanted} is not"
     raise RecipeError(
-        f"{path}: {document.merge_method} needs its base model among the sources of slice "
-        f"{number}, but {named}; add it there.",
-        path=path,
+        f"{document.merge_method} needs its base model among the sources of slice {number}, but "
+        f"{named}; add it there.",
         key="base_model",
     )
 
 
-def _refuse_own_numbers(part: Slice, offset: int, path: Path) -> None:
+def _refuse_own_numbers(part: Slice, offset: int) -> None:
     """Refuse a filter for block numbers of one model, if they are others in the output."""
     for source in part.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
             continue
         for name, setting in source.parameters.items():
             conditions = setting if isinstance(setting, list) else [setting]
-            for each in conditions:
-                if _NUMBERED.search(getattr(each, "filter", None) or ""):
-                    raise RecipeError(
-                        f"{path}: a filter of {name!r} of {source.model} names a block number, "
-                        "which is another one in the output; write a gradient instead.",
-                        path=path,
-                        key=name,
-                    )
+            if any(_NUMBERED.search(getattr(each, "filter", None) or "") for each in conditions):
+                raise RecipeError(
+                    f"a filter of {name!r} of {source.model} names a block number, which is "
+                    "another one in the output; write a gradient instead.",
+                    key=name,
+                )
 
 
 def base_config(folder: Path) -> dict[str, Any]:
@@ -377,44 +337,53 @@ def block_count(folder: Path) -> int | None:
     return next(counts, None)
 
 
-def _out_dtype(document: Document, path: Path) -> OutputDtype | None:
-    written = (document.out_dtype or document.dtype or "").removeprefix("torch.") or None
-    if written is not None and written not in _DTYPES:
+def _out_dtype(document: Document) -> OutputDtype | None:
+    written = (document.out_dtype or document.dtype or "").removeprefix("torch.")
+    if written and written not in _DTYPES:
         raise RecipeError(
-            f"{path}: the number format {written!r} is not known here; choose one of "
-            f"{', '.join(_DTYPES)}.",
-            path=path,
+            f"the number format {written!r} is not known here; choose one of {', '.join(_DTYPES)}.",
             key="out_dtype" if document.out_dtype else "dtype",
         )
-    return None if written is None else _DTYPES[written]
+    return _DTYPES[written] if written else None
 
 
-def _with_tokenizer(recipe: Recipe, document: Document, models: _Models, path: Path) -> Recipe:
+def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Recipe:
     """The recipe with the file's tokenizer and chat template."""
     if document.tokenizer is not None and document.tokenizer_source is not None:
         raise RecipeError(
-            f"{path} has 'tokenizer' and 'tokenizer_source'; keep one of them.",
-            path=path,
-            key="tokenizer",
+            "'tokenizer' and 'tokenizer_source' exclude each other; keep one.", key="tokenizer"
         )
     chosen = document.tokenizer
     recipe = replace(recipe, chat_template=document.chat_template or "")
-    names = dict(zip(map(_pair_of, recipe.models), recipe.expert_names, strict=True))
+    names: dict[Pair, str] = {}
+    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
+        names[(entry.on, entry.model) if entry.on else (entry.model, None)] = name
     names[recipe.base_model, recipe.adapter] = _BASE
 
     def named(reference: Reference) -> str:
         pair = models.pair(reference)
         if pair not in names:
             raise RecipeError(
-                f"{path}: the tokenizer is that of {reference}, which is not among the models; "
-                "choose one of them.",
-                path=path,
+                f"the tokenizer is that of {reference}, which is not among the models; choose one "
+                "of them.",
                 key="tokenizer_source",
             )
         return names[pair]
 
+    def token_source(token: Token) -> TokenSource:
+        source, force = token.source, token.force
+        if not isinstance(source, TokenRow):
+            return TokenSource(model="" if source is None else named(source), force=force)
+        return TokenSource(
+            model="" if source.model is None else named(source.model),
+            token=source.token,
+            token_id=source.token_id,
+            zero=source.kind == "zero",
+            force=force,
+        )
+
     if chosen is not None:
-        tokens = {token: _token_source(each, named) for token, each in chosen.tokens.items()}
+        tokens = {token: token_source(each) for token, each in chosen.tokens.items()}
         recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=chosen.pad_to_multiple_of)
     source = document.tokenizer_source if chosen is None else chosen.source
     if source is None:
@@ -424,26 +393,6 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models, path: P
         choice = Vocabulary.UNION if name == "union" else Vocabulary.BASE_TOKENS
         return replace(recipe, vocabulary=choice)
     return replace(recipe, tokenizer=name)
-
-
-_BASE: Final = "base"
-
-
-def _token_source(token: Token, named: Callable[[Reference], str]) -> TokenSource:
-    source = token.source
-    if isinstance(source, TokenRow):
-        return TokenSource(
-            model="" if source.model is None else named(source.model),
-            token=source.token,
-            token_id=source.token_id,
-            zero=source.kind == "zero",
-            force=token.force,
-        )
-    return TokenSource(model="" if source is None else named(source), force=token.force)
-
-
-def _pair_of(entry: ModelEntry) -> tuple[Path, Path | None]:
-    return (entry.model, None) if entry.on is None else (entry.on, entry.model)
 
 
 def _defaults_note(settings: Settings) -> str:

@@ -6,24 +6,33 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import Condition, Scalar, Setting
-from ace_gui.recipe.overrides import Override, ParameterValue
+from ace_gui.recipe.overrides import Override
+
+Where = tuple[str | None, str | None]
+"""Pattern and blocks of a rule."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A value for tensors whose name has the ``pattern``, in these ``blocks``; None: for all."""
+    """A value for tensors whose name has the ``pattern``, in these ``blocks``; None: for all.
+
+    ``blocks``: the first and the last one.
+    """
 
     value: Scalar
     pattern: str | None = None
-    blocks: str | None = None
+    blocks: tuple[int, int] | None = None
 
-    @property
-    def where(self) -> tuple[str | None, str | None]:
-        """Which tensors it is for."""
-        return self.pattern, self.blocks
+    def where(self, offset: int) -> Where:
+        """Pattern and blocks of a rule, if the first block has the number ``offset``."""
+        if self.blocks is None:
+            return self.pattern or "*", None
+        first, last = (offset + block for block in self.blocks)
+        return self.pattern, str(first) if first == last else f"{first}-{last}"
 
 
 Chain = tuple[Choice, ...]
@@ -41,24 +50,18 @@ def chain_of(
     nearest_first: list[Chain] = []
     for condition in _conditions(name, scopes):
         everywhere = condition.filter in (None, "", "*")
-        pattern = None if everywhere else f"*{_literal(condition.filter or '')}*"
+        escaped = (
+            f"[{letter}]" if letter in "*?[" else letter for letter in condition.filter or ""
+        )
+        pattern = None if everywhere else f"*{''.join(escaped)}*"
         nearest_first.append(_along(name, condition.value, pattern, blocks))
         if everywhere:
             break
     else:
         nearest_first.append((Choice(value=default),))
     chain = [choice for part in reversed(nearest_first) for choice in part]
-    last = {choice.where: index for index, choice in enumerate(chain)}
-    return tuple(choice for index, choice in enumerate(chain) if last[choice.where] == index)
-
-
-def at_offset(chain: Chain, offset: int) -> Chain:
-    """The chain with the numbers of its blocks increased."""
-    return tuple(replace(choice, blocks=_moved(choice.blocks, offset)) for choice in chain)
-
-
-def _moved(blocks: str | None, offset: int) -> str | None:
-    return blocks and "-".join(str(int(number) + offset) for number in blocks.split("-"))
+    last = {(choice.pattern, choice.blocks): index for index, choice in enumerate(chain)}
+    return tuple(chain[index] for index in sorted(last.values()))
 
 
 def numbers(chain: Chain, name: str) -> Chain:
@@ -86,67 +89,33 @@ def rules_of(
     parameters: Mapping[str, Chain],
     weights: Mapping[str, Chain],
     own: Mapping[str, Mapping[str, Chain]],
+    offset: int = 0,
 ) -> tuple[Override, ...]:
     """Overrides for tensors with their own values in the chains.
 
     ``weights``: by expert's name. ``own``: by expert's name, the expert's own parameters.
+    ``offset``: number of the first block in the output. A value joins an earlier rule for the same
+    tensors where its chain allows that.
     """
-    rules: list[Override] = []
-    for name, chain in parameters.items():
-        _place(rules, [_rule(c, parameters={name: c.value}) for c in chain[1:]])
-    for name, chain in weights.items():
-        _place(rules, [_rule(c, weights={name: float(c.value)}) for c in chain[1:]])
-    for expert, chains in own.items():
-        for name, chain in chains.items():
-            _place(rules, [_rule(c, experts={expert: {name: c.value}}) for c in chain])
-    return tuple(rules)
-
-
-def _rule(
-    choice: Choice,
-    *,
-    parameters: Mapping[str, ParameterValue] | None = None,
-    weights: Mapping[str, float] | None = None,
-    experts: Mapping[str, Mapping[str, ParameterValue]] | None = None,
-) -> Override:
-    everywhere = choice.pattern is None and choice.blocks is None
-    return Override(
-        pattern="*" if everywhere else choice.pattern,
-        blocks=choice.blocks,
-        parameters=parameters or {},
-        weights=weights or {},
-        experts=experts or {},
-    )
-
-
-def _place(rules: list[Override], wanted: Sequence[Override]) -> None:
-    """Add rules in their order, each to one for the same tensors where that comes late enough."""
-    after = -1
-    for rule in wanted:
-        where = (rule.pattern, rule.blocks)
-        for index in range(after + 1, len(rules)):
-            known = rules[index]
-            if (known.pattern, known.blocks) == where:
-                rules[index] = Override(
-                    pattern=rule.pattern,
-                    blocks=rule.blocks,
-                    parameters={**known.parameters, **rule.parameters},
-                    weights={**known.weights, **rule.weights},
-                    experts=_both(known.experts, rule.experts),
-                )
-                after = index
-                break
-        else:
-            rules.append(rule)
-            after = len(rules) - 1
-
-
-def _both(
-    known: Mapping[str, Mapping[str, ParameterValue]],
-    more: Mapping[str, Mapping[str, ParameterValue]],
-) -> dict[str, dict[str, ParameterValue]]:
-    names = dict.fromkeys([*known, *more])
-    return {name: {**known.get(name, {}), **more.get(name, {})} for name in names}
+    chains: dict[tuple[str, ...], Chain] = {
+        **{("parameters", name): chain[1:] for name, chain in parameters.items()},
+        **{("weights", name): chain[1:] for name, chain in weights.items()},
+        **{("experts", e, name): chain for e, some in own.items() for name, chain in some.items()},
+    }
+    rules: list[tuple[Where, dict[str, Any]]] = []
+    for (*headings, last), chain in chains.items():
+        index = -1
+        for choice in chain:
+            where = choice.where(offset)
+            later = (n for n in range(index + 1, len(rules)) if rules[n][0] == where)
+            index = next(later, len(rules))
+            if index == len(rules):
+                rules.append((where, {}))
+            settings = rules[index][1]
+            for heading in headings:
+                settings = settings.setdefault(heading, {})
+            settings[last] = choice.value
+    return tuple(Override(pattern=p, blocks=b, **settings) for (p, b), settings in rules)
 
 
 def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
@@ -187,11 +156,12 @@ def _along(
             key=name,
         )
     own = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    starts = [k for k in range(blocks) if k == 0 or own[k] != own[k - 1]]
     return (
         Choice(value=points[0], pattern=pattern),
         *(
-            Choice(value=own[first], pattern=pattern, blocks=_range(first, last))
-            for first, last in _runs(own)
+            Choice(value=own[first], pattern=pattern, blocks=(first, after - 1))
+            for first, after in pairwise([*starts, blocks])
             if own[first] != points[0]
         ),
     )
@@ -203,18 +173,3 @@ def interpolated(values: Sequence[float], t: float) -> float:
     low = int(index)
     high = min(len(values) - 1, low + 1)
     return (1 - (index - low)) * values[low] + (index - low) * values[high]
-
-
-def _runs(values: Sequence[float]) -> list[tuple[int, int]]:
-    """First and last index of each run of equal values."""
-    starts = [k for k in range(len(values)) if k == 0 or values[k] != values[k - 1]]
-    return [(first, after - 1) for first, after in pairwise([*starts, len(values)])]
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _literal(text: str) -> str:
-    """Text escaped for use within a pattern."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
