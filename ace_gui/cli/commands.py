@@ -16,8 +16,6 @@ from ace_gui import __version__
 from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
-    MOST_GIGABYTES,
-    MOST_SPEED,
     WRONG_USAGE,
     Computing,
     MethodId,
@@ -35,6 +33,7 @@ from ace_gui.cli.options import (
     counts_given,
     flag,
     model_given,
+    option,
     path_given,
     path_option,
     recipe_given,
@@ -155,12 +154,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     ] = False
     memory: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=MOST_GIGABYTES,
-            metavar="GB",
-            help="Memory limit (default: the free memory).",
-        ),
+        option("GB", "Memory limit (default: the free memory).", min=0.001, max=1e6),
     ] = None
     resume: Annotated[bool, flag("--resume", "Continue an interrupted merge.")] = False
     complete_heads: Annotated[
@@ -173,8 +167,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         bool, flag("--evaluate", "Score the result on the recipe's tasks, for the model card.")
     ] = False
     kind: Annotated[
-        str | None,
-        typer.Option("--as", metavar="model|adapter", help="What to write (default: a model)."),
+        str | None, option("model|adapter", "What to write (default: a model).", "--as")
     ] = None
 
     def check(self) -> None:
@@ -200,13 +193,10 @@ class Extract(Computing, WithRank, WithJson):
     out: NewFolder
     include: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Only tensors with names like this (* is any text); repeatable."
-        ),
+        option("PATTERN", "Only tensors with names like this (* is any text); repeatable."),
     ] = None
     exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="No tensors with names like this; repeatable."),
+        list[str] | None, option("PATTERN", "No tensors with names like this; repeatable.")
     ] = None
     resume: Annotated[bool, flag("--resume", "Continue an interrupted extraction.")] = False
 
@@ -279,25 +269,18 @@ class Estimate(Computing, WithCluster, WithJson):
     """Estimate the work, memory, disk space and time of a merge; merge nothing."""
 
     recipe: RecipeFile
-    workers: Annotated[
-        str, typer.Option(metavar="N,M,…", help="Numbers of workers to estimate the time for.")
-    ] = ""
+    workers: Annotated[str, option("N,M,…", "Numbers of workers to estimate the time for.")] = ""
     speed: Annotated[
         float | None,
-        typer.Option(
-            min=0.01,
-            max=MOST_SPEED,
-            metavar="GFLOPS",
-            help="Speed of one worker (default: measured here).",
-        ),
+        option("GFLOPS", "Speed of one worker (default: measured here).", min=0.01, max=1e9),
     ] = None
     disk: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "MB/S",
+            "Disk speed for reading and writing (default: measured here).",
             min=0.01,
-            max=MOST_SPEED,
-            metavar="MB/S",
-            help="Disk speed for reading and writing (default: measured here).",
+            max=1e9,
         ),
     ] = None
 
@@ -321,17 +304,13 @@ class Compare(Computing, WithLimit, WithCluster, WithJson):
     recipe: RecipeFile
     methods: Annotated[
         str,
-        typer.Option(
-            metavar="a,b,c|all",
-            help="The methods to compare, each with its defaults; also: recommended.",
-        ),
+        option("a,b,c|all", "The methods to compare, each with its defaults; also: recommended."),
     ] = ""
     shelf: Annotated[
         bool, flag("--shelf", "Compare the methods that ace-gui methods lists first.")
     ] = False
     parameter: Annotated[
-        str,
-        typer.Option(metavar="NAME=v1,v2", help="Values to compare for one parameter of a method."),
+        str, option("NAME=v1,v2", "Values to compare for one parameter of a method.")
     ] = ""
 
     def check(self) -> None:
@@ -357,9 +336,7 @@ class Evaluate(Computing, WithLimit, WithCluster, WithJson):
     tasks: Annotated[
         Path | None, path_option("FILE", "A YAML file with tasks (default: the recipe's tasks).")
     ] = None
-    harness: Annotated[
-        str, typer.Option(metavar="a,b,c", help="Also run these lm-eval tasks on the folders.")
-    ] = ""
+    harness: Annotated[str, option("a,b,c", "Also run these lm-eval tasks on the folders.")] = ""
     harness_tasks: Annotated[
         Path | None, path_option("DIR", "A folder with your own lm-eval tasks.")
     ] = None
@@ -374,18 +351,11 @@ class Tune(Computing, WithLimit, WithCluster, WithJson):
 
     recipe: RecipeFile
     parameter: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=a..b", help="A parameter of the method and its range; repeatable."
-        ),
+        list[str], option("NAME=a..b", "A parameter of the method and its range; repeatable.")
     ]
     merges: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            metavar="N",
-            help="Number of merges to try (default: 9, or 25 for several parameters).",
-        ),
+        option("N", "Number of merges to try (default: 9, or 25 for several parameters).", min=2),
     ] = None
     out: Annotated[Path | None, path_option("FILE", "Write the recipe with the chosen values.")] = (
         None

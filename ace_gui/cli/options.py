@@ -8,11 +8,10 @@ option is declared once, in a class that commands inherit.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
@@ -24,10 +23,7 @@ from ace_gui.cli.interrupts import interruptible, starting
 from ace_gui.paths import Sample
 from ace_gui.processes import heavy_imports
 
-MOST_THREADS: Final = 1024
 MOST_WORKERS: Final = 65_536
-MOST_GIGABYTES: Final = 1e6
-MOST_SPEED: Final = 1e9
 
 WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
 """Typer's usage errors. Their module depends on Typer's version."""
@@ -84,9 +80,14 @@ def flag(name: str, about: str) -> Any:
     return typer.Option(name, help=about)
 
 
+def option(metavar: str, about: str, *names: str, **limits: Any) -> Any:
+    """An option with a value. ``limits``: ``min``, ``max``, or a ``parser``."""
+    return typer.Option(*names, metavar=metavar, help=about, **limits)
+
+
 def path_option(metavar: str, about: str) -> Any:
     """An option with a path."""
-    return typer.Option(parser=path_given, metavar=metavar, help=about)
+    return option(metavar, about, parser=path_given)
 
 
 RecipeFile = Annotated[
@@ -97,21 +98,19 @@ RecipeFile = Annotated[
 ]
 MethodId = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "ID|ID:VARIANT",
+        "The method to use, with its defaults (default: the recommended merge).",
         "--method",
-        metavar="ID|ID:VARIANT",
-        help="The method to use, with its defaults (default: the recommended merge).",
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "KEY=VALUE",
+        "A parameter of the method, or a key of the recipe (heads, out_dtype, after.scale); "
+        "repeatable.",
         "--set",
-        metavar="KEY=VALUE",
-        help=(
-            "A parameter of the method, or a key of the recipe (heads, out_dtype, after.scale); "
-            "repeatable."
-        ),
     ),
 ]
 NewFolder = Annotated[Path, path_option("DIR", "The output folder; it must be new or empty.")]
@@ -139,12 +138,7 @@ class Reading(Options):
 
     threads: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MOST_THREADS,
-            metavar="N",
-            help="Number of compute threads (default: one per processor).",
-        ),
+        option("N", "Number of compute threads (default: one per processor).", min=1, max=1024),
     ] = None
     convert: Annotated[
         bool,
@@ -158,9 +152,7 @@ class Reading(Options):
 class Computing(Reading):
     """Commands that compute on a device."""
 
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda:N", help="The device to compute on.")
-    ] = "auto"
+    device: Annotated[str, option("auto|cpu|cuda:N", "The device to compute on.")] = "auto"
 
 
 class WithCluster(Options):
@@ -168,9 +160,9 @@ class WithCluster(Options):
 
     cluster: Annotated[
         str,
-        typer.Option(
-            metavar="local:N|auto|ray://HOST:PORT",
-            help="Distribute the work: N local processes, or the workers of a Ray cluster.",
+        option(
+            "local:N|auto|ray://HOST:PORT",
+            "Distribute the work: N local processes, or the workers of a Ray cluster.",
         ),
     ] = ""
 
@@ -179,10 +171,7 @@ class WithLimit(Options):
     """Commands that score models on tasks."""
 
     limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Maximum number of examples per task, drawn at random."
-        ),
+        int | None, option("N", "Maximum number of examples per task, drawn at random.", min=1)
     ] = None
 
 
@@ -208,14 +197,14 @@ class WithJson(WithOverwrite):
 class WithRank(Options):
     """Commands that write an adapter."""
 
-    rank: Annotated[int | None, typer.Option(min=1, metavar="N", help="The adapter's rank.")] = None
+    rank: Annotated[int | None, option("N", "The adapter's rank.", min=1)] = None
     energy: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "SHARE",
+            "Instead of --rank: the share of each change's squared norm to keep.",
             min=1e-6,
             max=1.0,
-            metavar="SHARE",
-            help="Instead of --rank: the share of each change's squared norm to keep.",
         ),
     ] = None
 
@@ -228,7 +217,8 @@ def command(
 ) -> Callable[[type[Command]], type[Command]]:
     """Add a command to ``app``; ``work``: the function that it calls, as ``module:function``.
 
-    The module is imported when the command runs, so that others and ``--help`` start quickly.
+    The module is imported when the command runs, so that others and ``--help`` start quickly. A
+    command's own options come before the shared ones.
     """
 
     def added(options: type[Command]) -> type[Command]:
@@ -237,7 +227,12 @@ def command(
             given.check()
             run(given, work)
 
-        call.__signature__ = inspect.Signature(_parameters(options))  # type: ignore[attr-defined]
+        hints, parameters = get_type_hints(options, include_extras=True), []
+        for field in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            kind, hint = inspect.Parameter.KEYWORD_ONLY, hints[field.name]
+            parameters.append(inspect.Parameter(field.name, kind, default=default, annotation=hint))
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__, call.__doc__ = {}, options.__doc__
         app.command(name, hidden=hidden)(call)
         return options
@@ -252,19 +247,3 @@ def run(given: Options, work: str) -> None:
         with starting(), heavy_imports():
             loaded = import_module(f"ace_gui.cli.{module}")
         getattr(loaded, function)(given)
-
-
-def _parameters(options: type[Options]) -> list[inspect.Parameter]:
-    """The fields as parameters of a function, a command's own before the shared ones."""
-    hints = get_type_hints(options, include_extras=True)
-    own = [field for field in dataclasses.fields(options) if field.name in options.__annotations__]
-    shared = [field for field in dataclasses.fields(options) if field not in own]
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=hints[field.name],
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in (*own, *shared)
-    ]
