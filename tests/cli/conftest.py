@@ -2,8 +2,17 @@
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+
+from tests.helpers.command import Run, in_process
+
+
+@pytest.fixture
+def ace(capfd: pytest.CaptureFixture[str]) -> Run:
+    """``ace-gui`` in this process: a function that takes its arguments."""
+    return partial(in_process, capfd)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import transformers
 
 from ace_gui.engine import workflow
 from ace_gui.recipe.tasks import TaskKind
-from tests.helpers.command import in_process as run
+from tests.helpers.command import Run
 from tests.helpers.scored_models import (
     save_bert,
     save_chat_model,
@@ -212,6 +212,7 @@ def test_broken_tasks_are_refused_before_the_merge(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    ace: Run,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     _, keys, break_ = BREAKS[name]
@@ -221,7 +222,7 @@ def test_broken_tasks_are_refused_before_the_merge(
     monkeypatch.setattr(workflow, "merge", lambda *_a, **_k: pytest.fail("merged"))
     capfd.readouterr()
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
-    dry, real = run(capfd, *words, "--dry-run"), run(capfd, *words)
+    dry, real = ace(*words, "--dry-run"), ace(*words)
     assert (dry.status, real.status) == (1, 1), (dry.err, real.err)
     assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
     assert dry.err.count("Error: ") == 1
@@ -229,7 +230,7 @@ def test_broken_tasks_are_refused_before_the_merge(
 
 
 def test_a_task_of_nobody_that_only_the_experts_can_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
 ) -> None:
     """Base and merge have no head for it."""
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {"name": "both"})
@@ -237,19 +238,17 @@ def test_a_task_of_nobody_that_only_the_experts_can_do(
     monkeypatch.setattr(workflow, "merge", lambda *_a, **_k: pytest.fail("merged"))
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
     for more in ([], ["--dry-run"]):
-        ended = run(capfd, *words, *more)
+        ended = ace(*words, *more)
         assert ended.status == 1
         assert "BertForMaskedLM" in ended.err.splitlines()[-1]
 
 
-def test_without_tasks_nothing_can_be_scored(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_tasks_nothing_can_be_scored(tmp_path: Path, ace: Run) -> None:
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {})
     recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"tasks": []}))
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
     for more in ([], ["--dry-run"]):
-        ended = run(capfd, *words, *more)
+        ended = ace(*words, *more)
         assert ended.status == 1
         assert "tasks" in ended.err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
@@ -259,12 +258,12 @@ def test_without_tasks_nothing_can_be_scored(
     "kind", [pytest.param(k, marks=[] if k in ASKED else [pytest.mark.long]) for k in CASES]
 )
 def test_good_tasks_pass_the_dry_run_and_are_scored(
-    kind: TaskKind, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: TaskKind, tmp_path: Path, ace: Run
 ) -> None:
     words = ["merge", str(family(tmp_path, kind, {})), "--evaluate", "--out", str(tmp_path / "out")]
-    dry = run(capfd, *words, "--dry-run")
+    dry = ace(*words, "--dry-run")
     assert dry.status == 0, dry.err
     assert not (tmp_path / "out").exists()
-    real = run(capfd, *words)
+    real = ace(*words)
     assert real.status == 0, real.err
     assert "one" in (tmp_path / "out" / "README.md").read_text()

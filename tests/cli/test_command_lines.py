@@ -25,8 +25,7 @@ from ace_gui.cli.options import recipe_given
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
 from ace_gui.recipe.recommended import SHELF_NAMES
-from tests.helpers.command import Ended
-from tests.helpers.command import in_process as run
+from tests.helpers.command import Ended, Run
 from tests.helpers.recipes import file_over
 from tests.helpers.scored_models import save_scored_family
 from tests.helpers.sparse_models import sparse_model
@@ -98,9 +97,9 @@ def _is_work(line: list[str]) -> bool:
     return bool({"demo", "sample"} & set(line))
 
 
-def _check(capfd: pytest.CaptureFixture[str], folder: Path, line: list[str]) -> None:
+def _check(ace: Run, folder: Path, line: list[str]) -> None:
     os.chdir(folder)
-    require_good_end(run(capfd, *line))
+    require_good_end(ace(*line))
     written = {path.name for path in folder.iterdir()}
     assert written <= ({*line} if "--json" in line else set())  # `--json FILE` writes that file
 
@@ -116,18 +115,18 @@ _QUICK = settings(
 @_QUICK
 @given(line=_CALLS.filter(lambda line: not _is_work(line)))
 def test_no_command_line_ends_in_a_traceback(
-    capfd: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, line: list[str]
+    ace: Run, tmp_path_factory: pytest.TempPathFactory, line: list[str]
 ) -> None:
-    _check(capfd, tmp_path_factory.mktemp("line"), line)
+    _check(ace, tmp_path_factory.mktemp("line"), line)
 
 
 @pytest.mark.long
 @settings(_QUICK, max_examples=20_000, derandomize=False)
 @given(line=_CALLS.filter(lambda line: not _is_work(line)))
 def test_no_command_line_at_all(
-    capfd: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, line: list[str]
+    ace: Run, tmp_path_factory: pytest.TempPathFactory, line: list[str]
 ) -> None:
-    _check(capfd, tmp_path_factory.mktemp("line"), line)
+    _check(ace, tmp_path_factory.mktemp("line"), line)
 
 
 @pytest.mark.parametrize(
@@ -146,65 +145,58 @@ def test_no_command_line_at_all(
         ("--out", "\udcff"),
     ],
 )
-def test_wild_values_are_wrong_usage(
-    capfd: pytest.CaptureFixture[str], option: str, value: str
-) -> None:
-    ended = run(capfd, "merge", "recipe.yaml", "--out", "out", option, value)
+def test_wild_values_are_wrong_usage(ace: Run, option: str, value: str) -> None:
+    ended = ace("merge", "recipe.yaml", "--out", "out", option, value)
     assert ended.status == 2
     assert option in ended.err
     require_good_end(ended)
 
 
-def test_a_command_that_is_misspelt(capfd: pytest.CaptureFixture[str]) -> None:
-    ended = run(capfd, "merg", "a", "b")
+def test_a_command_that_is_misspelt(ace: Run) -> None:
+    ended = ace("merg", "a", "b")
     assert ended.status == 2
     assert "'merge'" in ended.err
     assert not re.search(r"[?.]{2}", ended.err)
 
 
-def test_a_model_alone_is_no_recipe(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    ended = run(capfd, "merge", _TWO_MODELS[0], "--out", str(tmp_path / "out"))
+def test_a_model_alone_is_no_recipe(ace: Run, tmp_path: Path) -> None:
+    ended = ace("merge", _TWO_MODELS[0], "--out", str(tmp_path / "out"))
     assert ended.status == 1
     assert "experts" in ended.err
 
 
-def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(capfd, "--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
+def test_the_version(ace: Run) -> None:
+    assert ace("--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
 
 
-def test_a_path_that_is_not_there_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_is_not_there_is_named(ace: Run) -> None:
     for path in ("nosuch.yaml", "no/such"):
-        ended = run(capfd, path)
+        ended = ace(path)
         assert ended.status == 2
         assert f"{path} does not exist" in ended.err
 
 
-def test_what_was_not_foreseen_is_logged(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_not_foreseen_is_logged(ace: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_gui.cli.listing.known_methods", lambda: {}["no such key"])
-    ended = run(capfd, "methods")
+    ended = ace("methods")
     assert ended.status == 1
     assert "KeyError" in ended.err
     [sentence] = ended.err.splitlines()
     log = Path(sentence.rpartition("Details are in ")[2].rstrip("."))
     assert "Traceback" in log.read_text()
     assert str(os.environ["XDG_STATE_HOME"]) in str(log)
-    assert "Traceback" in run(capfd, "methods", "--verbose").err
+    assert "Traceback" in ace("methods", "--verbose").err
 
 
 @pytest.mark.parametrize("options", [["--out"], ["--headless", "--out"]])
 def test_the_demo_writes_its_folder_where_a_window_could_open_too(
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    options: list[str],
+    ace: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
 ) -> None:
     written: list[Path | None] = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("ace_gui.gui.app.run", lambda *_, **__: 0)
     monkeypatch.setattr("ace_gui.cli.demo.run_headless", lambda _, out: written.append(out))
-    assert run(capfd, "demo", *options, str(tmp_path / "out")).status == 0
+    assert ace("demo", *options, str(tmp_path / "out")).status == 0
     assert written == [tmp_path / "out"]
 
 
@@ -226,11 +218,9 @@ def test_without_a_log_folder_the_temporary_one_is_used(
     assert "Add --verbose" in second
 
 
-def test_the_devices_and_why_there_is_no_gpu(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_devices_and_why_there_is_no_gpu(ace: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_gui.cli.merging.devices_not_used", lambda: ("No driver.",))
-    ended = run(capfd, "devices")
+    ended = ace("devices")
     assert ended.status == 0
     assert ended.out.startswith("cpu  Processor (CPU)")
     assert ended.out.endswith("No driver.\n")
@@ -247,21 +237,19 @@ def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
 
 
 @pytest.mark.parametrize("command", ["inspect", "estimate", "merge"])
-def test_sentences_end_once(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sentences_end_once(command: str, tmp_path: Path, ace: Run) -> None:
     out = ["--out", str(tmp_path / "out")] if command == "merge" else []
-    ended = run(capfd, command, "sample", *out)
+    ended = ace(command, "sample", *out)
     assert ended.status == 0, ended.err
     assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
 
 
-def test_a_comparison_in_which_every_merge_fails(capfd: pytest.CaptureFixture[str]) -> None:
-    ended = run(capfd, "compare", "sample", "--methods", "slerp")
+def test_a_comparison_in_which_every_merge_fails(ace: Run) -> None:
+    ended = ace("compare", "sample", "--methods", "slerp")
     assert ended.status == 1
     require_good_end(ended)
     assert "SLERP merges 2 experts" in ended.out
-    mixed = run(capfd, "compare", "sample", "--methods", "slerp,linear", "--json", "-")
+    mixed = ace("compare", "sample", "--methods", "slerp,linear", "--json", "-")
     assert mixed.status == 0, mixed.err
 
 
@@ -270,14 +258,12 @@ _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit"
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 5000, "1e400", "-1"])
 @pytest.mark.parametrize("option", _NUMBERS)
-def test_numbers_that_are_none(
-    option: str, value: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_that_are_none(option: str, value: str, tmp_path: Path, ace: Run) -> None:
     command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(
         option, "estimate"
     )
     more = {"merge": ["--out", str(tmp_path / "out")], "tune": ["--parameter", "scaling=0..1"]}
-    ended = run(capfd, command, "sample", option, value, *more.get(command, []))
+    ended = ace(command, "sample", option, value, *more.get(command, []))
     assert ended.status == 2, ended.err
     require_good_end(ended)
 
@@ -335,18 +321,16 @@ def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.output.split() == ["estimate"]
 
 
-def test_the_former_name_of_estimate_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    old = run(capfd, "plan", "sample", "--speed", "10")
+def test_the_former_name_of_estimate_says_so(ace: Run) -> None:
+    old = ace("plan", "sample", "--speed", "10")
     assert old.status == 0
     assert "ace-gui estimate" in old.err
-    new = run(capfd, "estimate", "sample", "--speed", "10")
+    new = ace("estimate", "sample", "--speed", "10")
     assert (new.out.splitlines()[0], new.err) == (old.out.splitlines()[0], "")
 
 
-def test_an_estimate_says_where_its_figures_come_from(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended = run(capfd, "estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
+def test_an_estimate_says_where_its_figures_come_from(tmp_path: Path, ace: Run) -> None:
+    ended = ace("estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
     found = json.loads((tmp_path / "found").read_text())
     assert found["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
     assert "10.0 G operations a second (given)" in ended.out
@@ -358,14 +342,14 @@ def test_an_estimate_says_where_its_figures_come_from(
     assert "GPU: " in ended.out
 
 
-def test_models_of_zeros_are_no_measure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_models_of_zeros_are_no_measure(tmp_path: Path, ace: Run) -> None:
     config = LlamaConfig(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256,
         num_attention_heads=4,
     )  # fmt: skip
     models = [sparse_model(config, tmp_path / f"model-{t}") for t in range(3)]
     recipe = file_over(tmp_path / "recipe", models[0], models[1:])
-    ended = run(capfd, "estimate", str(recipe))
+    ended = ace("estimate", str(recipe))
     assert ended.status == 0, ended.err
     assert "only zeros" in ended.err
     assert str(models[0]) in ended.err
@@ -374,19 +358,16 @@ def test_models_of_zeros_are_no_measure(tmp_path: Path, capfd: pytest.CaptureFix
 
 @pytest.mark.parametrize("out", [(), ("--out", "out")])
 def test_a_dry_run_writes_nothing(
-    out: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    out: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for models in (["sample"], [*_TWO_MODELS, str(Sample.IMAGES.recipe.parent / "experts/shapes")]):
-        ended = run(capfd, "merge", *models, "--dry-run", *out)
+        ended = ace("merge", *models, "--dry-run", *out)
         assert ended.status == 0, ended.err
         words = ("tensors merged", "Memory: ", "Disk: ", "workers", "Nothing was written")
         assert all(word in ended.out for word in words)
         assert not list(tmp_path.iterdir())
-    assert run(capfd, "merge", "sample", "--dry-run", "--convert").status == 2
+    assert ace("merge", "sample", "--dry-run", "--convert").status == 2
 
 
 @pytest.mark.parametrize(
@@ -400,16 +381,13 @@ def test_a_dry_run_writes_nothing(
     ],
 )
 def test_a_dry_run_ends_as_its_merge_would(
-    options: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("full").mkdir()
     Path("full", "file").touch()
     words = ["merge", *_TWO_MODELS, "--out", "out", *options]
-    real, dry = run(capfd, *words), run(capfd, *words, "--dry-run")
+    real, dry = ace(*words), ace(*words, "--dry-run")
     assert (real.status, dry.status) == (1, 1)
     require_good_end(dry)
     assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
@@ -417,15 +395,15 @@ def test_a_dry_run_ends_as_its_merge_would(
     assert "workers" in dry.out
 
 
-def test_lists_of_methods(capfd: pytest.CaptureFixture[str]) -> None:
-    shelf = run(capfd, "methods").out
+def test_lists_of_methods(ace: Run) -> None:
+    shelf = ace("methods").out
     assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*SHELF_NAMES]
-    every = [line.split()[0] for line in run(capfd, "methods", "--all").out.splitlines()]
+    every = [line.split()[0] for line in ace("methods", "--all").out.splitlines()]
     assert set(METHODS) <= set(every)
     assert not set("─│┃━┌") & set(shelf)
-    found = json.loads(run(capfd, "methods", "ties", "--json", "-").out)["methods"]
+    found = json.loads(ace("methods", "ties", "--json", "-").out)["methods"]
     assert [one["name"] for one in found] == ["ties"]
-    ended = run(capfd, "methods", "tiess")
+    ended = ace("methods", "tiess")
     assert (ended.status, ended.out) == (1, "")
     assert len(ended.err) < 100, "the nearest name, not all"
 
@@ -454,31 +432,31 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", _WITH_JSON)
 def test_json_goes_to_standard_output_alone(
-    line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    line: str, tmp_path: Path, ace: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
     recipe = save_scored_family(tmp_path / "family", 20)
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
     words = [command, *two.get(command, (str(recipe),)), *flags, *options, "--json", "-"]
-    ended = run(capfd, *(word.replace("NEW", "first") for word in words))
+    ended = ace(*(word.replace("NEW", "first") for word in words))
     assert ended.status == 0, ended.err
     assert not ended.err.startswith("\n"), "no progress bar is left in a file"
     assert next(iter(json.loads(ended.out))) == first_key
     assert len(ended.err.splitlines()) >= 1 + (command != "report"), "the tables"
-    quiet = run(capfd, *(word.replace("NEW", "second") for word in words), "--quiet")
+    quiet = ace(*(word.replace("NEW", "second") for word in words), "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
     assert json.loads(quiet.out).keys() == json.loads(ended.out).keys()
     assert {path.stem for path in tmp_path.iterdir()} <= {"family", "first", "second"}
-    ended = run(capfd, "devices")
+    ended = ace("devices")
     assert ended.out.startswith("cpu"), "the next command has the standard output again"
 
 
-def test_a_picture_of_what_differs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_of_what_differs(tmp_path: Path, ace: Run) -> None:
     file = tmp_path / "change.svg"
     words = ["diff", *_TWO_MODELS, "--json", "-", "--quiet", "--picture", str(file)]
     for _ in range(2):  # its own file may be replaced
-        ended = run(capfd, *words)
+        ended = ace(*words)
         assert ended.status == 0, ended.err
     tensors = json.loads(ended.out)["tensors"]
     svg = ElementTree.parse(file).getroot()
@@ -488,18 +466,16 @@ def test_a_picture_of_what_differs(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert not {each["name"] for each in tensors if not each["change"]} & named
     assert "var(" not in file.read_text()
     file.write_text("mine")
-    assert run(capfd, *words).status == 1
+    assert ace(*words).status == 1
     assert file.read_text() == "mine"
-    assert ElementTree.fromstring(run(capfd, *words[:3], "--picture", "-").out).tag == svg.tag
-    assert run(capfd, *words, "--picture", "-").status == 2
+    assert ElementTree.fromstring(ace(*words[:3], "--picture", "-").out).tag == svg.tag
+    assert ace(*words, "--picture", "-").status == 2
 
 
-def test_the_json_of_a_merge_names_what_was_written(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_a_merge_names_what_was_written(tmp_path: Path, ace: Run) -> None:
     out, file = tmp_path / "merged", tmp_path / "merge.json"
     words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
-    assert run(capfd, *words).status == 0
+    assert ace(*words).status == 0
     found = json.loads(file.read_text())
     assert Path(found["folder"]) == out
     assert {str(path.relative_to(out)) for path in out.rglob("*.*")} >= set(found["files"])
@@ -507,8 +483,8 @@ def test_the_json_of_a_merge_names_what_was_written(
     assert found["seconds"] > 0
     assert {"warnings", "notes", "checks"} <= found.keys()
     out = tmp_path / "other"
-    assert run(capfd, *words[:3], "--out", str(out), "--json", str(file)).status == 0
+    assert ace(*words[:3], "--out", str(out), "--json", str(file)).status == 0
     file.write_text("mine")
-    ended = run(capfd, *words[:3], "--out", str(tmp_path / "third"), "--json", str(file))
+    ended = ace(*words[:3], "--out", str(tmp_path / "third"), "--json", str(file))
     assert (ended.status, file.read_text()) == (1, "mine")
     assert not (tmp_path / "third").exists(), "refused before any work"

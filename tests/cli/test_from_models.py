@@ -18,7 +18,7 @@ from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.recommended import METHOD, PARAMETERS
 from ace_gui.recipe.values import Heads
 from tests.helpers.adapters import factors, save_adapter
-from tests.helpers.command import in_process as run
+from tests.helpers.command import Run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -61,20 +61,16 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "options", [(), ("--method", "linear"), ("--set", "alpha=0.5", "--set", "seed=3")]
 )
 def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
-    kind: str,
-    options: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    kind: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
 ) -> None:
     given = named(kind, tmp_path, monkeypatch)
     if kind == "files":  # of one name, and so told apart by a number
         assert recipe_for(given[0], given[1:]).expert_names == ("model-1", "model-2")
-    printed = run(capfd, "init", *given, *options)
+    printed = ace("init", *given, *options)
     assert printed.status == 0
     (tmp_path / "recipe.yaml").write_text(printed.out)
-    assert run(capfd, "merge", *given, *options, "--out", "direct").status == 0
-    assert run(capfd, "merge", "recipe.yaml", "--out", "by-file").status == 0
+    assert ace("merge", *given, *options, "--out", "direct").status == 0
+    assert ace("merge", "recipe.yaml", "--out", "by-file").status == 0
     direct, by_file = (tmp_path / out for out in ("direct", "by-file"))
     for name in ("model.safetensors", "merge_recipe.yaml"):
         assert (direct / name).read_bytes() == (by_file / name).read_bytes()
@@ -205,11 +201,11 @@ def test_a_mistake_ends_in_one_sentence(
     models: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    ace: Run,
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-cache"))
     more = ["--out", "out"] if command == "merge" else []
-    ended = run(capfd, command, *more, *arguments)
+    ended = ace(command, *more, *arguments)
     assert ended.status == status
     assert not ended.out
     lines = ended.err.splitlines()

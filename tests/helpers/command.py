@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,10 @@ class Ended:
     status: object
     out: str
     err: str
+
+
+Run = Callable[..., Ended]
+"""``ace-gui`` with these arguments, within the test's process."""
 
 
 def in_process(capfd: pytest.CaptureFixture[str], *arguments: str) -> Ended:
