@@ -2,21 +2,18 @@
 
 from ace_gui.checkpoints.adapters import is_adapter as is_adapter
 from ace_gui.checkpoints.adapters import open_adapter as open_adapter
-from ace_gui.checkpoints.adapters.adapter_reader import AdapterReader as AdapterReader
-from ace_gui.checkpoints.adapters.adapter_reader import ExpandedReader as ExpandedReader
-from ace_gui.checkpoints.adapters.adapter_reader import reader_of as reader_of
+from ace_gui.checkpoints.adapters.changed_tensors import ChangedInfo as ChangedInfo
+from ace_gui.checkpoints.adapters.changed_tensors import ModuleRows as ModuleRows
+from ace_gui.checkpoints.adapters.changed_tensors import expand as expand
+from ace_gui.checkpoints.adapters.changed_tensors import read_factor as read_factor
 from ace_gui.checkpoints.adapters.lora import Adapter as Adapter
-from ace_gui.checkpoints.adapters.lora import ExpandedCheckpoint as ExpandedCheckpoint
-from ace_gui.checkpoints.adapters.lora import ModuleRows as ModuleRows
-from ace_gui.checkpoints.adapters.lora import expand as expand
 from ace_gui.checkpoints.adapters.lora import same_bytes as same_bytes
 from ace_gui.checkpoints.adapters.weight_changes import LowRank as LowRank
 from ace_gui.checkpoints.derived import NOWHERE as NOWHERE
-from ace_gui.checkpoints.derived import ExtendedCheckpoint as ExtendedCheckpoint
-from ace_gui.checkpoints.derived import Extension as Extension
+from ace_gui.checkpoints.derived import ExtendedInfo as ExtendedInfo
 from ace_gui.checkpoints.derived import Source as Source
-from ace_gui.checkpoints.derived import grow as grow
-from ace_gui.checkpoints.derived import new_parts as new_parts
+from ace_gui.checkpoints.derived import compose as compose
+from ace_gui.checkpoints.derived import extend as extend
 from ace_gui.checkpoints.derived import runs as runs
 from ace_gui.checkpoints.folder import MAIN as MAIN
 from ace_gui.checkpoints.folder import MODULES as MODULES
@@ -36,6 +33,7 @@ from ace_gui.checkpoints.input_files import FileStamp as FileStamp
 from ace_gui.checkpoints.pickle.conversion import convert_pickle as convert_pickle
 from ace_gui.checkpoints.pickle.conversion import converting as converting
 from ace_gui.checkpoints.pickle.conversion import find_converted as find_converted
+from ace_gui.checkpoints.reader import DerivedInfo as DerivedInfo
 from ace_gui.checkpoints.reader import ReadChecksums as ReadChecksums
 from ace_gui.checkpoints.reader import Readings as Readings
 from ace_gui.checkpoints.reader import TensorReader as TensorReader

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from ace_gui.checkpoints.input_files import (
     read_at,
     refusal,
 )
-from ace_gui.checkpoints.scaled_weights import DerivedInfo, Stored
+from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
 from ace_gui.stored_formats import FORMATS
@@ -91,7 +91,19 @@ _COMPUTED: Final = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight$
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsInfo(DerivedInfo):
+class StoredInfo(DerivedInfo):
+    """A tensor that is ``stored`` otherwise than the model has it."""
+
+    stored: TensorInfo
+
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        """The tensor in the file."""
+        return (self.stored,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsInfo(StoredInfo):
     """Queries or keys, whose ``heads`` have pairs of rows side by side in the file.
 
     Row 2i + h of a head in the file is row h·D/2 + i of the model (``permute`` of llama.cpp's
@@ -100,23 +112,23 @@ class HeadsInfo(DerivedInfo):
 
     heads: int
 
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the weight, in its stored dtype; whole heads are read."""
         size = max(1, prod(self.shape) // self.heads)
         first, last = start // size, -(-stop // size)
-        pairs = stored(self, first * size, last * size)
+        pairs = reader.elements(self.stored, first * size, last * size)
         rows = self.shape[0] // self.heads // 2
         ordered = pairs.reshape(last - first, rows, 2, *self.shape[1:]).transpose(1, 2).reshape(-1)
         return ordered[start - first * size : stop - first * size].clone()
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormInfo(DerivedInfo):
+class NormInfo(StoredInfo):
     """A norm of Gemma, which the file has plus 1."""
 
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the weight, in its stored dtype."""
-        return stored(self, start, stop).sub_(1)
+        return reader.elements(self.stored, start, stop).sub_(1)
 
 
 class _Cursor:
@@ -239,13 +251,12 @@ def _renamed(
         if name.startswith("None.") or end not in ("weight", "bias") or name in found:
             sentence = f"`{plain(info.name)}` is not known here. Open the original weights instead."
             raise refusal(path, sentence, tensor=info.name)
-        own = asdict(replace(info, name=name))
+        own = replace(info, name=name)
         if architecture == "llama" and kind.endswith((".attn_q", ".attn_k")):
-            found[name] = HeadsInfo(**own, heads=_heads(info, metadata))
+            own = HeadsInfo(**own.fields, stored=info, heads=_heads(info, metadata))
         elif str(architecture).startswith("gemma") and name.endswith("norm.weight"):
-            found[name] = NormInfo(**own)
-        else:
-            found[name] = replace(info, name=name)
+            own = NormInfo(**own.fields, stored=info)
+        found[name] = own
     return tuple(found.values())
 
 

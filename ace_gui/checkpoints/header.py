@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -56,6 +56,11 @@ class TensorInfo:
     def stored_bytes(self) -> int:
         """Bytes in the file."""
         return self.nbytes
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its fields as they are here, for a tensor that is made of it."""
+        return {name: getattr(self, name) for name in TensorInfo.__slots__}
 
 
 @dataclass(frozen=True, kw_only=True)

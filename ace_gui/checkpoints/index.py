@@ -72,7 +72,8 @@ class Checkpoint:
     JSON, None without one. ``side_files`` by their path below the folder. ``warnings``: one
     sentence each. ``metadata``: of a single file, without hashes. ``changes``: what differs in the
     output's JSON files, by file and key. ``output_files``: the output's files other than weights,
-    by path; None: the side files.
+    by path; None: the side files. ``adapter``: the stored tensors of an adapter, if this is that
+    adapter on the recipe's base.
     """
 
     path: Path
@@ -86,11 +87,12 @@ class Checkpoint:
     metadata: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     output_files: Mapping[str, Path] | None = None
+    adapter: Checkpoint | None = None
 
     @property
     def bytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors.values())
+        """Bytes of all tensors; of an adapter on a base, its own."""
+        return sum(tensor.nbytes for tensor in (self.adapter or self).tensors.values())
 
     @property
     def dtype(self) -> str | None:

@@ -11,21 +11,37 @@ import math
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo, torch_dtype
-from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, status_of
-from ace_gui.checkpoints.scaled_weights import DerivedInfo
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
+
+if TYPE_CHECKING:
+    from ace_gui.checkpoints.index import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedInfo(TensorInfo):
+    """A tensor described as it is read, which is not as a file has it."""
+
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        """The tensors that it is made of, as far as they are worth reading ahead."""
+        return ()
+
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
+        """Elements ``start`` to ``stop`` of the flattened tensor."""
+        raise NotImplementedError
 
 
 class TensorReader:
@@ -40,6 +56,7 @@ class TensorReader:
         self._checksums = checksums
         self._tensors = checkpoint.tensors
         self._stamps = {stamp.path: stamp for stamp in checkpoint.files}
+        self._computed: dict[TensorInfo, Tensor] = {}
 
     def __enter__(self) -> TensorReader:
         return self
@@ -49,27 +66,29 @@ class TensorReader:
             self.check_unchanged()
 
     def read(self, name: str) -> Tensor:
-        """The tensor ``name`` in its stored dtype and shape, contiguous, in memory of its own.
+        """The tensor ``name`` in its dtype and shape, contiguous, in memory of its own.
 
         Raises KeyError for a name the checkpoint does not have, FileChangedError if the file is no
         longer the one whose header was read, CheckpointError if it cannot be read, ResourceError
         if the tensor does not fit into memory.
         """
-        info = self._tensors[name]
-        return self.read_part(name, 0, math.prod(info.shape)).reshape(info.shape)
+        return self.whole(self._tensors[name])
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
-        """Elements ``start`` to ``stop`` of the flattened tensor, stored dtype, one dimension.
+        """Elements ``start`` to ``stop`` of the flattened tensor, in one dimension.
 
         Raises as ``read`` does.
         """
-        info = self._tensors[name]
-        if isinstance(info, DerivedInfo):
-            return info.read(self._stored, start, stop)
-        return self._stored(info, start, stop)
+        return self.elements(self._tensors[name], start, stop)
 
-    def _stored(self, info: TensorInfo, start: int, stop: int) -> Tensor:
-        """Elements of a tensor as they are in its file."""
+    def whole(self, info: TensorInfo) -> Tensor:
+        """A tensor of the checkpoint's files, as ``read``."""
+        return self.elements(info, 0, math.prod(info.shape)).reshape(info.shape)
+
+    def elements(self, info: TensorInfo, start: int, stop: int) -> Tensor:
+        """Elements of a tensor of the checkpoint's files, as ``read_part``."""
+        if isinstance(info, DerivedInfo):
+            return info.read(self, start, stop)
         part = _allocate(info, stop - start)
         buffer = part.view(torch.uint8).numpy().data
         with open_regular(info.file) as (descriptor, stamp):
@@ -80,10 +99,15 @@ class TensorReader:
             self._checksums.record(info.file, info.start + start * part.itemsize, buffer)
         return part
 
+    def once(self, info: TensorInfo, compute: Callable[[], Tensor]) -> Tensor:
+        """What is computed of a whole tensor for all its parts, the first time."""
+        if info not in self._computed:
+            self._computed[info] = compute()
+        return self._computed[info]
+
     def will_read(self, name: str) -> None:
         """Ask the system to prefetch a tensor."""
-        info = self._tensors[name]
-        if hasattr(os, "posix_fadvise"):
+        for info in _stored(self._tensors[name]) if hasattr(os, "posix_fadvise") else ():
             with open_regular(info.file) as (descriptor, _):
                 os.posix_fadvise(descriptor, info.start, info.nbytes, os.POSIX_FADV_WILLNEED)
 
@@ -99,6 +123,15 @@ class TensorReader:
     def _require_same(self, stamp: FileStamp) -> None:
         if stamp != self._stamps[stamp.path]:
             raise changed(stamp.path)
+
+
+def _stored(info: TensorInfo) -> Iterator[TensorInfo]:
+    """The tensors of files that a tensor is made of."""
+    if isinstance(info, DerivedInfo):
+        for part in info.parts:
+            yield from _stored(part)
+    else:
+        yield info
 
 
 def _allocate(info: TensorInfo, elements: int) -> Tensor:

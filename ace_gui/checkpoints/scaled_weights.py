@@ -6,7 +6,7 @@ gpt-oss's MXFP4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import open_regular, read_at
+from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.formatting import counted
 
 _FP4: Final = tuple(sign * x for sign in (1.0, -1.0) for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6))
@@ -26,19 +27,6 @@ _FORMAT: Final = ".weight_format"
 _BY_ROWS: Final = 0
 """bitsandbytes' number of the layout; others belong to old GPUs."""
 _OF_INPUTS: Final = ("input_scale", "input_activation_scale")
-
-
-Stored = Callable[[TensorInfo, int, int], Tensor]
-"""Reads elements of a tensor as they are in its file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DerivedInfo(TensorInfo):
-    """A weight described as it is read, which is not as its file has it."""
-
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
-        """Elements ``start`` to ``stop`` of the flattened weight, in its dtype."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +41,11 @@ class QuantisedInfo(DerivedInfo):
         """Bytes in the file."""
         return self.quantised.nbytes
 
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        """The quantised weight and its scales."""
+        return self.quantised, self.scale
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledInfo(QuantisedInfo):
@@ -61,15 +54,15 @@ class ScaledInfo(QuantisedInfo):
     block: tuple[int, int]
     divisor: float = 1.0
 
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the weight; scales are those of the rows that they are in."""
-        raw = stored(replace(self.quantised, dtype="U8"), start, stop)
+        raw = reader.elements(replace(self.quantised, dtype="U8"), start, stop)
         is_int8 = self.quantised.dtype == "I8"
         part = raw.view(torch.int8 if is_int8 else torch.float8_e4m3fn).to(torch.float32)
         if start < stop:
             width = self.shape[-1]
             first, last = start // width, -(-stop // width)
-            scales = stored(self.scale, 0, prod(self.scale.shape))
+            scales = reader.whole(self.scale)
             factors = self._factors(scales, first, last).reshape(-1)
             part.mul_(factors[start - first * width : stop - first * width]).div_(self.divisor)
         return part
@@ -92,25 +85,27 @@ class PackedInfo(QuantisedInfo):
     and an exponent of 2 for each group of 32.
     """
 
-    def read(self, stored: Stored, start: int, stop: int) -> Tensor:
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the stack; one expert's matrix is unpacked at a time."""
         size = prod(self.shape[1:])
         part = torch.empty(stop - start)
         for expert in range(start // size, -(-stop // size)):
             at = expert * size
             first, last = max(start, at), min(stop, at + size)
-            part[first - start : last - start] = self._matrix(stored, expert)[
-                first - at : last - at
-            ]
+            matrix = self._matrix(reader, expert)
+            part[first - start : last - start] = matrix[first - at : last - at]
         return part
 
-    def _matrix(self, stored: Stored, expert: int) -> Tensor:
+    def _matrix(self, reader: TensorReader, expert: int) -> Tensor:
         outputs, groups, packed = self.quantised.shape[1:]
         count = outputs * groups
-        raw = stored(self.quantised, expert * count * packed, (expert + 1) * count * packed)
-        exponents = stored(self.scale, expert * count, (expert + 1) * count).to(torch.int32) - 127
+        size = count * packed
+        raw = reader.elements(self.quantised, expert * size, (expert + 1) * size)
+        exponents = reader.elements(self.scale, expert * count, (expert + 1) * count)
         nibbles = torch.stack([raw & 15, raw >> 4], dim=-1).reshape(count, 2 * packed)
-        values = torch.ldexp(torch.tensor(_FP4)[nibbles.long()], exponents[:, None])
+        values = torch.ldexp(
+            torch.tensor(_FP4)[nibbles.long()], exponents[:, None].to(torch.int32) - 127
+        )
         return values.reshape(outputs, -1).T.reshape(-1)
 
 
@@ -196,18 +191,8 @@ def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> Sc
 def _as_float32(
     info: TensorInfo, scale: TensorInfo, block: tuple[int, int], divisor: float = 1.0
 ) -> ScaledInfo:
-    return ScaledInfo(
-        name=info.name,
-        dtype="F32",
-        shape=info.shape,
-        file=info.file,
-        start=info.start,
-        nbytes=4 * prod(info.shape),
-        quantised=info,
-        scale=scale,
-        block=block,
-        divisor=divisor,
-    )
+    made = info.fields | {"dtype": "F32", "nbytes": 4 * prod(info.shape)}
+    return ScaledInfo(**made, quantised=info, scale=scale, block=block, divisor=divisor)
 
 
 def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo | None:
@@ -219,13 +204,6 @@ def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo |
     if not fits or (info.dtype, scale.dtype) != ("U8", "U8") or not prod(info.shape):
         return None
     experts, outputs, groups, _ = info.shape
-    return PackedInfo(
-        name=name,
-        dtype="F32",
-        shape=(experts, 32 * groups, outputs),
-        file=info.file,
-        start=info.start,
-        nbytes=4 * experts * outputs * 32 * groups,
-        quantised=info,
-        scale=scale,
-    )
+    shape = (experts, 32 * groups, outputs)
+    made = {"name": name, "dtype": "F32", "shape": shape, "nbytes": 4 * prod(shape)}
+    return PackedInfo(**{**info.fields, **made}, quantised=info, scale=scale)

@@ -7,7 +7,6 @@ import math
 import os
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -35,48 +34,30 @@ class ShardedWriter:
     """Writes the planned shards into a folder. ``write`` may be called from several threads.
 
     The files get their headers and their full size at once, so that a disk without room shows
-    before any work is done. A file is open while some of its tensors are written and others not.
-    Nothing is complete before ``finish``; leaving the ``with`` block only closes the files.
+    before any work is done. No file stays open between writes, and nothing is complete before
+    ``finish``, which also brings it to the disk.
     """
 
-    def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
-        """Create the files. Raises OutputError if one exists, ResourceError if room is missing."""
-        for shard in shards:
-            _create(folder / shard.file_name, shard)
-        self._begin(folder, shards, ())
+    def __init__(
+        self, folder: Path, shards: Sequence[Shard], written: Collection[str] | None = None
+    ) -> None:
+        """Create the files, or continue an earlier writer's, where ``written`` is finished.
 
-    @classmethod
-    def reopen(
-        cls, folder: Path, shards: Sequence[Shard], written: Collection[str]
-    ) -> ShardedWriter:
-        """Continue an earlier writer's files, in which the tensors ``written`` are finished.
-
-        Raises ResumeError unless every file is there with the planned header and size.
+        Raises OutputError if a new file exists, ResourceError if room is missing, ResumeError
+        unless each file to be continued is there with the planned header and size.
         """
         for shard in shards:
-            _require_same(folder / shard.file_name, shard)
-        writer = cls.__new__(cls)
-        writer._begin(folder, shards, written)
-        return writer
-
-    def _begin(self, folder: Path, shards: Sequence[Shard], written: Collection[str]) -> None:
+            path = folder / shard.file_name
+            if written is None:
+                _create(path, shard)
+            else:
+                _require_same(path, shard)
         self._folder = folder
         self._shards = tuple(shards)
         self._planned = {
             tensor.name: (shard, tensor) for shard in shards for tensor in shard.tensors
         }
-        self._missing = {
-            shard.file_name: {tensor.name for tensor in shard.tensors} - set(written)
-            for shard in shards
-        }
-        self._open: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> ShardedWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._missing = self._planned.keys() - set(written or ())
 
     def write(self, name: str, tensor: Tensor) -> None:
         """Write one tensor, from any device, at its offset.
@@ -101,38 +82,24 @@ class ShardedWriter:
             raise _not_planned(planned, part)
         flat = part.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
         offset = shard.starts[name] + start * dtype.itemsize
-        try:
-            _write_at(self._descriptor(shard.file_name), flat.numpy().data, offset)
-        except OSError as error:
-            raise output_error(self._folder / shard.file_name, error) from None
+        _write_into(self._folder / shard.file_name, flat.numpy().data, offset)
 
     def mark_written(self, name: str) -> None:
-        """Every part of the tensor is written; a file whose last one it is, is closed."""
-        shard, _ = self._planned[name]
-        with self._lock:
-            last = self._missing[shard.file_name] <= {name}
-        try:
-            if last:
-                self._close_one(shard.file_name)
-        except OSError as error:
-            raise output_error(self._folder / shard.file_name, error) from None
-        with self._lock:
-            self._missing[shard.file_name].discard(name)
+        """Every part of the tensor is written."""
+        self._missing.discard(name)
 
     def finish(self) -> tuple[Path, ...]:
         """Sync every file, write the index where there are several; all files of the output.
 
         Raises OutputError if a tensor was not written or the disk fails.
         """
-        missing = [name for names in self._missing.values() for name in sorted(names)]
-        if missing:
+        if missing := [name for name in self._planned if name in self._missing]:
             raise OutputError(
                 f"{path_text(self._folder)}: {len(missing)} tensors were not written: "
                 f"{listing(missing)}.",
                 path=self._folder,
                 tensor=missing[0],
             )
-        self.close()
         files = [self._folder / shard.file_name for shard in self._shards]
         path = self._folder
         try:
@@ -147,30 +114,6 @@ class ShardedWriter:
             raise output_error(path, error) from None
         return tuple(files)
 
-    def close(self) -> None:
-        """Close every file, whatever is written. Raises OutputError if that fails for one."""
-        try:
-            with ExitStack() as closing:
-                for file_name in self._open:
-                    closing.callback(self._close_one, file_name)
-        except OSError as error:
-            raise output_error(self._folder, error) from None
-
-    def _descriptor(self, file_name: str) -> int:
-        with self._lock:
-            if file_name not in self._open:
-                self._open[file_name] = os.open(self._folder / file_name, _WRITE_FLAGS)
-            return self._open[file_name]
-
-    def _close_one(self, file_name: str) -> None:
-        with self._lock:
-            descriptor = self._open.pop(file_name, None)
-        if descriptor is not None:
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
 
 def write_in_place(
     folder: Path, shard: Shard, name: str, start: int, data: NDArray[np.uint8]
@@ -184,11 +127,15 @@ def write_in_place(
     begin = start * torch_dtype(planned.dtype).itemsize
     if begin + data.nbytes > planned.nbytes:
         raise OutputError(f"`{plain(name)}` has fewer elements than are to be written.")
-    path = folder / shard.file_name
+    _write_into(folder / shard.file_name, data.data, shard.starts[name] + begin)
+
+
+def _write_into(path: Path, data: memoryview, offset: int) -> None:
+    """Write bytes into a file that is there. Raises OutputError or ResourceError."""
     try:
         descriptor = os.open(path, _WRITE_FLAGS)
         try:
-            _write_at(descriptor, data.data, shard.starts[name] + begin)
+            _write_at(descriptor, data, offset)
         finally:
             os.close(descriptor)
     except OSError as error:

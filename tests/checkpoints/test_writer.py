@@ -19,7 +19,6 @@ from torch import Tensor
 
 from ace_gui.checkpoints import (
     OutputTensor,
-    Shard,
     ShardedWriter,
     TensorReader,
     open_checkpoint,
@@ -40,10 +39,10 @@ def planned(tensors: Mapping[str, Tensor]) -> list[OutputTensor]:
 
 
 def write_all(folder: Path, tensors: Mapping[str, Tensor], shard_bytes: int) -> tuple[Path, ...]:
-    with ShardedWriter(folder, plan_shards(planned(tensors), shard_bytes)) as writer:
-        for name in random.Random(1).sample(sorted(tensors), len(tensors)):
-            writer.write(name, tensors[name])
-        return writer.finish()
+    writer = ShardedWriter(folder, plan_shards(planned(tensors), shard_bytes))
+    for name in random.Random(1).sample(sorted(tensors), len(tensors)):
+        writer.write(name, tensors[name])
+    return writer.finish()
 
 
 def test_one_file_is_byte_for_byte_the_library_s(tmp_path: Path):
@@ -156,18 +155,18 @@ def test_a_name_given_twice():
 @pytest.mark.parametrize("wrong", [torch.ones(3, 2), torch.ones(2, 3, dtype=torch.float16)])
 def test_other_shape_or_dtype_than_planned(tmp_path: Path, wrong: Tensor):
     shards = plan_shards([OutputTensor(name="a", dtype="F32", shape=(2, 3))], ONE_FILE)
-    with ShardedWriter(tmp_path, shards) as writer:
-        with pytest.raises(OutputError, match=r"`a` was planned as F32 \[2, 3\], not torch"):
-            writer.write("a", wrong)
-        with pytest.raises(KeyError):
-            writer.write("b", wrong)
+    writer = ShardedWriter(tmp_path, shards)
+    with pytest.raises(OutputError, match=r"`a` was planned as F32 \[2, 3\], not torch"):
+        writer.write("a", wrong)
+    with pytest.raises(KeyError):
+        writer.write("b", wrong)
 
 
 def test_finishing_without_every_tensor(tmp_path: Path):
-    with ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), 100)) as writer:
-        writer.write("layer.0.weight", small_tensors()["layer.0.weight"])
-        with pytest.raises(OutputError, match=r"5 tensors were not written: `layer\.1\.weight`"):
-            writer.finish()
+    writer = ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), 100))
+    writer.write("layer.0.weight", small_tensors()["layer.0.weight"])
+    with pytest.raises(OutputError, match=r"5 tensors were not written: `layer\.1\.weight`"):
+        writer.finish()
     assert not (tmp_path / "model.safetensors.index.json").exists()
 
 
@@ -198,13 +197,10 @@ def test_a_resumed_writer_gives_the_same_bytes(tmp_path: Path, done: int, shard_
     resumed.mkdir()
     write_all(whole, tensors, shard_bytes)
     names = list(tensors)
-    with ShardedWriter(resumed, shards) as writer:
-        for name in names[:done]:
-            writer.write(name, tensors[name])
-    with ShardedWriter.reopen(resumed, shards, names[:done]) as writer:
-        for name in names[done:]:
-            writer.write(name, tensors[name])
-        writer.finish()
+    writer = ShardedWriter(resumed, shards)
+    for name in names[:done]:
+        writer.write(name, tensors[name])
+    fill(ShardedWriter(resumed, shards, names[:done]), dict(list(tensors.items())[done:]), [])
     for file in whole.iterdir():
         assert (resumed / file.name).read_bytes() == file.read_bytes()
 
@@ -222,10 +218,10 @@ def shorten(file: Path) -> None:
 @pytest.mark.parametrize("harm", [break_header, shorten, Path.unlink])
 def test_files_that_a_merge_cannot_resume_into(tmp_path: Path, harm):
     shards = plan_shards(planned(small_tensors()), 100)
-    ShardedWriter(tmp_path, shards).close()
+    ShardedWriter(tmp_path, shards)
     harm(tmp_path / shards[1].file_name)
     with pytest.raises(ResumeError, match=shards[1].file_name):
-        ShardedWriter.reopen(tmp_path, shards, [])
+        ShardedWriter(tmp_path, shards, [])
 
 
 def test_a_disk_that_fills_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -248,16 +244,13 @@ def test_a_disk_that_fills_at_any_write(tmp_path: Path, monkeypatch: pytest.Monk
         written: list[str] = []
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", limited)
-            with (
-                pytest.raises(ResourceError, match="The disk is full"),
-                ShardedWriter(folder, shards) as writer,
-            ):
-                fill(writer, tensors, written)
+            with pytest.raises(ResourceError, match="The disk is full"):
+                fill(ShardedWriter(folder, shards), tensors, written)
         assert not (folder / "model.safetensors.index.json").exists()
-        with ShardedWriter.reopen(folder, shards, written) as writer:
-            with pytest.raises(OutputError, match="not written"):
-                writer.finish()
-            fill(writer, {name: tensors[name] for name in tensors if name not in written}, written)
+        writer = ShardedWriter(folder, shards, written)
+        with pytest.raises(OutputError, match="not written"):
+            writer.finish()
+        fill(writer, {name: tensors[name] for name in tensors if name not in written}, written)
         with TensorReader(open_checkpoint(folder)) as reader:
             assert all(same_bits(reader.read(name), tensors[name]) for name in tensors)
 
@@ -279,14 +272,11 @@ def test_a_failing_disk(
     def failing(_descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    with ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE)) as writer:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", failing)
-            with pytest.raises(kind) as caught:
-                fill(writer, small_tensors(), [])
-        assert type(caught.value) is kind
-        with pytest.raises(OutputError, match="not written"):
-            writer.finish()
+    writer = ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(kind) as caught:
+        fill(writer, small_tensors(), [])
+    assert type(caught.value) is kind
 
 
 @contextmanager
@@ -334,17 +324,3 @@ def test_a_full_disk_shows_before_any_work(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(ResourceError, match="The disk is full"):
         ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
-
-
-def test_few_files_are_open_at_a_time(tmp_path: Path):
-    descriptors = Path("/proc/self/fd")
-    if not descriptors.exists():
-        pytest.skip("needs /proc")
-    tensors = {f"t{number}": torch.ones(2) for number in range(50)}
-    shards: tuple[Shard, ...] = plan_shards(planned(tensors), 8)
-    assert len(shards) == 50
-    before = len(list(descriptors.iterdir()))
-    with ShardedWriter(tmp_path, shards) as writer:
-        for name, tensor in tensors.items():
-            writer.write(name, tensor)
-            assert len(list(descriptors.iterdir())) <= before + 1

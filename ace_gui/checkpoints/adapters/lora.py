@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from ace_gui.checkpoints.adapters.adapter_config import (
     MERGE_FIRST,
@@ -21,7 +20,6 @@ from ace_gui.checkpoints.adapters.weight_changes import (
     Hadamard,
     Kronecker,
     LowRank,
-    Placed,
     StackedLowRank,
     TokenRows,
 )
@@ -36,7 +34,6 @@ from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
-from ace_gui.errors import MismatchError
 from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
@@ -99,27 +96,6 @@ class Adapter:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpandedCheckpoint(Checkpoint):
-    """A base model with an adapter, which looks like a whole model under the base's names.
-
-    ``deltas`` by the base's names: one change, or several for modules whose rows the base keeps in
-    one tensor. Their tensors are float32 (float64 on a float64 base), and are in no file:
-    ``reader_of`` computes them one at a time. ``beneath``: tensors of the adapter to which a change
-    is added instead of the base's tensor.
-    """
-
-    base: Checkpoint
-    adapter: Adapter
-    deltas: Mapping[str, tuple[Placed, ...]]
-    beneath: Mapping[str, TensorInfo]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the adapter's own tensors."""
-        return self.adapter.stored.bytes
-
-
 def is_peft_adapter(path: Path) -> bool:
     """Whether ``path`` is the folder of a PEFT adapter, and not of a whole model besides."""
     folder = Path(path)
@@ -176,94 +152,6 @@ def _others(folder: Path) -> Iterator[str]:
             f"{listing(found)}. "
             "Add a sub-folder to merge the adapter in it."
         )
-
-
-def expand(
-    adapter: Adapter,
-    base: Checkpoint,
-    answers: Mapping[str, str],
-    transposed: Collection[str],
-    pieces: Mapping[str, Sequence[ModuleRows]] | None = None,
-) -> ExpandedCheckpoint:
-    """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
-
-    ``answers``: name in the adapter → the base's name of that tensor. ``transposed``: the base's
-    tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and the
-    adapter's ``fan_in_fan_out`` cannot tell. ``pieces``: name in the adapter → the rows of a base
-    tensor, for modules without a tensor of their own in the base. Raises MismatchError if a change
-    has no tensor in the base, or one of another shape.
-    """
-    pieces = pieces or {}
-    _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
-    full = {answers.get(own, own): info for own, info in adapter.full.items()}
-    known = {**base.tensors, **full}
-    deltas: dict[str, tuple[Placed, ...]] = {}
-    for own, delta in adapter.deltas.items():
-        for piece in pieces.get(own) or [_whole(known[answers[own]], answers[own])]:
-            placed = _placed(adapter, delta, piece, known[piece.tensor], transposed)
-            deltas[piece.tensor] = (*deltas.get(piece.tensor, ()), placed)
-    made = {name: _described(known[name], name, found) for name, found in deltas.items()}
-    return ExpandedCheckpoint(
-        path=adapter.path,
-        folder=adapter.folder,
-        tensors={**known, **made},
-        files=(*base.files, *adapter.files),
-        config=base.config,
-        warnings=adapter.warnings,
-        base=base,
-        adapter=adapter,
-        deltas=deltas,
-        beneath={name: full[name] for name in deltas if name in full},
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModuleRows:
-    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
-
-    tensor: str
-    at: int
-    start: int
-    rows: int
-
-
-def _whole(info: TensorInfo, name: str) -> ModuleRows:
-    shape = info.shape
-    return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
-
-
-def _placed(
-    adapter: Adapter,
-    delta: Change,
-    piece: ModuleRows,
-    info: TensorInfo,
-    transposed: Collection[str],
-) -> Placed:
-    change = _oriented(delta, piece.tensor, info, transposed)
-    whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
-    height = math.prod(change.shape) // max(change.width, 1)
-    inside = piece.start + piece.rows <= height and change.width == math.prod(info.shape[1:])
-    of_rows = inside and not getattr(change, "turned", False) and not change.uses_base
-    if not whole and (not of_rows or piece.rows >= max(height, info.shape[0])):
-        _refuse_other_shape(adapter, info, change)
-    if not is_float(info.dtype):
-        _refuse_other_shape(adapter, info, change)
-    return Placed(change=change, at=piece.at, start=piece.start, rows=piece.rows)
-
-
-def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
-    """The change as the base stores the weight: PEFT decides by the class of the module."""
-    if isinstance(delta, LowRank):
-        turned = delta.embedding or (len(delta.a.shape) == 2 and target in transposed)
-        return replace(delta, target=target, turned=turned and not delta.bare)
-    if isinstance(delta, StackedLowRank):
-        sides = info.shape[1:]
-        square = len(sides) == 2 and sides[0] == sides[1]
-        turned = target in transposed if square else sides == (delta.a.shape[1], delta.b.shape[0])
-        return replace(delta, target=target, turned=turned)
-    if isinstance(delta, TokenRows):
-        return replace(delta, target=target, count=info.shape[0])
-    return replace(delta, target=target)
 
 
 def _header(folder: Path) -> Header:
@@ -484,52 +372,3 @@ def _check_factors(
         raise refusal(path, f"{sizes}; they do not fit each other.", tensor=b.name)
     if a.shape[0] % rank if stacked else a.shape[0] != rank:
         raise refusal(path, f"{sizes}; the config gives rank {rank}.", tensor=a.name)
-
-
-def _refuse_unanswered(
-    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
-) -> None:
-    missing = [own for own in adapter.deltas if own not in known]
-    if missing:
-        raise MismatchError(
-            f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
-            "base: "
-            f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
-            f"hold them in another layout than the model does. {MERGE_FIRST}",
-            path=adapter.path,
-            tensor=missing[0],
-            details="\n".join(missing),
-        )
-    partial = [own for own in adapter.full if own in pieces]
-    if partial:
-        raise MismatchError(
-            f"{path_text(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
-            "tensor in "
-            f"the base's files. {MERGE_FIRST}",
-            path=adapter.path,
-            tensor=partial[0],
-        )
-
-
-def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
-    raise MismatchError(
-        f"{path_text(adapter.path)}: The change of `{plain(info.name)}` is "
-        f"{dimensions(delta.shape)}, but the base's is {dimensions(info.shape)} in {info.dtype}. "
-        "Choose the base that it was trained on.",
-        path=adapter.path,
-        tensor=info.name,
-        shapes={"base": info.shape, "adapter": delta.shape},
-    )
-
-
-def _described(base: TensorInfo, name: str, deltas: Sequence[Placed]) -> TensorInfo:
-    """The tensor that base and changes make together; its bytes are in no file."""
-    delta, wide = deltas[0].change, base.dtype == "F64"
-    return replace(
-        base,
-        name=name,
-        dtype="F64" if wide else "F32",
-        file=delta.parts[0].file,
-        start=delta.parts[0].start,
-        nbytes=math.prod(base.shape) * (8 if wide else 4),
-    )

@@ -286,13 +286,3 @@ class Kronecker(_Flattened):
             middle = read(pieces[f"t{number}"])
             return torch.einsum("ij...,ip,jr->pr...", middle, a, b).flatten(1)
         return a @ b
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """Rows of a change in a stored tensor: those from ``start`` on, at ``at``, ``rows`` of them."""
-
-    change: Change
-    at: int
-    start: int
-    rows: int

@@ -181,12 +181,12 @@ def _convert(
     checked = sum(entry.file_size for file in files for entry in file.entries)
     total = checked + sum(output.nbytes for output in outputs)
     done = 0
-    with ShardedWriter(stage, [shard]) as writer:
-        for file in files:
-            for step in chain(_check_entries(file), _copy(file, writer)):
-                done += step
-                yield done, total
-        writer.finish()
+    writer = ShardedWriter(stage, [shard])
+    for file in files:
+        for step in chain(_check_entries(file), _copy(file, writer)):
+            done += step
+            yield done, total
+    writer.finish()
 
 
 def _check_entries(file: PickledFile) -> Iterator[int]:

@@ -156,9 +156,9 @@ def _tried(
     shards = plan_shards(outputs, synced + 1)
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
-    with ShardedWriter(folder, shards):
-        events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
-        seconds = [unit.seconds for unit in events if unit is not None]
+    ShardedWriter(folder, shards)
+    events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
+    seconds = [unit.seconds for unit in events if unit is not None]
     files, started = [folder / shard.file_name for shard in shards], time.monotonic()
     for file in files:
         sync(file)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ace_gui.architecture.loading import load_pretrained
 from ace_gui.architecture.names import match_names
-from ace_gui.checkpoints import reader_of
+from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
 from ace_gui.engine.evaluating.kinds.every_kind import asker
@@ -93,7 +93,7 @@ def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
     if own.fills:
         names |= {name: name for name in lacking if name in own.checkpoint.tensors}
     answers = match_names(indices, names)
-    reader = reader_of(own.checkpoint)
+    reader = TensorReader(own.checkpoint)
     for name, stored in names.items():
         tensor = reader.read(stored)
         index = indices.get(answers.get(name, name))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.sandbox import Describer
-from ace_gui.checkpoints import Checkpoint, TensorReader, convert_pickle, open_checkpoint, reader_of
+from ace_gui.checkpoints import Checkpoint, TensorReader, convert_pickle, open_checkpoint
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.figures.model_changes import ModelDiff, TensorChange
@@ -50,7 +50,7 @@ def diff_models(
     pairs, missing, extra = _pairs(one, two)
     changes: list[TensorChange] = []
     other = []
-    with reader_of(one.checkpoint) as reader, reader_of(two.checkpoint) as second_reader:
+    with TensorReader(one.checkpoint) as reader, TensorReader(two.checkpoint) as second_reader:
         for done, (name, own, theirs) in enumerate(pairs):
             yield JobProgress(done=done, total=len(pairs), title=name)
             info, second_info = one.checkpoint.tensors[own], two.checkpoint.tensors[theirs]

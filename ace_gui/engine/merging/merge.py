@@ -372,7 +372,7 @@ def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
             continue
         folder.mkdir(exist_ok=True)
         shards = plan_shards(outputs, SHARD_BYTES, stem=expert.name)
-        with ShardedWriter(folder, shards) as writer:
-            for output in outputs:
-                writer.write(output.name, readers.experts[t].reader.read(output.name))
-            writer.finish()
+        writer = ShardedWriter(folder, shards)
+        for output in outputs:
+            writer.write(output.name, readers.experts[t].reader.read(output.name))
+        writer.finish()

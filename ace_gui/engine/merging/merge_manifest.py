@@ -11,8 +11,7 @@ from typing import Final, Protocol, Self
 import torch
 
 import ace_gui
-from ace_gui.checkpoints import Checkpoint, ExpandedCheckpoint, FileStamp
-from ace_gui.checkpoints.derived import ComposedCheckpoint, ExtendedCheckpoint
+from ace_gui.checkpoints import Checkpoint, ExtendedInfo, FileStamp
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.gpu_memory import GPU_AHEAD
 from ace_gui.engine.merging.units import Workers
@@ -180,24 +179,11 @@ def layout_digest(prepared: Prepared) -> str:
 
 
 def _add_offsets(digest: _Digest, checkpoint: Checkpoint) -> None:
-    _add(digest, sorted(checkpoint.tensors.items()))
-    if isinstance(checkpoint, ExpandedCheckpoint):
-        _add(digest, sorted(checkpoint.deltas.items()))
-        _add(digest, sorted(checkpoint.beneath.items()))
-        _add_offsets(digest, checkpoint.base)
-    if isinstance(checkpoint, ComposedCheckpoint):
-        models = {id(each.checkpoint): each.checkpoint for each in checkpoint.sources.values()}
-        numbers = {key: number for number, key in enumerate(models)}
-        sources = sorted(checkpoint.sources.items())
-        _add(digest, [(name, numbers[id(s.checkpoint)], s.name) for name, s in sources])
-        for model in models.values():
-            _add_offsets(digest, model)
-    if isinstance(checkpoint, ExtendedCheckpoint):
-        _add_offsets(digest, checkpoint.base)
-        for name, extension in sorted(checkpoint.extensions.items()):
-            _add(digest, name)
-            for source in filter(None, (extension.own, *extension.sources)):
-                _add(digest, (source.owner, source.name))
+    for name, info in sorted(checkpoint.tensors.items()):
+        _add(digest, (name, info))
+        if isinstance(info, ExtendedInfo):
+            for source in filter(None, (info.own, *info.sources)):
+                _add(digest, source.info)
                 digest.update(source.rows.tobytes())
 
 

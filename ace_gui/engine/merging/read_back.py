@@ -29,13 +29,13 @@ def write_verified(
     """
     checksums: dict[str, int] = {}
     total, done = sum(tensor.nbytes for shard in shards for tensor in shard.tensors), 0
-    with ShardedWriter(folder, shards) as writer:
-        for name, tensor in tensors:
-            checksums[name] = checksum(tensor)
-            writer.write(name, tensor)
-            done += tensor.nbytes
-            yield JobProgress(done=done, total=total)
-        writer.finish()
+    writer = ShardedWriter(folder, shards)
+    for name, tensor in tensors:
+        checksums[name] = checksum(tensor)
+        writer.write(name, tensor)
+        done += tensor.nbytes
+        yield JobProgress(done=done, total=total)
+    writer.finish()
     return verify_shards(folder, shards, checksums)
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
@@ -143,13 +142,13 @@ class MergeStore:
             )
         shards = planned_shards(manifest)
         mark(folder)
-        ShardedWriter.reopen(folder / MODEL, shards, ()).close()  # checks the files
+        ShardedWriter(folder / MODEL, shards, ())  # checks the files
         readings = _recalled(folder, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
         verified = _verified(folder, shards)
         _rewrite_journal(folder, readings, verified)
-        writer = ShardedWriter.reopen(folder / MODEL, shards, verified)
+        writer = ShardedWriter(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
         done = {name: found for name, (found, _) in verified.items()}
         return cls(folder, manifest, writer, journal, done, checksums)
@@ -211,8 +210,7 @@ class MergeStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with closing(self._journal):
-            self._writer.close()
+        self._journal.close()
 
 
 def read_finished(folder: Path) -> Manifest:

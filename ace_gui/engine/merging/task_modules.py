@@ -80,19 +80,19 @@ def write_modules(
     with older_objects_frozen():
         trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
     shards = _planned(prepared, rows, chosen, trained)
-    with ShardedWriter(folder, shards) as writer:
-        checksums: dict[str, int] = {}
-        writing = _Writing(prepared, readers, writer, checksums, chosen)
-        with single_threads() as pool:
-            for index, row in enumerate(rows):
-                add, known = partial(writing.add, row, pool), chosen.settled.get(row.name, row)
-                finding(add, known, prepared, readers)
-                yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
-        writing.add_scales(rows)
-        for name, tensor in trained.items():
-            checksums[name] = checksum(tensor)
-            writer.write(name, tensor)
-        writer.finish()
+    writer = ShardedWriter(folder, shards)
+    checksums: dict[str, int] = {}
+    writing = _Writing(prepared, readers, writer, checksums, chosen)
+    with single_threads() as pool:
+        for index, row in enumerate(rows):
+            add, known = partial(writing.add, row, pool), chosen.settled.get(row.name, row)
+            finding(add, known, prepared, readers)
+            yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
+    writing.add_scales(rows)
+    for name, tensor in trained.items():
+        checksums[name] = checksum(tensor)
+        writer.write(name, tensor)
+    writer.finish()
     verify_shards(folder, shards, checksums)
     modules = prepared.method_of(rows[0]).modules if rows else prepared.method.modules
     assert modules is not None

@@ -102,9 +102,9 @@ class AdapterStore:
         self._shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
         (shard,) = self._shards
         if (self.model / shard.file_name).exists():
-            ShardedWriter.reopen(self.model, self._shards, ()).close()  # checks the file
+            ShardedWriter(self.model, self._shards, ())  # checks the file
             sound = set(self._sound())
-            self._writer = ShardedWriter.reopen(self.model, self._shards, sound)
+            self._writer = ShardedWriter(self.model, self._shards, sound)
         else:
             self._forget(self.lines)
             self._writer = ShardedWriter(self.model, self._shards)
@@ -135,9 +135,7 @@ class AdapterStore:
         return self._shards
 
     def close(self) -> None:
-        """Close the files; the store can be resumed."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the journal; the store can be resumed."""
         self._journal.close()
 
     def remove(self) -> None:

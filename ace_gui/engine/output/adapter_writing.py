@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +20,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import (
-    AdapterReader,
-    ExpandedCheckpoint,
     OutputTensor,
     claimed_output,
     promote,
+    read_factor,
     torch_dtype,
 )
 from ace_gui.engine.calibrating.calibrate import calibrated
@@ -266,10 +266,7 @@ class _Writing:
             return None
         terms = []
         for t, change in changes:
-            checkpoint = self.prepared.experts[t].checkpoint
-            assert isinstance(checkpoint, ExpandedCheckpoint)
-            reader = AdapterReader(checkpoint.adapter, self.readers.checksums)
-            b_OR, a_RI = change.factors(reader.part)
+            b_OR, a_RI = change.factors(partial(read_factor, self.readers.experts[t].reader))
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
         return joined(terms) if terms else None
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from ace_gui.checkpoints import (
     Checkpoint,
     OutputTensor,
+    TensorReader,
     claimed_output,
     copy_side_files,
     open_checkpoint,
     plan_parts,
     promote,
-    reader_of,
     staged,
 )
 from ace_gui.checkpoints.input_files import changed
@@ -99,7 +99,7 @@ def _write(
         for name, (found, own) in sources.items()
     ]
     shards = plan_parts(outputs, shard_bytes, stems)
-    tensors = ((name, reader_of(found).read(own)) for name, (found, own) in sources.items())
+    tensors = ((name, TensorReader(found).read(own)) for name, (found, own) in sources.items())
     return write_verified(folder, shards, tensors)
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from ace_gui.checkpoints import discard, reader_of
+from ace_gui.checkpoints import TensorReader, discard
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
@@ -75,7 +75,7 @@ def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
     factored = adapter_plan(prepared).factored
     shares = torch.ones(max((min(each.sides) for each in factored), default=0)).double()
     total, matrices = torch.zeros_like(shares), 0
-    with reader_of(prepared.base.checkpoint) as before, reader_of(merged.checkpoint) as after:
+    with TensorReader(prepared.base.checkpoint) as before, TensorReader(merged.checkpoint) as after:
         for done, each in enumerate(factored):
             yield JobProgress(done=done, total=len(factored))
             change = after.read(each.tensor).double() - before.read(each.tensor).double()

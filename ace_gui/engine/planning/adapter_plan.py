@@ -14,8 +14,9 @@ import torch
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import (
     NOWHERE,
-    ExpandedCheckpoint,
-    ExtendedCheckpoint,
+    ChangedInfo,
+    Checkpoint,
+    ExtendedInfo,
     LowRank,
     OutputTensor,
 )
@@ -201,9 +202,9 @@ def require_factors(plan: AdapterPlan) -> None:
 
 def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
     """Raise MismatchError for tensors with rows of tokens that the base lacks."""
-    base = prepared.base.checkpoint
-    extensions = base.extensions if isinstance(base, ExtendedCheckpoint) else {}
-    larger = [name for name in tensors if name in extensions and NOWHERE in extensions[name].rows]
+    found = {name: prepared.base.checkpoint.tensors.get(name) for name in tensors}
+    extended = {name: info.rows for name, info in found.items() if isinstance(info, ExtendedInfo)}
+    larger = [name for name, rows in extended.items() if NOWHERE in rows]
     if larger:
         raise MismatchError(
             f"{listing(larger)}: the merge has tokens that the base lacks, so an adapter with them "
@@ -260,17 +261,15 @@ def _changes(prepared: Prepared, row: PlanRow) -> bool:
     for t in row.experts:
         expert = prepared.experts[t]
         checkpoint, own = expert.checkpoint, answering_name(row, expert)
-        if not isinstance(checkpoint, ExpandedCheckpoint):
-            return True
-        replaced = checkpoint.tensors[own].file != _file_of_base(checkpoint, own)
-        if own in checkpoint.deltas or replaced:
+        if checkpoint.adapter is None or _of_adapter(checkpoint, own):
             return True
     return False
 
 
-def _file_of_base(checkpoint: ExpandedCheckpoint, name: str) -> object:
-    info = checkpoint.base.tensors.get(name)
-    return None if info is None else info.file
+def _of_adapter(checkpoint: Checkpoint, name: str) -> bool:
+    """Whether an adapter on a base changes the tensor, or replaces it."""
+    files = checkpoint.adapter.files if checkpoint.adapter is not None else ()
+    return any(checkpoint.tensors[name].file == stamp.path for stamp in files)
 
 
 def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank]] | None:
@@ -282,14 +281,14 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
     for t in row.experts:
         expert = prepared.experts[t]
         checkpoint, own = expert.checkpoint, answering_name(row, expert)
-        if not isinstance(checkpoint, ExpandedCheckpoint) or row.tensor in expert.token_rows:
+        if checkpoint.adapter is None or row.tensor in expert.token_rows:
             return None
-        placed = checkpoint.deltas.get(own, ())
-        if not placed and checkpoint.tensors[own].file == _file_of_base(checkpoint, own):
+        if not _of_adapter(checkpoint, own):
             continue
-        if len(placed) != 1 or own in checkpoint.beneath:
+        info = checkpoint.tensors[own]
+        if not isinstance(info, ChangedInfo) or len(info.changes) != 1 or info.brought:
             return None
-        (only,) = placed
+        (only,) = info.changes
         change = only.change
         whole = (only.at, only.start, only.rows) == (0, 0, row.tensor_shape[0])
         if not whole or not isinstance(change, LowRank) or change.uses_base or change.middle:

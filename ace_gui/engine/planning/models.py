@@ -19,6 +19,7 @@ from ace_gui.checkpoints import (
     Checkpoint,
     ModuleRows,
     TensorInfo,
+    compose,
     expand,
     find_converted,
     is_adapter,
@@ -27,7 +28,6 @@ from ace_gui.checkpoints import (
     same_bytes,
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
-from ace_gui.checkpoints.derived import ComposedTensor, compose
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.part_matching import answered, lacking_parts
 from ace_gui.engine.planning.vocabulary.new_tokens import Joined
@@ -161,7 +161,7 @@ def _with_adapter(adapter: Path, model: OpenedModel) -> Checkpoint:
     made, own = _adapted(adapter, model), model.checkpoint
     return compose(
         own,
-        {name: ComposedTensor(checkpoint=made, name=name) for name in made.tensors},
+        {name: (made, name) for name in made.tensors},
         path=adapter,
         folder=adapter,
         side_files={**own.side_files, **side_files_of(made)},

@@ -14,8 +14,7 @@ from typing import Final
 
 from ace_gui.architecture.names import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import PIPELINE, ExpandedCheckpoint, FileStamp, TensorInfo, part_of
-from ace_gui.checkpoints.derived import ComposedCheckpoint
+from ace_gui.checkpoints import PIPELINE, ChangedInfo, FileStamp, TensorInfo, part_of
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.engine.contract.checks import (
     EVERYTHING,
@@ -205,7 +204,7 @@ def _extra(expert: OpenedModel, extra: Sequence[str]) -> _Finding:
 
 def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
     """Task vectors are differences: the coarser of the two formats determines their noise."""
-    if isinstance(expert.checkpoint, ExpandedCheckpoint):
+    if expert.checkpoint.adapter is not None:
         return None
     pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, own in expert.own_names.items():
@@ -231,7 +230,7 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
 
 def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
     """Heads that share the embedding in only one of the two models."""
-    if isinstance(expert.checkpoint, ExpandedCheckpoint):
+    if expert.checkpoint.adapter is not None:
         return None
     tied, whole = base.architecture.traits, expert.architecture.traits
     untied = [
@@ -428,13 +427,15 @@ def _sample(model: OpenedModel, names: Sequence[str]) -> str | None:
     Copies have equal digests; fine-tunes differ in nearly every block. None for an adapter, or for
     a model that lacks one of the tensors. Raises CheckpointError.
     """
-    if isinstance(model.checkpoint, ExpandedCheckpoint | ComposedCheckpoint) or not names:
+    if not names:
         return None
     step = max(1, len(names) // TENSORS_SAMPLED)
     chosen = names[::step]
     if not all(model.has(name) for name in chosen):
         return None
     infos = tuple(model.checkpoint.tensors[model.own_names[name]] for name in chosen)
+    if any(isinstance(info, ChangedInfo) for info in infos):
+        return None
     return _digest(model.checkpoint.files, infos)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ace_gui.checkpoints import FileStamp, reader_of
+from ace_gui.checkpoints import FileStamp, TensorReader
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.planning.memory import is_whole, row_width
@@ -86,14 +86,15 @@ class Prepared:
     def files(self) -> tuple[FileStamp, ...]:
         """The files that the result depends on, with their stamps when opened."""
         models = (self.base, *self.experts)
-        return (*(stamp for model in models for stamp in model.checkpoint.files), *self.tokenizers)
+        files = dict.fromkeys(stamp for model in models for stamp in model.checkpoint.files)
+        return (*files, *self.tokenizers)
 
     def is_current(self) -> bool:
         """Whether every file is unchanged since it was opened."""
         models = (self.base, *self.experts)
         try:
             for model in models:
-                reader_of(model.checkpoint).check_unchanged()
+                TensorReader(model.checkpoint).check_unchanged()
             if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
                 return False
             return deciding_tokenizers(models, self.plan.recipe.matching) == self.tokenizers

@@ -12,8 +12,7 @@ from typing import Final
 from ace_gui.architecture.names import block_list, match_names
 from ace_gui.architecture.sandbox import Describer
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints.derived import ComposedTensor, compose
-from ace_gui.checkpoints.folder import MAIN, ModelPart
+from ace_gui.checkpoints import MAIN, Checkpoint, ModelPart, compose
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.block_configs import full_config, joined_config
 from ace_gui.engine.planning.models import (
@@ -50,8 +49,8 @@ class _Output:
     ``slices``: in which slice a tensor is.
     """
 
-    base: dict[str, ComposedTensor] = field(default_factory=dict)
-    tensors: dict[_Key, dict[str, ComposedTensor]] = field(default_factory=dict)
+    base: dict[str, tuple[Checkpoint, str]] = field(default_factory=dict)
+    tensors: dict[_Key, dict[str, tuple[Checkpoint, str]]] = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, number: int, sources: Sequence[tuple[Source, _Model, str]]) -> None:
@@ -67,7 +66,7 @@ class _Output:
                     path=source.model,
                     tensor=first,
                 )
-            found = ComposedTensor(checkpoint=model.opened.checkpoint, name=own)
+            found = (model.opened.checkpoint, own)
             if position == 0:
                 self.base[name] = found
             else:
@@ -274,7 +273,7 @@ def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output)
         for name, table in absent.items():
             if block_list(name) is not None or not name.endswith("weight"):
                 continue
-            found = ComposedTensor(checkpoint=model.checkpoint, name=table)
+            found = (model.checkpoint, table)
             into = output.base if position == 0 else output.tensors.setdefault(_key(source), {})
             into[name] = found
             output.slices[name] = len(recipe.slices) - 1

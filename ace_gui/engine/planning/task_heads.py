@@ -13,7 +13,7 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import Extension, Source, TensorInfo, grow
+from ace_gui.checkpoints import ExtendedInfo, Source, TensorInfo, extend
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain
@@ -295,30 +295,24 @@ def _grown(
     changes: Mapping[str, object],
 ) -> OpenedModel:
     traits = {**base.architecture.traits, **{each.name: each.traits for each in added}}
-    infos = {
-        each.name: replace(
-            each.info,
-            name=each.name,
-            nbytes=prod(each.info.shape) * FORMATS[each.info.dtype].bits // 8,
-        )
-        for each in added
-    }
     extensions = {each.name: _growth(each, experts) for each in added}
     return replace(
         base,
-        checkpoint=grow(base.checkpoint, infos, extensions, {"config.json": changes}),
+        checkpoint=extend(base.checkpoint, extensions, {"config.json": changes}),
         architecture=replace(base.architecture, traits=traits),
         own_names={**base.own_names, **{each.name: each.name for each in added}},
     )
 
 
-def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> Extension:
+def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
     rows = np.arange(each.info.shape[0] if each.info.shape else 1, dtype=np.int64)
     sources = tuple(
         Source(owner=expert.name, checkpoint=expert.checkpoint, name=own, rows=rows)
         for expert, own in zip(experts, each.own, strict=True)
     )
-    return Extension(own=None, sources=sources)
+    nbytes = prod(each.info.shape) * FORMATS[each.info.dtype].bits // 8
+    fields = {**each.info.fields, "name": each.name, "nbytes": nbytes}
+    return ExtendedInfo(**fields, own=None, sources=sources)
 
 
 def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tuple[OpenedModel, ...]:

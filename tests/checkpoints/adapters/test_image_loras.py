@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import expand, is_adapter, open_adapter, open_checkpoint, reader_of
+from ace_gui.checkpoints import TensorReader, expand, is_adapter, open_adapter, open_checkpoint
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.checkpoints import save_model
@@ -118,7 +118,7 @@ def changed(adapter: Path, base: Path) -> dict[str, Tensor]:
     checkpoint = open_checkpoint(base)
     opened = open_adapter(adapter, checkpoint.tensors)
     expanded = expand(opened, checkpoint, {name: name for name in opened.names}, ())
-    reader = reader_of(expanded)
+    reader = TensorReader(expanded)
     found = {name: reader.read(name) for name in opened.names}
     for name, tensor in found.items():
         part = reader.read_part(name, 3, tensor.numel() - 2)

@@ -21,10 +21,10 @@ def written(folder: Path, tensors: dict[str, torch.Tensor] = TENSORS) -> tuple[S
         for name, tensor in tensors.items()
     ]
     shards = plan_shards(outputs, 10**9)
-    with ShardedWriter(folder, shards) as writer:
-        for name, tensor in tensors.items():
-            writer.write(name, tensor)
-        writer.finish()
+    writer = ShardedWriter(folder, shards)
+    for name, tensor in tensors.items():
+        writer.write(name, tensor)
+    writer.finish()
     return shards
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import (
-    ExpandedReader,
+    ChangedInfo,
     ReadChecksums,
+    TensorReader,
     non_finite_error,
     non_finite_values,
-    reader_of,
     runs,
     torch_dtype,
 )
@@ -65,7 +65,7 @@ class ModelReader:
         """
         self.model = model
         self._base = base
-        self.reader = reader_of(model.checkpoint, checksums)
+        self.reader = TensorReader(model.checkpoint, checksums)
 
     def read(self, base_name: str, part: Part | None = None, *, checked: bool = True) -> Tensor:
         """The tensor as stored, or a part of it, flat.
@@ -137,17 +137,19 @@ class ModelReader:
 
         Computing it as a difference of sums would only add rounding errors.
         """
-        if not isinstance(self.reader, ExpandedReader) or base_name in self.model.token_rows:
+        model = self.model
+        if model.checkpoint.adapter is None or base_name in model.token_rows:
             return None
-        shape = self.model.shape(base_name)
-        own = self.model.own_names[base_name]
-        flat = self.reader.read_delta(own, *(part or (0, math.prod(shape))))
-        return flat if flat is None or part is not None else flat.reshape(shape)
+        info = model.checkpoint.tensors[model.own_names[base_name]]
+        if not isinstance(info, ChangedInfo) or info.brought:
+            return None
+        flat = info.delta(self.reader, *(part or (0, math.prod(info.shape))))
+        return flat if part is not None else flat.reshape(info.shape)
 
     def dtype(self, base_name: str) -> torch.dtype:
         """The dtype of the tensor as stored; float32 for what an adapter adds."""
         stored = torch_dtype(self.model.checkpoint.tensors[self.model.own_names[base_name]].dtype)
-        is_added = isinstance(self.reader, ExpandedReader) and stored != torch.float64
+        is_added = self.model.checkpoint.adapter is not None and stored != torch.float64
         return torch.float32 if is_added else stored
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import new_parts
+from ace_gui.checkpoints import ExtendedInfo
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.figures.spectral_figures import effective_rank
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
@@ -244,7 +244,8 @@ class TensorMerge:
         """Set rows of new tokens to the mean of the experts, whatever the method does elsewhere."""
         row, stop = self.row, start + values.numel()
         if row.part is None and row.disposition is Disposition.MERGED:
-            for new in new_parts(self._prepared.base.checkpoint, row.tensor):
+            info = self._prepared.base.checkpoint.tensors[row.tensor]
+            for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
                 first, last = max(new[0], start), min(new[1], stop)
                 if first < last:
                     mean = self._readers.base.read(row.tensor, (first, last))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import NOWHERE, Extension, Source, TensorInfo, grow
+from ace_gui.checkpoints import NOWHERE, ExtendedInfo, Source, TensorInfo, extend
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import weights_for
@@ -163,20 +163,15 @@ class _Growing:
         tensors = self.base.checkpoint.tensors
         names = (*self.names, *_buffers(self.base, self.ours.rows))
         infos = {n: _resized(tensors[n], self.ours.rows, self.joined.rows) for n in names}
-        checkpoint = grow(
-            self.base.checkpoint,
-            infos,
-            {name: self._growth(name) for name in names},
-            self._changes(),
-            self._files(),
-        )
+        extensions = {name: self._growth(name, info) for name, info in infos.items()}
+        checkpoint = extend(self.base.checkpoint, extensions, self._changes(), self._files())
         base = replace(self.base, checkpoint=checkpoint, joined=self.joined)
         return base, tuple(self._answering(expert) for expert in experts)
 
     def _rows_in(self, model: Known) -> NDArray[np.int64]:
         return token_indices(self.joined.tokens, self.joined.rows, model, padding=True)
 
-    def _growth(self, name: str) -> Extension:
+    def _growth(self, name: str, info: TensorInfo) -> ExtendedInfo:
         own = _source(self.base, name, self._of_tokens(_BASE, self._rows_in(self.ours), self.ours))
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
@@ -206,7 +201,8 @@ class _Growing:
                 key="vocabulary",
             )
         merged = tuple(row for row, each in self._single.items() if not each.force)
-        return Extension(own=own, sources=sources, padding=self.joined.padding, merged=merged)
+        padding = self.joined.padding
+        return ExtendedInfo(**info.fields, own=own, sources=sources, padding=padding, merged=merged)
 
     @cached_property
     def _single(self) -> Mapping[int, TokenSource]:
