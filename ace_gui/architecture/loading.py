@@ -23,11 +23,6 @@ class LoadReport:
     unexpected: tuple[str, ...] = ()
     mismatched: tuple[str, ...] = ()
 
-    @property
-    def clean(self) -> bool:
-        """Whether every tensor was assigned."""
-        return not (self.missing or self.unexpected or self.mismatched)
-
 
 def load_pretrained(
     folder: Path,

@@ -28,13 +28,9 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeDecision:
-    """The decision of a scope on one tensor.
-
-    ``as_stored``: merged in the orientation of the file, whatever the module's class.
-    """
+    """The decision of a scope on one tensor: matrices are merged in the file's orientation."""
 
     kind: Literal["merge", "average", "base"]
-    as_stored: bool
     reason: str
 
 
@@ -91,17 +87,9 @@ def decide(scope: str, name: str, ndim: int) -> ScopeDecision | None:
         return None
     part = next((part for part in preset.excluded if part in name), None)
     if part is not None:
-        return ScopeDecision(
-            kind="base", as_stored=True, reason=f"{scope} leaves out names with {part!r}"
-        )
+        return ScopeDecision(kind="base", reason=f"{scope} leaves out names with {part!r}")
     if "text_projection" in name:
-        return ScopeDecision(
-            kind="average", as_stored=True, reason=f"{scope} averages text projections"
-        )
+        return ScopeDecision(kind="average", reason=f"{scope} averages text projections")
     if ndim != 2:
-        return ScopeDecision(
-            kind="average", as_stored=True, reason=f"{scope} averages what is not a matrix"
-        )
-    return ScopeDecision(
-        kind="merge", as_stored=True, reason=f"{scope} merges every matrix as it is stored"
-    )
+        return ScopeDecision(kind="average", reason=f"{scope} averages what is not a matrix")
+    return ScopeDecision(kind="merge", reason=f"{scope} merges every matrix as it is stored")

@@ -42,6 +42,7 @@ from ace_gui.checkpoints.quantised import (
     refuse_unmergeable,
     without_quantisation,
 )
+from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.checkpoints.scaled_weights import with_scales
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
@@ -142,29 +143,29 @@ def open_checkpoint(
         return _open_folder(path, path.parent, converted)
     if not path.name.lower().endswith(SUFFIX):
         refuse_other_file(path)
-    return _assembled(path, None, {MAIN: _Read(part=ModelPart(), headers=[read_header(path)])})
+    return _assembled(path, None, {MAIN: _read([read_header(path)], ModelPart())})
 
 
 def _open_gguf(path: Path) -> Checkpoint:
     """A GGUF file, with the config and the tokenizer that may lie beside it."""
-    read = _Read(part=ModelPart(), headers=[read_gguf(path)])
+    headers = [read_gguf(path)]
     file = path.parent / "config.json"
     if not os.path.lexists(file):
-        return _assembled(path, None, {MAIN: read}, (NO_CONFIG,))
+        return _assembled(path, None, {MAIN: _read(headers, ModelPart())}, (NO_CONFIG,))
     config = without_quantisation(read_config(file, limit=CONFIG_LIMIT))
     side = find_side_files(path.parent)
-    parts = {MAIN: replace(read, part=ModelPart(config=config))}
+    parts = {MAIN: _read(headers, ModelPart(config=config))}
     return _assembled(path, None, parts, _side_warnings(side, [config]), side=side)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """The contents of one part. ``warnings``: a sentence each. ``described``: config.json."""
+    """The contents of one part: its tensors by name, and a sentence for each warning."""
 
     part: ModelPart
     headers: list[Header]
+    tensors: Mapping[str, TensorInfo]
     warnings: tuple[str, ...] = ()
-    described: Mapping[str, object] | None = None
 
 
 def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
@@ -181,9 +182,9 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
 
 def _read_part(folder: Path, converted: Converted) -> _Read:
     config_file = folder / "config.json"
-    config = described = None
+    config = None
     if os.path.lexists(config_file):
-        config = described = read_config(config_file, limit=CONFIG_LIMIT)
+        config = read_config(config_file, limit=CONFIG_LIMIT)
     try:
         weights = find_weights(folder)
     except PickleConsentError:
@@ -192,19 +193,29 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
             raise
         weights = find_weights(other)
     headers, warnings = _headers(weights)
-    if config is not None:
-        tensors, scaled = with_scales(_by_name(headers), config)
-        plainer = plain_config(folder, config, tensors.values())
-        if plainer is not config and not scaled:
-            warnings += (
-                "config.json calls the weights quantised, but all are floating point of 16 bits or "
-                "more: they are read as they are, and the merged model's config does not say so.",
-            )
-        config = dict(plainer)
-    part = ModelPart(stem=weights.stem, config=config)
-    return _Read(
-        part=part, headers=headers, warnings=(*weights.warnings, *warnings), described=described
-    )
+    read = _read(headers, ModelPart(stem=weights.stem), config, (*weights.warnings, *warnings))
+    if config is None:
+        return read
+    plainer = plain_config(folder, config, read.tensors.values())
+    if plainer is not config and not any(isinstance(i, DerivedInfo) for i in read.tensors.values()):
+        said = (
+            "config.json calls the weights quantised, but all are floating point of 16 bits or "
+            "more: they are read as they are, and the merged model's config does not say so."
+        )
+        read = replace(read, warnings=(*read.warnings, said))
+    return replace(read, part=replace(read.part, config=dict(plainer)))
+
+
+def _read(
+    headers: list[Header],
+    part: ModelPart,
+    config: Mapping[str, object] | None = None,
+    warnings: tuple[str, ...] = (),
+) -> _Read:
+    """A part of these files; its config may say how weights are quantised."""
+    tensors, scaled = with_scales(_by_name(headers), config)
+    warnings += (*scaled, *_tie_warnings(headers, tensors))
+    return _Read(part=part, headers=headers, tensors=tensors, warnings=warnings)
 
 
 def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
@@ -270,9 +281,8 @@ def _assembled(
     """The checkpoint of these parts, unless their tensors cannot be merged."""
     tensors: dict[str, TensorInfo] = {}
     for name, read in parts.items():
-        own, scaled = with_scales(_by_name(read.headers), read.described)
-        warnings += (*read.warnings, *scaled, *_tie_warnings(read.headers, own))
-        for tensor, info in own.items():
+        warnings += read.warnings
+        for tensor, info in read.tensors.items():
             full = full_name(name, tensor)
             if part_of(full, parts) != name:
                 sentence = f"Tensor `{plain(full)}` could be of several parts."

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,8 +39,6 @@ _MEMORY_A_BYTE: Final = 16
 
 _WIDE: Final = re.compile(b"[\xf0-\xf4]")
 """Begins a character for which Python holds a whole text in four bytes a character."""
-
-_seek_lock = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +131,10 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, File
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Fill ``buffer`` from ``offset``; the number of bytes read, fewer only at the file's end."""
+    """Fill ``buffer`` from ``offset``; the number of bytes read, fewer only at the file's end.
+
+    The descriptor must be the caller's alone.
+    """
     done = 0
     while done < len(buffer):
         count = _read_once(descriptor, buffer[done:], offset + done)
@@ -212,10 +212,6 @@ def _require_regular(path: Path, status: os.stat_result) -> None:
 
 
 def _read_once(descriptor: int, buffer: memoryview, offset: int) -> int:
-    if hasattr(os, "preadv"):
-        return os.preadv(descriptor, [buffer], offset)
-    with _seek_lock:
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        data = os.read(descriptor, min(len(buffer), 1 << 26))
-    buffer[: len(data)] = data
-    return len(data)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        return file.readinto(buffer)

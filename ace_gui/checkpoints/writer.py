@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,8 +25,6 @@ _WRITE_FLAGS: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O
 
 # The file system cannot reserve room; a full disk then shows at a later write.
 _CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-
-_seek_lock = threading.Lock()
 
 
 class ShardedWriter:
@@ -192,14 +189,6 @@ def _not_planned(planned: OutputTensor, tensor: Tensor) -> OutputError:
 
 
 def _write_at(descriptor: int, data: memoryview, offset: int) -> None:
-    done = 0
-    while done < len(data):
-        done += _write_once(descriptor, data[done:], offset + done)
-
-
-def _write_once(descriptor: int, data: memoryview, offset: int) -> int:
-    if hasattr(os, "pwrite"):
-        return os.pwrite(descriptor, data, offset)
-    with _seek_lock:
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        return os.write(descriptor, data[: 1 << 26])
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -2,246 +2,88 @@
 
 from __future__ import annotations
 
-_T5_SMALL = {
-    "model_type": "t5",
-    "architectures": ["T5ForConditionalGeneration"],
-    "d_model": 512,
-    "d_kv": 64,
-    "d_ff": 2048,
-    "num_heads": 8,
-    "num_layers": 6,
-    "vocab_size": 32128,
-}
+Config = dict[str, object]
 
-CONFIGS: dict[str, dict[str, object]] = {
-    "roberta-base": {
-        "model_type": "roberta",
-        "architectures": ["RobertaForSequenceClassification"],
-        "vocab_size": 50265,
-        "max_position_embeddings": 514,
-        "type_vocab_size": 1,
-        "torch_dtype": "float32",
-    },
-    "bert-base": {
-        "model_type": "bert",
-        "architectures": ["BertForPreTraining"],
-        "vocab_size": 30522,
-    },
-    "distilbert-sst2": {
-        "model_type": "distilbert",
-        "architectures": ["DistilBertForSequenceClassification"],
-        "vocab_size": 30522,
-    },
-    "distilbert-mlm": {
-        "model_type": "distilbert",
-        "architectures": ["DistilBertForMaskedLM"],
-        "vocab_size": 30522,
-    },
-    "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_ctx": 1024},
-    "gpt2-cola": {
-        "model_type": "gpt2",
-        "architectures": ["GPT2ForSequenceClassification"],
-        "pad_token_id": 50256,
-    },
-    "llama-3.2-1b": {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 16,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-        "vocab_size": 128256,
-        "tie_word_embeddings": True,
-        "rope_theta": 500000.0,
-        "torch_dtype": "bfloat16",
-    },
-    "mistral-7b": {
-        "model_type": "mistral",
-        "architectures": ["MistralForCausalLM"],
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "vocab_size": 32000,
-        "tie_word_embeddings": False,
-    },
-    "qwen2-0.5b": {
-        "model_type": "qwen2",
-        "architectures": ["Qwen2ForCausalLM"],
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "vocab_size": 151936,
-        "tie_word_embeddings": True,
-    },
-    "qwen3-0.6b": {
-        "model_type": "qwen3",
-        "architectures": ["Qwen3ForCausalLM"],
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 151936,
-        "tie_word_embeddings": True,
-    },
-    "gemma-2b": {
-        "model_type": "gemma",
-        "architectures": ["GemmaForCausalLM"],
-        "hidden_size": 2048,
-        "intermediate_size": 16384,
-        "num_hidden_layers": 18,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 1,
-        "head_dim": 256,
-        "vocab_size": 256000,
-    },
-    "t5-small": _T5_SMALL,
-    "flan-t5-small": {
-        **_T5_SMALL,
-        "d_ff": 1024,
-        "num_heads": 6,
-        "num_layers": 8,
-        "feed_forward_proj": "gated-gelu",
-        "tie_word_embeddings": False,
-    },
-    "clip-vit-base-patch32": {
-        "model_type": "clip",
-        "architectures": ["CLIPModel"],
-        "projection_dim": 512,
-        "text_config": {"model_type": "clip_text_model", "vocab_size": 49408},
-        "vision_config": {"model_type": "clip_vision_model", "patch_size": 32},
-    },
-    "vit-base-patch16": {
-        "model_type": "vit",
-        "architectures": ["ViTForImageClassification"],
-        "id2label": {"0": "cat", "1": "dog", "2": "cow"},
-        "label2id": {"cat": 0, "dog": 1, "cow": 2},
-    },
-    "whisper-tiny": {
-        "model_type": "whisper",
-        "architectures": ["WhisperForConditionalGeneration"],
-        "d_model": 384,
-        "encoder_layers": 4,
-        "decoder_layers": 4,
-        "encoder_attention_heads": 6,
-        "decoder_attention_heads": 6,
-        "encoder_ffn_dim": 1536,
-        "decoder_ffn_dim": 1536,
-        "vocab_size": 51865,
-    },
-    "mixtral-8x7b": {
-        "model_type": "mixtral",
-        "architectures": ["MixtralForCausalLM"],
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "num_local_experts": 8,
-    },
-    "qwen1.5-moe": {
-        "model_type": "qwen2_moe",
-        "architectures": ["Qwen2MoeForCausalLM"],
-        "hidden_size": 2048,
-        "num_hidden_layers": 4,
-        "moe_intermediate_size": 1408,
-        "shared_expert_intermediate_size": 5632,
-        "num_experts": 60,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 16,
-    },
-    "gpt-oss": {
-        "model_type": "gpt_oss",
-        "architectures": ["GptOssForCausalLM"],
-        "num_hidden_layers": 2,
-    },
-    "qwen3-30b-a3b": {
-        "model_type": "qwen3_moe",
-        "architectures": ["Qwen3MoeForCausalLM"],
-        "hidden_size": 2048,
-        "num_hidden_layers": 2,
-        "moe_intermediate_size": 768,
-        "num_experts": 128,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-    },
-    "llama-4-scout": {
-        "model_type": "llama4_text",
-        "architectures": ["Llama4ForCausalLM"],
-        "hidden_size": 5120,
-        "intermediate_size": 8192,
-        "intermediate_size_mlp": 16384,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "num_local_experts": 16,
-        "vocab_size": 202048,
-    },
-    "gemma-3-1b": {
-        "model_type": "gemma3_text",
-        "architectures": ["Gemma3ForCausalLM"],
-        "hidden_size": 1152,
-        "intermediate_size": 6912,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 1,
-        "head_dim": 256,
-        "vocab_size": 262144,
-    },
-    "pythia-70m": {
-        "model_type": "gpt_neox",
-        "architectures": ["GPTNeoXForCausalLM"],
-        "hidden_size": 512,
-        "intermediate_size": 2048,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 8,
-        "vocab_size": 50304,
-        "tie_word_embeddings": False,
-    },
-    "bloom-560m": {
-        "model_type": "bloom",
-        "architectures": ["BloomForCausalLM"],
-        "hidden_size": 1024,
-        "n_head": 16,
-        "n_layer": 2,
-        "vocab_size": 250880,
-    },
-    "falcon-7b": {
-        "model_type": "falcon",
-        "architectures": ["FalconForCausalLM"],
-        "hidden_size": 4544,
-        "num_attention_heads": 71,
-        "num_hidden_layers": 2,
-        "multi_query": True,
-        "vocab_size": 65024,
-    },
-    "falcon-40b": {
-        "model_type": "falcon",
-        "architectures": ["FalconForCausalLM"],
-        "hidden_size": 8192,
-        "num_attention_heads": 128,
-        "num_kv_heads": 8,
-        "num_hidden_layers": 2,
-        "new_decoder_architecture": True,
-        "vocab_size": 65024,
-    },
-    "phi-3-mini": {
-        "model_type": "phi3",
-        "architectures": ["Phi3ForCausalLM"],
-        "hidden_size": 3072,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "vocab_size": 32064,
-    },
+
+def _config(model_type: str, architecture: str, **shaping: object) -> Config:
+    return {"model_type": model_type, "architectures": [architecture], **shaping}
+
+
+def _decoder(
+    model_type: str,
+    architecture: str,
+    sizes: tuple[int, int, int],
+    heads: tuple[int, int, int],
+    **others: object,
+) -> Config:
+    """``sizes``: hidden, inner, layers. ``heads``: of queries, of keys and values; and a size."""
+    shaping = {
+        **dict(zip(("hidden_size", "intermediate_size", "num_hidden_layers"), sizes, strict=True)),
+        **dict(zip(("num_attention_heads", "num_key_value_heads", "head_dim"), heads, strict=True)),
+    }
+    return _config(model_type, architecture, **shaping, **others)
+
+
+def _falcon(hidden: int, heads: int, **others: object) -> Config:
+    sizes = {"hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": 2}
+    return _config("falcon", "FalconForCausalLM", **sizes, **others)
+
+
+def _t5(inner: int, heads: int, layers: int, **others: object) -> Config:
+    sizes = {"d_ff": inner, "num_heads": heads, "num_layers": layers, "vocab_size": 32128}
+    return _config("t5", "T5ForConditionalGeneration", **sizes, **others)
+
+
+_TIED = {"tie_word_embeddings": True}
+_UNTIED = {"tie_word_embeddings": False}
+_LLAMA = {**_TIED, "vocab_size": 128256, "rope_theta": 500000.0, "torch_dtype": "bfloat16"}
+_LABELS = {"id2label": {"0": "cat", "1": "dog"}, "label2id": {"cat": 0, "dog": 1}}
+_CLIP = {
+    "projection_dim": 512,
+    "text_config": {"model_type": "clip_text_model", "vocab_size": 49408},
+    "vision_config": {"model_type": "clip_vision_model", "patch_size": 32},
+}
+_WHISPER = {"d_model": 384, "vocab_size": 51865} | {
+    f"{side}_{what}": count
+    for side in ("encoder", "decoder")
+    for what, count in (("layers", 4), ("attention_heads", 6), ("ffn_dim", 1536))
+}
+_QWEN_MOE = {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632}
+_PYTHIA = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6}
+_BLOOM = {"hidden_size": 1024, "n_head": 16, "n_layer": 2, "vocab_size": 250880}
+
+CONFIGS: dict[str, Config] = {
+    "roberta-base": _config("roberta", "RobertaForSequenceClassification", vocab_size=50265),
+    "bert-base": _config("bert", "BertForPreTraining"),
+    "distilbert-sst2": _config("distilbert", "DistilBertForSequenceClassification"),
+    "distilbert-mlm": _config("distilbert", "DistilBertForMaskedLM"),
+    "gpt2": _config("gpt2", "GPT2LMHeadModel", n_ctx=1024),
+    "gpt2-cola": _config("gpt2", "GPT2ForSequenceClassification", pad_token_id=50256),
+    "llama-3.2-1b": _decoder("llama", "LlamaForCausalLM", (2048, 8192, 16), (32, 8, 64), **_LLAMA),
+    "mistral-7b": _decoder("mistral", "MistralForCausalLM", (4096, 14336, 32), (32, 8, 128)),
+    "qwen2-0.5b": _decoder("qwen2", "Qwen2ForCausalLM", (896, 4864, 24), (14, 2, 64), **_TIED),
+    "qwen3-0.6b": _decoder("qwen3", "Qwen3ForCausalLM", (1024, 3072, 28), (16, 8, 128), **_TIED),
+    "gemma-2b": _decoder("gemma", "GemmaForCausalLM", (2048, 16384, 18), (8, 1, 256)),
+    "t5-small": _t5(2048, 8, 6),
+    "flan-t5-small": _t5(1024, 6, 8, feed_forward_proj="gated-gelu", **_UNTIED),
+    "clip-vit-base-patch32": _config("clip", "CLIPModel", **_CLIP),
+    "vit-base-patch16": _config("vit", "ViTForImageClassification", **_LABELS),
+    "whisper-tiny": _config("whisper", "WhisperForConditionalGeneration", **_WHISPER),
+    "mixtral-8x7b": _decoder("mixtral", "MixtralForCausalLM", (4096, 14336, 4), (32, 8, 128)),
+    "qwen1.5-moe": _decoder(
+        "qwen2_moe", "Qwen2MoeForCausalLM", (2048, 5632, 4), (16, 16, 128), **_QWEN_MOE
+    ),
+    "gpt-oss": _config("gpt_oss", "GptOssForCausalLM", num_hidden_layers=2),
+    "qwen3-30b-a3b": _decoder(
+        "qwen3_moe", "Qwen3MoeForCausalLM", (2048, 6144, 2), (32, 4, 128), num_experts=128
+    ),
+    "llama-4-scout": _decoder(
+        "llama4_text", "Llama4ForCausalLM", (5120, 8192, 2), (40, 8, 128), num_local_experts=16
+    ),
+    "gemma-3-1b": _decoder("gemma3_text", "Gemma3ForCausalLM", (1152, 6912, 2), (4, 1, 256)),
+    "pythia-70m": _config("gpt_neox", "GPTNeoXForCausalLM", num_attention_heads=8, **_PYTHIA),
+    "bloom-560m": _config("bloom", "BloomForCausalLM", **_BLOOM),
+    "falcon-7b": _falcon(4544, 71, multi_query=True),
+    "falcon-40b": _falcon(8192, 128, num_kv_heads=8, new_decoder_architecture=True),
+    "phi-3-mini": _decoder("phi3", "Phi3ForCausalLM", (3072, 8192, 2), (32, 32, 96)),
 }

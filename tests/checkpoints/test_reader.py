@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint, require_finite
+from ace_gui.checkpoints import TensorReader, input_files, open_checkpoint, require_finite
 from ace_gui.errors import CheckpointError, FileChangedError, NonFiniteError, ResourceError
 from tests.helpers.checkpoints import same_bits, save_model, small_tensors
 
@@ -21,13 +21,6 @@ def test_each_read_has_memory_of_its_own(tmp_path: Path):
     reader = TensorReader(open_checkpoint(tmp_path))
     reader.read("layer.0.weight").zero_()
     assert torch.equal(reader.read("layer.0.weight"), small_tensors()["layer.0.weight"])
-
-
-def test_a_system_without_positioned_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr(os, "preadv", raising=False)
-    save_model(tmp_path, small_tensors())
-    with TensorReader(open_checkpoint(tmp_path)) as reader:
-        assert same_bits(reader.read("layer.3.weight"), small_tensors()["layer.3.weight"])
 
 
 def truncate(file: Path) -> None:
@@ -89,21 +82,21 @@ def test_truncation_at_random_moments(tmp_path: Path, monkeypatch: pytest.Monkey
     """Also between the check and the read, and in the middle of a read."""
     tensors = {"w": torch.arange(4096.0)}
     choose = random.Random(5)
-    real = os.preadv
+    real = input_files._read_once
     for _ in range(40):
         save_model(tmp_path, tensors)
         file = tmp_path / "model.safetensors"
         checkpoint = open_checkpoint(tmp_path)
         keep = choose.randrange(file.stat().st_size)
 
-        def in_pieces(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-            count = real(descriptor, [buffers[0][:1000]], offset)
+        def in_pieces(descriptor: int, buffer: memoryview, offset: int) -> int:
+            count = real(descriptor, buffer[:1000], offset)
             if choose.random() < 0.2:
                 os.truncate(file, keep)  # noqa: B023 - called within the same turn
             return count
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "preadv", in_pieces)
+            patch.setattr(input_files, "_read_once", in_pieces)
             try:
                 read = TensorReader(checkpoint).read("w")
             except FileChangedError:

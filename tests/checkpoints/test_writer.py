@@ -228,22 +228,22 @@ def test_a_disk_that_fills_at_any_write(tmp_path: Path, monkeypatch: pytest.Monk
     """Whichever write fails: a typed error, nothing complete, and resuming completes it."""
     tensors = small_tensors()
     shards = plan_shards(planned(tensors), 100)
-    real = os.pwrite
+    real = os.write
     for allowed in range(len(shards), len(shards) + len(tensors)):
         folder = tmp_path / str(allowed)
         folder.mkdir()
         left = allowed
 
-        def limited(descriptor: int, data: memoryview, offset: int) -> int:
+        def limited(descriptor: int, data: memoryview) -> int:
             nonlocal left
             left -= 1
             if left < 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(descriptor, data, offset)
+            return real(descriptor, data)
 
         written: list[str] = []
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", limited)
+            patch.setattr(os, "write", limited)
             with pytest.raises(ResourceError, match="The disk is full"):
                 fill(ShardedWriter(folder, shards), tensors, written)
         assert not (folder / "model.safetensors.index.json").exists()

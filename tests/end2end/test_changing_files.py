@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from ace_gui.checkpoints import input_files
 from ace_gui.errors import CheckpointError, FileChangedError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, tiny_bert
@@ -69,7 +70,7 @@ def weights(out: Path) -> bytes:
 
 def reads(model: Path, at: int, act: Callable[[], None]) -> tuple[pytest.MonkeyPatch, list[int]]:
     """Have ``act`` called before the ``at``-th read of a model's weights; and the reads' count."""
-    file, usual, count = (model / "model.safetensors").stat(), os.preadv, [0]
+    file, usual, count = (model / "model.safetensors").stat(), input_files._read_once, [0]
     lock = threading.Lock()
 
     def reading(descriptor: int, *arguments: Any) -> int:
@@ -81,7 +82,7 @@ def reads(model: Path, at: int, act: Callable[[], None]) -> tuple[pytest.MonkeyP
         return usual(descriptor, *arguments)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(os, "preadv", reading)
+    patch.setattr(input_files, "_read_once", reading)
     return patch, count
 
 

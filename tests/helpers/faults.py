@@ -16,7 +16,7 @@ import pytest
 
 from ace_gui.errors import WorkbenchError
 
-WRITING = ("pwrite", "write", "posix_fallocate", "ftruncate", "sendfile", "mkdir")
+WRITING = ("write", "posix_fallocate", "ftruncate", "sendfile", "mkdir")
 """What a full disk refuses; renaming and removing still go."""
 
 DURABLE = ("fsync", "rename", "replace")

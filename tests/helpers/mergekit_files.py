@@ -17,18 +17,41 @@ def entries(**own: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"model": name, "parameters": values} for name, values in own.items()]
 
 
+def alone(method: str, models: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A file without a base."""
+    return {"merge_method": method, "models": models, **more}
+
+
 def over_base(method: str, models: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A file with a base."""
-    return {"merge_method": method, "base_model": "base", "models": models, **more}
+    return alone(method, models, base_model="base", **more)
+
+
+def layers(model: str, first: int, last: int, **parameters: Any) -> dict[str, Any]:
+    """A source of a slice."""
+    own = {"parameters": parameters} if parameters else {}
+    return {"model": model, "layer_range": [first, last], **own}
+
+
+def sliced(method: str, *slices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A file of slices, each of its sources."""
+    return {"merge_method": method, "slices": [{"sources": each} for each in slices], **more}
 
 
 EVEN: Final = entries(a={"weight": 1.0}, b={"weight": 1.0}, c={"weight": 1.0})
 UNEVEN: Final = entries(a={"weight": 0.6}, b={"weight": 0.3}, c={"weight": 0.5})
 PAIR: Final = entries(a={"weight": 0.7}, b={"weight": 0.4})
+THREE: Final = [{"model": name} for name in "abc"]
+BASE: Final = {"base_model": "base"}
 BY_PART: Final = [
     {"filter": "self_attn", "value": [0, 0.5, 0.3, 0.7, 1]},
     {"filter": "mlp", "value": [1, 0.5, 0.7, 0.3, 0]},
     {"value": 0.5},
+]
+SCALES: Final = [
+    {"filter": "o_proj", "value": 0.0},
+    {"filter": "down_proj", "value": [0.5, 0.3]},
+    {"value": 1.0},
 ]
 GRADIENTS: Final = entries(
     a={"density": [1, 0.7, 0.1], "weight": 1.0},
@@ -37,23 +60,15 @@ GRADIENTS: Final = entries(
 )
 
 SAME: Final[dict[str, dict[str, Any]]] = {
-    "linear": {"merge_method": "linear", "models": UNEVEN},
+    "linear": alone("linear", UNEVEN),
     "linear, the base among the models": over_base(
         "linear", [*UNEVEN, {"model": "base", "parameters": {"weight": 0.4}}]
     ),
-    "linear with gradients": {
-        "merge_method": "linear",
-        "models": entries(a={"weight": [0.1, 0.9]}, b={"weight": [1, 0.2]}, c={"weight": 0.5}),
-    },
-    "linear, not normalised": {
-        "merge_method": "linear",
-        "models": UNEVEN,
-        "parameters": {"normalize": False},
-    },
-    "linear by filters": {
-        "merge_method": "linear",
-        "models": entries(a={"weight": BY_PART}, b={"weight": 0.5}),
-    },
+    "linear with gradients": alone(
+        "linear", entries(a={"weight": [0.1, 0.9]}, b={"weight": [1, 0.2]}, c={"weight": 0.5})
+    ),
+    "linear, not normalised": alone("linear", UNEVEN, parameters={"normalize": False}),
+    "linear by filters": alone("linear", entries(a={"weight": BY_PART}, b={"weight": 0.5})),
     "task_arithmetic": over_base("task_arithmetic", UNEVEN),
     "task_arithmetic, lambda": over_base(
         "task_arithmetic", UNEVEN, parameters={"lambda": 0.7}, chat_template="auto"
@@ -63,18 +78,11 @@ SAME: Final[dict[str, dict[str, Any]]] = {
         entries(a={"weight": [0.2, 1]}, b={"weight": -0.1}, c={"weight": [1, 0]}),
         parameters={"normalize": True},
     ),
-    "task_arithmetic in a slice": {
-        "merge_method": "task_arithmetic",
-        "base_model": "base",
-        "slices": [
-            {
-                "sources": [
-                    {"model": "base", "layer_range": [0, BLOCKS]},
-                    {"model": "a", "layer_range": [0, BLOCKS], "parameters": {"weight": [0, 1]}},
-                ]
-            }
-        ],
-    },
+    "task_arithmetic in a slice": sliced(
+        "task_arithmetic",
+        [layers("base", 0, BLOCKS), layers("a", 0, BLOCKS, weight=[0, 1])],
+        **BASE,
+    ),
     "ties, nothing but weights": over_base("ties", EVEN),
     "ties, density of each, not normalised": over_base(
         "ties",
@@ -89,19 +97,12 @@ SAME: Final[dict[str, dict[str, Any]]] = {
         entries(a={"density": [0.8, 0.3, 0.1], "weight": [1.0, 0.8, 0.5]}, b={"weight": 0.2}),
         parameters=None,
     ),
-    "slerp by filters and gradients": {
-        "merge_method": "slerp",
-        "base_model": "base",
-        "slices": [
-            {
-                "sources": [
-                    {"model": "base", "layer_range": [0, BLOCKS]},
-                    {"model": "a", "layer_range": [0, BLOCKS]},
-                ]
-            }
-        ],
-        "parameters": {"t": BY_PART},
-    },
+    "slerp by filters and gradients": sliced(
+        "slerp",
+        [layers("base", 0, BLOCKS), layers("a", 0, BLOCKS)],
+        parameters={"t": BY_PART},
+        **BASE,
+    ),
     "slerp of two models": over_base(
         "slerp", [{"model": "base"}, {"model": "far"}], parameters={"t": 0.3}
     ),
@@ -110,18 +111,15 @@ SAME: Final[dict[str, dict[str, Any]]] = {
     "nuslerp, columns": over_base(
         "nuslerp", PAIR, parameters={"nuslerp_flatten": False, "nuslerp_row_wise": True}
     ),
-    "nuslerp without a base": {
-        "merge_method": "nuslerp",
-        "models": entries(a={"weight": 0.6}, far={"weight": 0.2}),
-    },
+    "nuslerp without a base": alone("nuslerp", entries(a={"weight": 0.6}, far={"weight": 0.2})),
     "multislerp": over_base("multislerp", PAIR),
     "multislerp, not normalised": over_base(
         "multislerp", PAIR, parameters={"normalize_weights": False}
     ),
-    "dare_linear of everything": over_base("dare_linear", UNEVEN, parameters={"density": 1.0}),
-    "dare_ties of everything": over_base("dare_ties", UNEVEN, parameters={"density": 1.0}),
-    "della of everything": over_base("della", UNEVEN, parameters={"density": 1.0}),
-    "della_linear of everything": over_base("della_linear", UNEVEN, parameters={"density": 1.0}),
+    **{
+        f"{method} of everything": over_base(method, UNEVEN, parameters={"density": 1.0})
+        for method in ("dare_linear", "dare_ties", "della", "della_linear")
+    },
     "breadcrumbs": over_base("breadcrumbs", UNEVEN, parameters={"density": 0.7, "gamma": 0.05}),
     "breadcrumbs, density of each": over_base(
         "breadcrumbs",
@@ -129,126 +127,55 @@ SAME: Final[dict[str, dict[str, Any]]] = {
         parameters={"lambda": 0.5},
     ),
     "breadcrumbs_ties": over_base("breadcrumbs_ties", UNEVEN, parameters={"density": 0.6}),
-    "sce": over_base("sce", [{"model": name} for name in "abc"]),
-    "sce, selected": over_base(
-        "sce", [{"model": name} for name in "abc"], parameters={"select_topk": 0.5}
-    ),
-    "ram": over_base("ram", [{"model": name} for name in "abc"]),
-    "ramplus_tl": over_base("ramplus_tl", [{"model": name} for name in "abc"]),
+    "sce": over_base("sce", THREE),
+    "sce, selected": over_base("sce", THREE, parameters={"select_topk": 0.5}),
+    "ram": over_base("ram", THREE),
+    "ramplus_tl": over_base("ramplus_tl", THREE),
     "nearswap": over_base("nearswap", [{"model": "a"}], parameters={"t": 0.002}),
-    "passthrough": {"merge_method": "passthrough", "models": [{"model": "a"}]},
-    "slices of two models": {
-        "merge_method": "passthrough",
-        "slices": [
-            {"sources": [{"model": "a", "layer_range": [0, 2]}]},
-            {"sources": [{"model": "b", "layer_range": [1, 3]}]},
-        ],
-    },
-    "a part of a model": {
-        "merge_method": "passthrough",
-        "slices": [{"sources": [{"model": "a", "layer_range": [0, 2]}]}],
-    },
-    "a repeated range with a scale": {
-        "merge_method": "passthrough",
-        "slices": [
-            {"sources": [{"model": "a", "layer_range": [0, 3]}]},
-            {
-                "sources": [
-                    {
-                        "model": "a",
-                        "layer_range": [1, 3],
-                        "parameters": {
-                            "scale": [
-                                {"filter": "o_proj", "value": 0.0},
-                                {"filter": "down_proj", "value": [0.5, 0.3]},
-                                {"value": 1.0},
-                            ]
-                        },
-                    }
-                ]
-            },
-        ],
-    },
+    "passthrough": alone("passthrough", [{"model": "a"}]),
+    "slices of two models": sliced("passthrough", [layers("a", 0, 2)], [layers("b", 1, 3)]),
+    "a part of a model": sliced("passthrough", [layers("a", 0, 2)]),
+    "a repeated range with a scale": sliced(
+        "passthrough", [layers("a", 0, 3)], [layers("a", 1, 3, scale=SCALES)]
+    ),
     "slices by linear": {
         "merge_method": "linear",
         "slices": [
             {
-                "sources": [
-                    {"model": "a", "layer_range": [0, 2], "parameters": {"weight": [0.2, 1]}},
-                    {"model": "b", "layer_range": [1, 3]},
-                ],
+                "sources": [layers("a", 0, 2, weight=[0.2, 1]), layers("b", 1, 3)],
                 "parameters": {"weight": 0.6},
             },
-            {
-                "sources": [
-                    {"model": "c", "layer_range": [1, 3]},
-                    {"model": "a", "layer_range": [0, 2]},
-                ]
-            },
+            {"sources": [layers("c", 1, 3), layers("a", 0, 2)]},
         ],
         "parameters": {"weight": [0.4, 0.7]},
     },
-    "slices by slerp": {
-        "merge_method": "slerp",
-        "base_model": "base",
-        "slices": [
-            {
-                "sources": [
-                    {"model": "base", "layer_range": [0, 2]},
-                    {"model": "far", "layer_range": [0, 2]},
-                ]
-            },
-            {
-                "sources": [
-                    {"model": "a", "layer_range": [1, 3]},
-                    {"model": "base", "layer_range": [1, 3]},
-                ]
-            },
-        ],
-        "parameters": {"t": BY_PART},
-    },
-    "slices by ties": {
-        "merge_method": "ties",
-        "base_model": "base",
-        "slices": [
-            {
-                "sources": [
-                    {"model": "base", "layer_range": [0, 3]},
-                    {"model": "a", "layer_range": [0, 3]},
-                    {"model": "b", "layer_range": [0, 3], "parameters": {"density": 0.3}},
-                ]
-            },
-            {
-                "sources": [
-                    {"model": "base", "layer_range": [2, 3]},
-                    {"model": "c", "layer_range": [2, 3]},
-                ]
-            },
-        ],
-        "parameters": {"weight": 0.5, "density": 0.6},
-    },
-    "modules of one part": {
-        "merge_method": "linear",
-        "modules": {"default": {"models": UNEVEN}},
-    },
-    "karcher": over_base("karcher", [{"model": name} for name in "abc"]),
-    "karcher without a base": {
-        "merge_method": "karcher",
-        "models": [{"model": name} for name in ("a", "b", "far")],
-    },
-    "multislerp without a base": {
-        "merge_method": "multislerp",
-        "models": entries(a={"weight": 0.6}, b={"weight": 0.3}, far={"weight": 0.5}),
-    },
+    "slices by slerp": sliced(
+        "slerp",
+        [layers("base", 0, 2), layers("far", 0, 2)],
+        [layers("a", 1, 3), layers("base", 1, 3)],
+        parameters={"t": BY_PART},
+        **BASE,
+    ),
+    "slices by ties": sliced(
+        "ties",
+        [layers("base", 0, 3), layers("a", 0, 3), layers("b", 0, 3, density=0.3)],
+        [layers("base", 2, 3), layers("c", 2, 3)],
+        parameters={"weight": 0.5, "density": 0.6},
+        **BASE,
+    ),
+    "modules of one part": {"merge_method": "linear", "modules": {"default": {"models": UNEVEN}}},
+    "karcher": over_base("karcher", THREE),
+    "karcher without a base": alone("karcher", [{"model": name} for name in ("a", "b", "far")]),
+    "multislerp without a base": alone(
+        "multislerp", entries(a={"weight": 0.6}, b={"weight": 0.3}, far={"weight": 0.5})
+    ),
     "ties, negative weights": over_base(
         "ties",
         entries(a={"weight": 0.6}, b={"weight": -0.3}, c={"weight": 0.5}),
         parameters={"density": 0.6},
     ),
     "della of everything, negative weights": over_base(
-        "della",
-        entries(a={"weight": 0.6}, b={"weight": -0.3}),
-        parameters={"density": 1.0},
+        "della", entries(a={"weight": 0.6}, b={"weight": -0.3}), parameters={"density": 1.0}
     ),
     "ties, rescaled": over_base("ties", UNEVEN, parameters={"rescale": True, "density": 0.5}),
     "breadcrumbs, rescaled": over_base(
@@ -260,9 +187,9 @@ SAME: Final[dict[str, dict[str, Any]]] = {
 DEPARTS: Final[dict[str, dict[str, Any]]] = {
     "dare_ties": over_base("dare_ties", UNEVEN, parameters={"density": 0.5}),
     "della": over_base("della", UNEVEN, parameters={"density": 0.5}),
-    "model_stock": over_base("model_stock", [{"model": name} for name in "abc"]),
+    "model_stock": over_base("model_stock", THREE),
     "model_stock, filter by filter": over_base(
-        "model_stock", [{"model": name} for name in "abc"], parameters={"filter_wise": True}
+        "model_stock", THREE, parameters={"filter_wise": True}
     ),
     "dare_linear, not rescaled": over_base(
         "dare_linear", UNEVEN, parameters={"density": 0.5, "rescale": False}
@@ -277,12 +204,9 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
         "merge_method": "linear",
         "modules": {"text": {"models": EVEN}, "vision": {"models": EVEN}},
     },
-    "slerp of three": over_base("slerp", [{"model": name} for name in "abc"]),
+    "slerp of three": over_base("slerp", THREE),
     "a key of a fork": over_base("ties", EVEN, align_weights="zipit"),
-    "a range beyond the model": {
-        "merge_method": "passthrough",
-        "slices": [{"sources": [{"model": "a", "layer_range": [0, 40]}]}],
-    },
+    "a range beyond the model": sliced("passthrough", [layers("a", 0, 40)]),
 }
 """What no file of ours can say, refused by name."""
 
@@ -295,15 +219,13 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         dtype="float16",
     ),
     "gradient-slerp.yml": {**SAME["slerp by filters and gradients"], "dtype": "float16"},
-    "linear.yml": {
-        "merge_method": "linear",
-        "models": entries(a={"weight": 1.0}, b={"weight": 0.3}, c={"weight": 0.5}),
-        "dtype": "float16",
-    },
-    "orcamini-platy-44layer.yml": {**SAME["slices of two models"], "dtype": "float16"},
-    "ties.yml": over_base(
-        "ties", GRADIENTS, parameters={"normalize": True, "int8_mask": True}, dtype="float16"
+    "linear.yml": alone(
+        "linear",
+        entries(a={"weight": 1.0}, b={"weight": 0.3}, c={"weight": 0.5}),
+        dtype="float16",
     ),
+    "orcamini-platy-44layer.yml": {**SAME["slices of two models"], "dtype": "float16"},
+    "ties.yml": {**SAME["ties, gradients and filters"], "dtype": "float16"},
 }
 """mergekit's own example files, over other models."""
 

@@ -42,20 +42,26 @@ class Check:
 
     method: str
     oracle: Callable[[Array], Array]
-    parameters: dict[str, Any] = field(default_factory=dict)
-    cases: dict[str, Array] = field(default_factory=lambda: CASES, repr=False)
+    parameters: dict[str, Any]
+    cases: dict[str, Array] = field(repr=False)
 
     def __str__(self) -> str:
         return "-".join([self.method, *(f"{k}={v}" for k, v in self.parameters.items())])
 
 
-def errors(check: Check) -> dict[str, float]:
+def check(
+    method: str, oracle: Callable[[Array], Array], cases: dict[str, Array] = CASES, **given: Any
+) -> Check:
+    return Check(method, oracle, given, cases)
+
+
+def errors(tried: Check) -> dict[str, float]:
     """The relative error of the method by case."""
     return {
         name: oracle.relative_error(
-            merged(check.method, deltas, **check.parameters), check.oracle(deltas)
+            merged(tried.method, deltas, **tried.parameters), tried.oracle(deltas)
         )
-        for name, deltas in check.cases.items()
+        for name, deltas in tried.cases.items()
     }
 
 
@@ -86,218 +92,165 @@ def equal_weights(deltas: Array) -> Array:
 
 
 CHECKS = [
-    Check("regmean", lambda d: data_oracle.regmean(d, 0.9), cases=MATRICES),
-    Check("regmean", lambda d: data_oracle.regmean(d, 0.0), {"alpha": 0.0}, MATRICES),
-    Check("regmean", lambda d: data_oracle.regmean(d, 1.0), {"alpha": 1.0}, MATRICES),
-    Check("fisher", lambda d: data_oracle.fisher(d, 1e-3)),
-    Check("fisher", lambda d: data_oracle.fisher(d, 0.5), {"floor": 0.5}),
-    Check("ubgm", lambda d: data_oracle.ubgm(d, 1.0)),
-    Check("ubgm", lambda d: data_oracle.ubgm(d, 0.01), {"prior": 0.01}),
-    Check("esm", data_oracle.esm, cases=MATRICES),
-    Check(
-        "esm",
-        lambda d: data_oracle.esm(d, 1.0, 0.0),
-        {"power": 1.0, "eigenvalue_power": 0.0},
-        MATRICES,
+    check("regmean", lambda d: data_oracle.regmean(d, 0.9), MATRICES),
+    check("regmean", lambda d: data_oracle.regmean(d, 0.0), MATRICES, alpha=0.0),
+    check("regmean", lambda d: data_oracle.regmean(d, 1.0), MATRICES, alpha=1.0),
+    check("fisher", lambda d: data_oracle.fisher(d, 0.001)),
+    check("fisher", lambda d: data_oracle.fisher(d, 0.5), floor=0.5),
+    check("ubgm", lambda d: data_oracle.ubgm(d, 1.0)),
+    check("ubgm", lambda d: data_oracle.ubgm(d, 0.01), prior=0.01),
+    check("esm", data_oracle.esm, MATRICES),
+    check("esm", lambda d: data_oracle.esm(d, 1.0, 0.0), MATRICES, power=1.0, eigenvalue_power=0.0),
+    check("adamerging", lambda d: 0.3 * d.sum(axis=0)),
+    check("adamerging", lambda d: 0.7 * d.sum(axis=0), variant="task-wise", scaling=0.7),
+    check("adamerging", lambda d: 0.3 * oracle.ties(d, 0.2, "sum"), variant="layer-wise++"),
+    check("adarank", lambda d: 0.3 * d.sum(axis=0)),
+    check("adarank", lambda d: data_oracle.leading(d, 0.5), MATRICES, ratio=0.5),
+    check("concrete", lambda d: 0.3 * d.sum(axis=0)),
+    check("concrete", lambda d: 0.5 * d.sum(axis=0), variant="adamerging", scaling=0.5),
+    check("localize_stitch_few_shot", lambda d: oracle.localize_stitch(d, 0.2), density=0.2),
+    check("linear", lambda d: d.mean(axis=0)),
+    check("task_arithmetic", lambda d: 0.7 * d.sum(axis=0), scaling=0.7),
+    check("ties", lambda d: oracle.ties(d, 0.2)),
+    check(
+        "ties", lambda d: 0.3 * oracle.ties(d, 0.5, "sum"), density=0.5, combine="sum", scaling=0.3
     ),
-    Check("adamerging", lambda d: 0.3 * d.sum(axis=0)),
-    Check("adamerging", lambda d: 0.7 * d.sum(axis=0), {"variant": "task-wise", "scaling": 0.7}),
-    Check(
-        "adamerging",
-        lambda d: 0.3 * oracle.ties(d, 0.2, "sum"),
-        {"variant": "layer-wise++"},
+    check("ties", lambda d: oracle.ties(d, 1.0), density=1.0),
+    check(
+        "ties", lambda d: oracle.ties(d, 1.0, balanced="positive"), density=1.0, balanced="positive"
     ),
-    Check("adarank", lambda d: 0.3 * d.sum(axis=0)),
-    Check("adarank", lambda d: data_oracle.leading(d, 0.5), {"ratio": 0.5}, MATRICES),
-    Check("concrete", lambda d: 0.3 * d.sum(axis=0)),
-    Check("concrete", lambda d: 0.5 * d.sum(axis=0), {"variant": "adamerging", "scaling": 0.5}),
-    Check("localize_stitch_few_shot", lambda d: oracle.localize_stitch(d, 0.2), {"density": 0.2}),
-    Check("linear", lambda d: d.mean(axis=0)),
-    Check("task_arithmetic", lambda d: 0.7 * d.sum(axis=0), {"scaling": 0.7}),
-    Check("ties", lambda d: oracle.ties(d, 0.2)),
-    Check(
-        "ties",
-        lambda d: 0.3 * oracle.ties(d, 0.5, "sum"),
-        {
-            "density": 0.5,
-            "combine": "sum",
-            "scaling": 0.3,
-        },
-    ),
-    Check("ties", lambda d: oracle.ties(d, 1.0), {"density": 1.0}),
-    Check(
-        "ties",
-        lambda d: oracle.ties(d, 1.0, balanced="positive"),
-        {"density": 1.0, "balanced": "positive"},
-    ),
-    Check("dare_linear", lambda d: 0.3 * oracle.dare(d, draws(d), 0.5).sum(axis=0)),
-    Check("dare_ties", lambda d: oracle.elect(oracle.dare(d, draws(d), 0.3)), {"density": 0.3}),
-    Check(
+    check("dare_linear", lambda d: 0.3 * oracle.dare(d, draws(d), 0.5).sum(axis=0)),
+    check("dare_ties", lambda d: oracle.elect(oracle.dare(d, draws(d), 0.3)), density=0.3),
+    check(
         "dare_ties",
         lambda d: oracle.ties(oracle.dare(d, draws(d), 0.5), 0.2, "sum"),
-        {
-            "trim_density": 0.2,
-            "combine": "sum",
-        },
+        trim_density=0.2,
+        combine="sum",
     ),
-    Check("della", lambda d: oracle.elect(oracle.della(d, draws(d), 0.5, 0.15))),
-    Check(
+    check("della", lambda d: oracle.elect(oracle.della(d, draws(d), 0.5, 0.15))),
+    check(
         "della",
         lambda d: 2 * oracle.elect(oracle.della(d, draws(d), 0.4, 0.3), "sum"),
-        {
-            "density": 0.4,
-            "epsilon": 0.3,
-            "combine": "sum",
-            "scaling": 2.0,
-        },
+        density=0.4,
+        epsilon=0.3,
+        combine="sum",
+        scaling=2.0,
     ),
-    Check("breadcrumbs", lambda d: 0.3 * oracle.breadcrumbs(d, 0.14, 0.01)),
-    Check(
+    check("breadcrumbs", lambda d: 0.3 * oracle.breadcrumbs(d, 0.14, 0.01)),
+    check(
         "breadcrumbs",
         lambda d: oracle.breadcrumbs(d, 0.3, 0.1),
-        {
-            "density": 0.3,
-            "gamma": 0.1,
-            "scaling": 1.0,
-        },
+        density=0.3,
+        gamma=0.1,
+        scaling=1.0,
     ),
-    Check(
+    check(
         "breadcrumbs",
         lambda d: oracle.breadcrumbs(d, 0.9, 0.4),
-        {"density": 0.9, "gamma": 0.4, "scaling": 1.0},
+        density=0.9,
+        gamma=0.4,
+        scaling=1.0,
     ),
-    Check("breadcrumbs_ties", lambda d: oracle.elect(oracle.crumbs(d, 0.14, 0.01))),
-    Check(
+    check("breadcrumbs_ties", lambda d: oracle.elect(oracle.crumbs(d, 0.14, 0.01))),
+    check(
         "breadcrumbs_ties",
         lambda d: 0.5 * oracle.elect(oracle.crumbs(d, 0.6, 0.2), "sum", balanced="positive"),
-        {"density": 0.6, "gamma": 0.2, "scaling": 0.5, "combine": "sum", "balanced": "positive"},
+        density=0.6,
+        gamma=0.2,
+        scaling=0.5,
+        combine="sum",
+        balanced="positive",
     ),
-    Check("della_linear", lambda d: 0.3 * oracle.della(d, draws(d), 0.5, 0.15).sum(axis=0)),
-    Check(
+    check("della_linear", lambda d: 0.3 * oracle.della(d, draws(d), 0.5, 0.15).sum(axis=0)),
+    check(
         "della_linear",
         lambda d: oracle.della(d, draws(d), 0.4, 0.3).mean(axis=0),
-        {"density": 0.4, "epsilon": 0.3, "scaling": 1.0, "normalize": True},
+        density=0.4,
+        epsilon=0.3,
+        scaling=1.0,
+        normalize=True,
     ),
-    Check("nearswap", lambda d: oracle.nearswap(d[0], 1e-4), {}, SINGLES),
-    Check("nearswap", lambda d: oracle.nearswap(d[0], 0.3), {"t": 0.3}, SINGLES),
-    Check("ram", lambda d: oracle.ram(d, 1e-5)),
-    Check("ram", lambda d: oracle.ram(d, 0.3), {"epsilon": 0.3}),
-    Check("ramplus_tl", lambda d: oracle.ramplus_tl(d, 1e-5, 0.1, 0.2)),
-    Check(
-        "ramplus_tl",
-        lambda d: oracle.ramplus_tl(d, 0.05, 0.5, 2.0),
-        {"epsilon": 0.05, "r": 0.5, "alpha": 2.0},
+    check("nearswap", lambda d: oracle.nearswap(d[0], 0.0001), SINGLES),
+    check("nearswap", lambda d: oracle.nearswap(d[0], 0.3), SINGLES, t=0.3),
+    check("ram", lambda d: oracle.ram(d, 1e-05)),
+    check("ram", lambda d: oracle.ram(d, 0.3), epsilon=0.3),
+    check("ramplus_tl", lambda d: oracle.ramplus_tl(d, 1e-05, 0.1, 0.2)),
+    check(
+        "ramplus_tl", lambda d: oracle.ramplus_tl(d, 0.05, 0.5, 2.0), epsilon=0.05, r=0.5, alpha=2.0
     ),
-    Check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 1.5), {}, SINGLES),
-    Check(
-        "arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 0.0), {"spread": 0.0}, SINGLES
-    ),
-    Check("base_slerp", lambda d: between(d, 0.5, 0.9995), {}, SINGLES),
-    Check("base_slerp", lambda d: between(d, 0.2, 1.0), {"t": 0.2, "parallel": 1.0}, SINGLES),
-    Check(
+    check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 1.5), SINGLES),
+    check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 0.0), SINGLES, spread=0.0),
+    check("base_slerp", lambda d: between(d, 0.5, 0.9995), SINGLES),
+    check("base_slerp", lambda d: between(d, 0.2, 1.0), SINGLES, t=0.2, parallel=1.0),
+    check(
         "linear",
         lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=True),
-        {"base_weight": 0.5},
+        base_weight=0.5,
     ),
-    Check(
+    check(
         "linear",
         lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=False),
-        {"base_weight": 0.5, "normalize": False},
+        base_weight=0.5,
+        normalize=False,
     ),
-    Check(
-        "task_arithmetic",
-        lambda d: 0.7 * d.mean(axis=0),
-        {"scaling": 0.7, "normalize": True},
-    ),
-    Check("consensus_ta", lambda d: 0.3 * oracle.consensus(d, 2, 0.4)),
-    Check(
+    check("task_arithmetic", lambda d: 0.7 * d.mean(axis=0), scaling=0.7, normalize=True),
+    check("consensus_ta", lambda d: 0.3 * oracle.consensus(d, 2, 0.4)),
+    check(
         "consensus_ta",
         lambda d: oracle.consensus(d, 3, 0.1),
-        {
-            "agreeing": 3,
-            "mask_threshold": 0.1,
-            "scaling": 1.0,
-        },
+        agreeing=3,
+        mask_threshold=0.1,
+        scaling=1.0,
     ),
-    Check("nan", oracle.nan),
-    Check("tsv_m", oracle.tsv_m, cases=MATRICES),
-    Check("iso_c", oracle.iso_c, cases=MATRICES),
-    Check("iso_cts", lambda d: oracle.iso_cts(d, 0.8), cases=MATRICES),
-    Check("iso_cts", lambda d: oracle.iso_cts(d, 0.0), {"common": 0.0}, MATRICES),
-    Check("cart", lambda d: oracle.cart(d, 0.08, 1.0), cases=MATRICES),
-    Check(
-        "cart",
-        lambda d: oracle.cart(d, 0.4, 2.3),
-        {
-            "rank_share": 0.4,
-            "scaling": 2.3,
-        },
-        MATRICES,
+    check("nan", oracle.nan),
+    check("tsv_m", oracle.tsv_m, MATRICES),
+    check("iso_c", oracle.iso_c, MATRICES),
+    check("iso_cts", lambda d: oracle.iso_cts(d, 0.8), MATRICES),
+    check("iso_cts", lambda d: oracle.iso_cts(d, 0.0), MATRICES, common=0.0),
+    check("cart", lambda d: oracle.cart(d, 0.08, 1.0), MATRICES),
+    check("cart", lambda d: oracle.cart(d, 0.4, 2.3), MATRICES, rank_share=0.4, scaling=2.3),
+    check("star", lambda d: oracle.star(d, 40), MATRICES),
+    check("star", lambda d: oracle.star(d, 90), MATRICES, eta=90.0),
+    check("wudi", lambda d: oracle.wudi_adam(d, 300, 1e-05), MATRICES),
+    check(
+        "wudi", lambda d: oracle.wudi_adam(d, 40, 0.001), MATRICES, steps=40, learning_rate=0.001
     ),
-    Check("star", lambda d: oracle.star(d, 40), cases=MATRICES),
-    Check("star", lambda d: oracle.star(d, 90), {"eta": 90.0}, MATRICES),
-    Check("wudi", lambda d: oracle.wudi_adam(d, 300, 1e-5), cases=MATRICES),
-    Check(
-        "wudi",
-        lambda d: oracle.wudi_adam(d, 40, 1e-3),
-        {
-            "steps": 40,
-            "learning_rate": 1e-3,
-        },
-        MATRICES,
-    ),
-    Check("wudi", oracle.wudi_closed, {"solution": "closed"}, MATRICES),
-    Check("model_stock", oracle.model_stock),
-    Check("slerp", lambda d: oracle.slerp(d[0], d[1], 0.3), {"t": 0.3}, PAIRS),
-    Check("nuslerp", lambda d: oracle.slerp(d[0], d[1], 0.5, 1 - 1e-15), {}, PAIRS),
-    Check("karcher", lambda d: oracle.karcher(d, equal_weights(d), 10), {}, MEAN_DIRECTION),
-    Check("multislerp", lambda d: oracle.multislerp(d, equal_weights(d)), {}, MEAN_DIRECTION),
-    Check("sce", lambda d: oracle.sce(d, 1.0)),
-    Check("sce", lambda d: oracle.sce(d, 0.3), {"select_topk": 0.3}),
-    Check("sce", lambda d: 2 * oracle.sce(d, 1.0, 1.0), {"alike_below": 1.0, "scaling": 2.0}),
-    Check("fr_merging", lambda d: oracle.fr_merging(d, 0.1), cases=MATRICES),
-    Check("free_merging", lambda d: oracle.fr_merging(d, 0.1), cases=MATRICES),
-    Check(
+    check("wudi", oracle.wudi_closed, MATRICES, solution="closed"),
+    check("model_stock", oracle.model_stock),
+    check("slerp", lambda d: oracle.slerp(d[0], d[1], 0.3), PAIRS, t=0.3),
+    check("nuslerp", lambda d: oracle.slerp(d[0], d[1], 0.5, 1 - 1e-15), PAIRS),
+    check("karcher", lambda d: oracle.karcher(d, equal_weights(d), 10), MEAN_DIRECTION),
+    check("multislerp", lambda d: oracle.multislerp(d, equal_weights(d)), MEAN_DIRECTION),
+    check("sce", lambda d: oracle.sce(d, 1.0)),
+    check("sce", lambda d: oracle.sce(d, 0.3), select_topk=0.3),
+    check("sce", lambda d: 2 * oracle.sce(d, 1.0, 1.0), alike_below=1.0, scaling=2.0),
+    check("fr_merging", lambda d: oracle.fr_merging(d, 0.1), MATRICES),
+    check("free_merging", lambda d: oracle.fr_merging(d, 0.1), MATRICES),
+    check(
         "fr_merging",
         lambda d: oracle.fr_merging(d, 0.5, equal=True),
-        {
-            "cutoff": 0.5,
-            "coefficients": "equal",
-        },
         MATRICES,
+        cutoff=0.5,
+        coefficients="equal",
     ),
-    Check("ties", lambda d: oracle.ties(d, 0.2), {"trim": "tensor"}),
-    Check("nan", oracle.nan, {"norms": "model"}),
-    Check("pcb", lambda d: 1.2 * oracle.pcb(d, 0.05), {"trim": "tensor"}),
-    Check("localize_stitch", lambda d: oracle.localize_stitch(d, 0.05)),
-    Check("emr", oracle.emr),
-    Check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),
-    Check("byom", lambda d: 0.3 * d.sum(axis=0)),
-    Check("twin_merging", lambda d: 0.3 * d.sum(axis=0)),
-    Check("wemoe", lambda d: 0.3 * d.sum(axis=0)),
-    Check("surgery", lambda d: 0.3 * d.sum(axis=0)),
-    Check("smile", lambda d: np.zeros_like(d[0]), cases=MATRICES),
-    Check("tsv_c", oracle.tsv_m, cases=MATRICES),
-    Check("knots_ties", lambda d: 0.6 * oracle.knots_ties(d, 0.2), cases=UNBALANCED),
-    Check(
-        "knots_ties",
-        lambda d: oracle.knots_ties(d, 1.0),
-        {
-            "density": 1.0,
-            "scaling": 1.0,
-        },
-        UNBALANCED,
+    check("ties", lambda d: oracle.ties(d, 0.2), trim="tensor"),
+    check("nan", oracle.nan, norms="model"),
+    check("pcb", lambda d: 1.2 * oracle.pcb(d, 0.05), trim="tensor"),
+    check("localize_stitch", lambda d: oracle.localize_stitch(d, 0.05)),
+    check("emr", oracle.emr),
+    check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),
+    check("byom", lambda d: 0.3 * d.sum(axis=0)),
+    check("twin_merging", lambda d: 0.3 * d.sum(axis=0)),
+    check("wemoe", lambda d: 0.3 * d.sum(axis=0)),
+    check("surgery", lambda d: 0.3 * d.sum(axis=0)),
+    check("smile", lambda d: np.zeros_like(d[0]), MATRICES),
+    check("tsv_c", oracle.tsv_m, MATRICES),
+    check("knots_ties", lambda d: 0.6 * oracle.knots_ties(d, 0.2), UNBALANCED),
+    check("knots_ties", lambda d: oracle.knots_ties(d, 1.0), UNBALANCED, density=1.0, scaling=1.0),
+    check("knots_dare_ties", lambda d: 0.7 * knots_dare_ties(d, 0.9), UNBALANCED),
+    check(
+        "knots_dare_ties", lambda d: oracle.knots_ties(d, 1.0), UNBALANCED, density=1.0, scaling=1.0
     ),
-    Check("knots_dare_ties", lambda d: 0.7 * knots_dare_ties(d, 0.9), cases=UNBALANCED),
-    Check(
-        "knots_dare_ties",
-        lambda d: oracle.knots_ties(d, 1.0),
-        {
-            "density": 1.0,
-            "scaling": 1.0,
-        },
-        UNBALANCED,
-    ),
-    Check("pcb", lambda d: 1.2 * oracle.pcb(d, 0.05)),
-    Check("pcb", lambda d: oracle.pcb(d, 0.5), {"density": 0.5, "scaling": 1.0}),
+    check("pcb", lambda d: 1.2 * oracle.pcb(d, 0.05)),
+    check("pcb", lambda d: oracle.pcb(d, 0.5), density=0.5, scaling=1.0),
 ]

@@ -180,15 +180,16 @@ def test_what_cannot_be_merged_is_refused(method: MergeMethod[Any]) -> None:
         return
     shapes = [torch.ones(2, 2), torch.ones(2, 3)]
     extra = context(method, [torch.ones(2, 2)] * 2)
-    with pytest.raises(MethodError, match="Task vector 2 has shape"):
+    with pytest.raises(MethodError, match="Task vector 2 has shape") as caught:
         method.merge(shapes, [1.0, 1.0], checked_parameters(method, {}), **extra)
+    assert caught.value.shapes == {"first": (2, 2), "expert 2": (2, 3)}
 
 
 @every
 def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
-    if method.kind is Kind.MATRIX:
+    for case in ("scalar", "vector", "convolution") if method.kind is Kind.MATRIX else ():
         with pytest.raises(MethodError, match="merges matrices"):
-            run(method.name, CASES["vector"])
+            run(method.name, CASES[case])
 
 
 @every

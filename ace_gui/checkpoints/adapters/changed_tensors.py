@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.checkpoints.adapters.lora import Adapter
-from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, StackedLowRank, TokenRows
+from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, TokenRows
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader, require_finite
@@ -200,12 +200,14 @@ def _placed(
 def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
     """The change as the base stores the weight: PEFT decides by the class of the module."""
     if isinstance(delta, LowRank):
-        turned = delta.embedding or (len(delta.a.shape) == 2 and target in transposed)
-        return replace(delta, target=target, turned=turned and not delta.bare)
-    if isinstance(delta, StackedLowRank):
         sides = info.shape[1:]
-        square = len(sides) == 2 and sides[0] == sides[1]
-        turned = target in transposed if square else sides == (delta.a.shape[1], delta.b.shape[0])
+        if delta.experts > 1 and (len(sides) != 2 or sides[0] != sides[1]):
+            turned = sides == (delta.a.shape[1], delta.b.shape[0])
+        elif delta.experts > 1:
+            turned = target in transposed
+        else:
+            turned = delta.embedding or (len(delta.a.shape) == 2 and target in transposed)
+            turned = turned and not delta.bare
         return replace(delta, target=target, turned=turned)
     if isinstance(delta, TokenRows):
         return replace(delta, target=target, count=info.shape[0])

@@ -20,7 +20,6 @@ from ace_gui.checkpoints.adapters.weight_changes import (
     Hadamard,
     Kronecker,
     LowRank,
-    StackedLowRank,
     TokenRows,
 )
 from ace_gui.checkpoints.folder import (
@@ -335,10 +334,6 @@ def _low_rank(
     target, name = parameter or _target(module), parameter or module
     rank, scale, bare = settings.rank_of(name), settings.scale_of(name), parameter is not None
     _check_factors(path, shown, a, b, rank, embedding=embedding, stacked=bare)
-    if bare and a.shape[0] > rank:
-        experts = a.shape[0] // rank
-        yield StackedLowRank(target=target, a=a, b=b, scale=scale, experts=experts, turned=False)
-        return
     yield LowRank(
         target=target,
         a=a,
@@ -347,6 +342,7 @@ def _low_rank(
         turned=embedding or (settings.fan_in_fan_out and len(a.shape) == 2),
         embedding=embedding,
         bare=bare,
+        experts=a.shape[0] // rank,
         middle=pieces.get("lora_mid"),
         magnitude=pieces.get("lora_magnitude_vector"),
     )

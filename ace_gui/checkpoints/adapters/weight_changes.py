@@ -64,9 +64,11 @@ class LowRank(Change):
 
     A is R × I, B is O × R; of an embedding A is R × rows and B is columns × R, so that it is always
     ``turned``; of a convolution A is R × I × kernel and B is O × R × 1…. ``bare``: of a parameter
-    that is targeted by itself, as it is stored. ``middle``: R × R × kernel, between a B and an A of
-    kernel 1 (LyCORIS). ``magnitude``: the norms of the changed weight's
-    outputs, which DoRA trains (Liu et al. 2024, equation 5): W = m · (W₀ + scale·B·A) / ‖…‖.
+    that is targeted by itself, as it is stored. ``experts``: of a stack of E matrices in one
+    parameter, where A is E·R × I, expert by expert, and B is O × R·E, the expert as its last index.
+    ``middle``: R × R × kernel, between a B and an A of kernel 1 (LyCORIS). ``magnitude``: the norms
+    of the changed weight's outputs, which DoRA trains (Liu et al. 2024, equation 5):
+    W = m · (W₀ + scale·B·A) / ‖…‖.
     """
 
     a: TensorInfo
@@ -75,6 +77,7 @@ class LowRank(Change):
     turned: bool
     embedding: bool = False
     bare: bool = False
+    experts: int = 1
     middle: TensorInfo | None = None
     magnitude: TensorInfo | None = None
 
@@ -84,12 +87,22 @@ class LowRank(Change):
         return self.magnitude is not None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is the product of two factors, and nothing else."""
+        return self.experts == 1 and self.middle is None and self.magnitude is None
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the change, as the weight is stored."""
-        if self.turned:
-            return (self.a.shape[1], self.b.shape[0])
         kernel = self.a.shape[2:] if self.middle is None else self.middle.shape[2:]
-        return (self.b.shape[0], self.a.shape[1], *kernel)
+        sides = (self.b.shape[0], self.a.shape[1])
+        stack = (self.experts,) if self.experts > 1 else ()
+        return (*stack, *(reversed(sides) if self.turned else (*sides, *kernel)))
+
+    @property
+    def width(self) -> int:
+        """Elements of a row of one matrix."""
+        return self.shape[2] if self.experts > 1 else super().width
 
     def factors(self, read: Read) -> tuple[Tensor, Tensor]:
         """B and A as float32 matrices; a kernel's positions count as inputs."""
@@ -99,49 +112,18 @@ class LowRank(Change):
         return b, a.flatten(1)
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
-        """Rows of the change; for DoRA, of the change before it is scaled to the magnitudes."""
-        b_OR, a_RI = self.factors(read)
-        left, right = (a_RI.T, b_OR.T) if self.turned else (b_OR, a_RI)
-        return (left[first:last] @ right).mul_(self.scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StackedLowRank(Change):
-    """Scale·B_e·A_e for each matrix e of a stack (PEFT's ``target_parameters``).
-
-    A is E·R × I, expert by expert; B is O × R·E, the expert as its last index. ``shape`` is
-    E × O × I, or E × I × O where ``turned``.
-    """
-
-    a: TensorInfo
-    b: TensorInfo
-    scale: float
-    experts: int
-    turned: bool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the stack."""
-        sides = (self.b.shape[0], self.a.shape[1])
-        return (self.experts, *(reversed(sides) if self.turned else sides))
-
-    @property
-    def width(self) -> int:
-        """Elements of a row of one matrix."""
-        return self.shape[2]
-
-    def product(self, read: Read, first: int, last: int) -> Tensor:
-        """Rows of the change, counted through all matrices."""
-        a_ERI = read(self.a).reshape(self.experts, -1, self.a.shape[1])
-        b_ORE = read(self.b).reshape(self.b.shape[0], -1, self.experts)
-        height, rows = self.shape[1], []
+        """Rows of the change, counted through all matrices; for DoRA, before it is scaled."""
+        b, a = self.factors(read)
+        a_ERI = a.reshape(self.experts, -1, a.shape[1])
+        b_ORE = b.reshape(b.shape[0], -1, self.experts)
+        height, rows = math.prod(self.shape) // self.width // self.experts, []
         for expert in range(first // height, -(-last // height)):
             start = expert * height
             own = slice(max(first - start, 0), min(last - start, height))
             a_RI, b_OR = a_ERI[expert], b_ORE[..., expert]
             left, right = (a_RI.T, b_OR.T) if self.turned else (b_OR, a_RI)
-            rows.append(left[own] @ right)
-        return torch.cat(rows).mul_(self.scale)
+            rows.append((left[own] @ right).mul_(self.scale))
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,33 +194,38 @@ class _Flattened(Change):
         """Whether rows and elements agree."""
         return len(shape) > 1 and self.shape == (shape[0], math.prod(shape[1:]))
 
+    def _sides(self, number: str) -> tuple[int, int]:
+        """Rows and columns of w1 or w2."""
+        if whole := self.pieces.get(f"w{number}"):
+            return whole.shape[0], math.prod(whole.shape[1:])
+        a, b = (self.pieces[f"w{number}_{letter}"].shape for letter in "ab")
+        if middle := self.pieces.get(f"t{number}"):
+            return a[1], b[1] * math.prod(middle.shape[2:])
+        return a[0], b[1]
+
+    def _rows(self, read: Read, number: str, rows: slice = slice(None)) -> Tensor:
+        """Rows of w1 or w2, which is whole or a product of two factors, or three with a kernel."""
+        if whole := self.pieces.get(f"w{number}"):
+            return read(whole).flatten(1)[rows]
+        a, b = (read(self.pieces[f"w{number}_{letter}"]) for letter in "ab")
+        if middle := self.pieces.get(f"t{number}"):
+            return torch.einsum("ij...,ip,jr->pr...", read(middle), a[:, rows], b).flatten(1)
+        return a[rows] @ b
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hadamard(_Flattened):
-    """LoHa: scale·(w1_a·w1_b) ⊙ (w2_a·w2_b), elementwise (Hyeon-Woo et al. 2022, Proposition 1).
-
-    With ``t1`` and ``t2`` each product is that of three factors, for a convolution.
-    """
+    """LoHa: scale·(w1_a·w1_b) ⊙ (w2_a·w2_b), elementwise (Hyeon-Woo et al. 2022, Proposition 1)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs by inputs and kernel."""
-        a, b = self.pieces["w1_a"].shape, self.pieces["w1_b"].shape
-        if "t1" in self.pieces:
-            return (a[1], b[1] * math.prod(self.pieces["t1"].shape[2:]))
-        return (a[0], b[1])
+        return self._sides("1")
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
         """Rows of the change."""
-        first_, second = (self._half(read, number, first, last) for number in "12")
-        return first_.mul_(second).mul_(self.scale)
-
-    def _half(self, read: Read, number: str, first: int, last: int) -> Tensor:
-        a, b = (read(self.pieces[f"w{number}_{letter}"]) for letter in "ab")
-        if f"t{number}" in self.pieces:
-            middle = read(self.pieces[f"t{number}"])
-            return torch.einsum("ij...,ip,jr->pr...", middle, a[:, first:last], b).flatten(1)
-        return a[first:last] @ b
+        one, two = (self._rows(read, number, slice(first, last)) for number in "12")
+        return one.mul_(two).mul_(self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,43 +233,15 @@ class Kronecker(_Flattened):
     """LoKr: scale·(w1 ⊗ w2), each whole or a product of factors (Edalati et al. 2022)."""
 
     @property
-    def _sides(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Rows and columns of w1 and w2."""
-        pieces = self.pieces
-        one = (
-            pieces["w1"].shape
-            if "w1" in pieces
-            else (pieces["w1_a"].shape[0], *pieces["w1_b"].shape[1:])
-        )
-        if "w2" in pieces:
-            two = pieces["w2"].shape
-        elif "t2" in pieces:
-            kernel = pieces["t2"].shape[2:]
-            two = (pieces["w2_a"].shape[1], pieces["w2_b"].shape[1], *kernel)
-        else:
-            two = (pieces["w2_a"].shape[0], pieces["w2_b"].shape[1])
-        return (one[0], math.prod(one[1:])), (two[0], math.prod(two[1:]))
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Outputs by inputs and kernel."""
-        one, two = self._sides
+        one, two = self._sides("1"), self._sides("2")
         return (one[0] * two[0], one[1] * two[1])
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
         """Rows of the change."""
-        w1, w2 = self._whole(read, "1"), self._whole(read, "2")
+        w1, w2 = self._rows(read, "1"), self._rows(read, "2")
         height = len(w2)
         start = first // height
         rows = torch.kron(w1[start : -(-last // height)], w2)
         return rows[first - start * height : last - start * height].mul_(self.scale)
-
-    def _whole(self, read: Read, number: str) -> Tensor:
-        pieces = self.pieces
-        if f"w{number}" in pieces:
-            return read(pieces[f"w{number}"]).flatten(1)
-        a, b = (read(pieces[f"w{number}_{letter}"]) for letter in "ab")
-        if f"t{number}" in pieces:
-            middle = read(pieces[f"t{number}"])
-            return torch.einsum("ij...,ip,jr->pr...", middle, a, b).flatten(1)
-        return a @ b

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -81,7 +81,7 @@ def convert_pickle(path: Path, cache_folder: Path) -> Path:
     ResourceError if the disk is full.
     """
     deque(converting(path, cache_folder), maxlen=0)
-    return _target(_source(Path(path)), cache_folder)
+    return _target(_source(Path(path).absolute()), cache_folder)
 
 
 def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
@@ -89,7 +89,7 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
 
     Closing the iterator stops the conversion and leaves nothing behind.
     """
-    source = _source(Path(path))
+    source = _source(Path(path).absolute())
     target = _target(source, cache_folder)
     while (claim := Claim.take(target)) is None:  # another process is converting it
         yield 0, 1
@@ -101,7 +101,7 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
 
 
 def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
-    stamps = _stamps_of(source.all)
+    before = _digests(target, map(str, source.all))
     files = [open_pickle(file) for file in source.files]
     names = unique_names(files)
     if source.index is not None:
@@ -109,7 +109,7 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
     with staged(target) as stage:
         yield from _convert(files, source, stage)
         copy_side_files(source.side, stage)
-        _write_record(stage, stamps)
+        _write_record(stage, before)
         promote(stage, target, keep_mark=True)
 
 
@@ -121,7 +121,7 @@ def find_converted(path: Path, cache_folder: Path) -> Path | None:
     the files: bits may have changed in either, without a trace in size and time.
     """
     try:
-        source = _source(Path(path))
+        source = _source(Path(path).absolute())
         target = _target(source, cache_folder)
         return target if _is_sound(target, source.all) else None
     except CheckpointError:
@@ -149,7 +149,7 @@ def _folder_source(folder: Path) -> _Source:
     if weights.path.name == PICKLED_ADAPTER:
         side = {ADAPTER_CONFIG: folder / ADAPTER_CONFIG, **side}
     stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else weights.stem
-    name = folder.absolute().name
+    name = folder.name
     if not weights.is_index:
         return _Source(name=name, stem=stem, files=(weights.path,), side=side)
     shards = read_shard_index(weights.path, ".bin")
@@ -162,7 +162,7 @@ def _target(source: _Source, cache_folder: Path) -> Path:
     digest = hashlib.sha256()
     for path in source.all:
         status = status_of(path)
-        digest.update(f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return Path(cache_folder) / digest.hexdigest()[:16] / source.name
 
 
@@ -219,31 +219,15 @@ def _copy(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
         writer.mark_written(name)
 
 
-def _stamps_of(files: Sequence[Path]) -> tuple[FileStamp, ...]:
-    """The files as they are now. Raises CheckpointError."""
-    found = []
-    for file in files:
-        with open_regular(file) as (_, stamp):
-            found.append(stamp)
-    return tuple(found)
+def _write_record(folder: Path, before: Mapping[str, str]) -> None:
+    """Note the digest of every source, as it was ``before``, and of every file in ``folder``.
 
-
-def _write_record(folder: Path, sources: Sequence[FileStamp]) -> None:
-    """Note the content of what was converted and of every file in ``folder``.
-
-    ``sources`` as they were before. Raises CheckpointError if they changed meanwhile, OSError.
+    Raises CheckpointError if a source changed meanwhile, OSError.
     """
     made = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
-    record = {
-        "sources": {str(stamp.path): _content(*_identity(stamp)) for stamp in sources},
-        "made": {
-            path.relative_to(folder).as_posix(): _content(*_identity(stamp))
-            for path, stamp in zip(made, _stamps_of(made), strict=True)
-        },
-    }
-    for before, after in zip(sources, _stamps_of([s.path for s in sources]), strict=True):
-        if _identity(before) != _identity(after):
-            raise changed(before.path)
+    if (now := _digests(folder, before)) != before:
+        raise changed(next(Path(name) for name in before if now[name] != before[name]))
+    record = {**before, **_digests(folder, [str(path.relative_to(folder)) for path in made])}
     (folder / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
@@ -254,24 +238,18 @@ def _is_sound(folder: Path, sources: Sequence[Path]) -> bool:
     """
     try:
         record = read_json(folder / _RECORD, limit=_RECORD_LIMIT)
-        made = record["made"]
-        if not isinstance(made, dict):
-            return False
-        return _holds(record["sources"], {str(path): path for path in sources}) and _holds(
-            made, {name: folder / name for name in made}
-        )
-    except (CheckpointError, KeyError):
+        return record.keys() >= set(map(str, sources)) and record == _digests(folder, record)
+    except CheckpointError:
         return False
 
 
-def _holds(recorded: object, files: dict[str, Path]) -> bool:
-    stamps = _stamps_of(list(files.values()))
-    found = {name: _content(*_identity(s)) for name, s in zip(files, stamps, strict=True)}
-    return recorded == found
-
-
-def _identity(stamp: FileStamp) -> tuple[FileStamp, int]:
-    return stamp, stamp.ctime_ns
+def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of each file: a name in ``folder``, or an absolute path. Raises CheckpointError."""
+    found = {}
+    for name in names:
+        with open_regular(folder / name) as (_, stamp):
+            found[name] = _content(stamp, stamp.ctime_ns)
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -291,7 +291,7 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
         (only,) = info.changes
         change = only.change
         whole = (only.at, only.start, only.rows) == (0, 0, row.tensor_shape[0])
-        if not whole or not isinstance(change, LowRank) or change.uses_base or change.middle:
+        if not whole or not isinstance(change, LowRank) or not change.is_plain:
             return None
         if not change.fits(row.tensor_shape):
             return None

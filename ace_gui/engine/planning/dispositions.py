@@ -211,9 +211,8 @@ def _combined(
             "average": Disposition.AVERAGED,
             "base": Disposition.BASE,
         }[decision.kind]
-        transposed = traits.transposed and not decision.as_stored
         return replace(
-            row, disposition=disposition, transposed=transposed, reason=with_count(decision.reason)
+            row, disposition=disposition, transposed=False, reason=with_count(decision.reason)
         )
     if method.kind is Kind.ENTRY:
         reason = with_count(f"{method.title} applies to every entry")

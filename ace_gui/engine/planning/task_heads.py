@@ -103,8 +103,8 @@ def with_heads(
 
 def is_new(base: OpenedModel, name: str) -> bool:
     """Whether the base has no value of its own for a tensor in the merged shape."""
-    extensions = getattr(base.checkpoint, "extensions", {})
-    return name in extensions and extensions[name].own is None
+    info = base.checkpoint.tensors.get(name)
+    return isinstance(info, ExtendedInfo) and info.own is None
 
 
 def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:

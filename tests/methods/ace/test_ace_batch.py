@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.ace import ACE, AceParameters, ace, ace_batch, first_pass, float32_check
+from ace_gui.methods.ace import AceParameters, ace, ace_batch, first_pass, float32_check
 from ace_gui.methods.method import Merged, MethodInput
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
@@ -164,7 +164,3 @@ def test_a_layer_that_is_not_finite_is_refused() -> None:
     layers[1][0][2][4, 0] = torch.nan
     with pytest.raises(MethodError, match="Task vector 3 of 3 holds NaN or Inf"):
         ace_batch(layers, AceParameters())
-
-
-def test_the_registry_knows_of_it() -> None:
-    assert ACE.merge_batch is ace_batch
