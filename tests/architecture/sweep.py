@@ -11,8 +11,7 @@ import os
 import re
 import resource
 import signal
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -238,21 +237,3 @@ def _numbers(value: object, key: str = "") -> Iterator[tuple[str, int]]:
 
 def _has_task_inside(model: Any) -> bool:
     return any(_TASKS.search(type(module).__name__) for module in model.modules())
-
-
-def summary(found: Iterable[Verdict]) -> str:
-    """The figures as Markdown, with what is wrong and why classes cannot be built."""
-    every = list(found)
-    ok = [each for each in every if not each.refused]
-    wrong = [line for each in ok for line in each.wrong]
-    lines = [
-        "| figure | count |",
-        "| --- | --- |",
-        f"| model classes | {len(every)} |",
-        f"| built | {len(ok)} |",
-        f"| tensors counted | {sum(each.tensors for each in ok)} |",
-        f"| wrong | {len(wrong)} |",
-    ]
-    reasons = Counter(each.refused for each in every if each.refused)
-    lines += [f"| not built: {reason} | {count} |" for reason, count in reasons.most_common()]
-    return "\n".join([*lines, "", *wrong])

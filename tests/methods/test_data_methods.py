@@ -12,9 +12,8 @@ from ace_gui.methods.method import RandomKey
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.with_data.esm import essential_basis
 from tests.helpers import ace_oracle
-from tests.helpers import data_method_oracles as oracle
 from tests.helpers.ace_oracle import relative_error
-from tests.helpers.method_cases import Array, experts, gram_of, measured_with, orthogonal
+from tests.helpers.method_cases import Array, experts, orthogonal
 
 EXACT = 1e-6
 
@@ -198,12 +197,3 @@ def test_ace_with_its_own_covariances_is_ace() -> None:
     method = METHODS["ace"]
     plain = method.merge(tensors, [1.0] * 3, checked_parameters(method, {}))
     assert relative_error(found, plain.delta.double().numpy()) < 1e-6
-
-
-def test_the_oracles_see_the_same_data() -> None:
-    deltas = experts(2)
-    told = measured_with(METHODS["regmean"].need(METHODS["regmean"].parameters()),
-                         [torch.tensor(d, dtype=torch.float32) for d in deltas])  # fmt: skip
-    assert told is not None
-    assert np.allclose(told.each[1].numpy(), gram_of(deltas[1]), atol=1e-6)
-    assert oracle.regmean(deltas, 0.9).shape == (12, 15)
