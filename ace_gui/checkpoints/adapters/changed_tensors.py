@@ -25,10 +25,10 @@ _BLOCK: Final = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
-    """Rows of a change in a stored tensor: those from ``start`` on, at ``at``, ``rows`` of them."""
+class ModuleRows:
+    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
 
-    change: Change
+    tensor: str
     at: int
     start: int
     rows: int
@@ -39,16 +39,17 @@ class ChangedInfo(DerivedInfo):
     """A tensor with an adapter's changes: float32, or float64 on such a base.
 
     ``under``: what they are added to, the base's or the adapter's own tensor (``brought``).
+    ``changes``: each of a module, and which of its rows are in the tensor.
     """
 
     under: TensorInfo
-    changes: tuple[Placed, ...]
+    changes: tuple[tuple[Change, ModuleRows], ...]
     brought: bool
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
         """What is changed, and the factors."""
-        return (self.under, *(info for placed in self.changes for info in placed.change.parts))
+        return (self.under, *(info for change, _ in self.changes for info in change.parts))
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the changed tensor."""
@@ -58,15 +59,15 @@ class ChangedInfo(DerivedInfo):
         """The change of these elements, float32, without the rounding of a sum and a difference."""
         width = math.prod(self.shape[1:])
         total = torch.zeros(stop - start)
-        for each in self.changes:
+        for change, piece in self.changes:
             # Of the module's elements, those that lie between start and stop here.
-            shift = (each.at - each.start) * width
-            first = max(start, each.at * width)
-            last = min(stop, (each.at + each.rows) * width)
+            shift = (piece.at - piece.start) * width
+            first = max(start, piece.at * width)
+            last = min(stop, (piece.at + piece.rows) * width)
             if first < last:
-                product = _product(reader, each.change, first - shift, last - shift)
-                if each.change.uses_base:
-                    product = self._with_base(reader, each.change, product, first, last)
+                product = _product(reader, change, first - shift, last - shift)
+                if change.uses_base:
+                    product = self._with_base(reader, change, product, first, last)
                 total[first - start : last - start] += product
         return total
 
@@ -147,11 +148,11 @@ def expand(
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
     full = {answers.get(own, own): info for own, info in adapter.full.items()}
     known = {**base.tensors, **full}
-    placed: dict[str, tuple[Placed, ...]] = {}
+    placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
     for own, delta in adapter.deltas.items():
         for piece in pieces.get(own) or [_whole(known[answers[own]], answers[own])]:
-            change = _placed(adapter, delta, piece, known[piece.tensor], transposed)
-            placed[piece.tensor] = (*placed.get(piece.tensor, ()), change)
+            change = _fitting(adapter, delta, piece, known[piece.tensor], transposed)
+            placed[piece.tensor] = (*placed.get(piece.tensor, ()), (change, piece))
     return Checkpoint(
         path=adapter.path,
         folder=adapter.folder,
@@ -163,28 +164,18 @@ def expand(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModuleRows:
-    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
-
-    tensor: str
-    at: int
-    start: int
-    rows: int
-
-
 def _whole(info: TensorInfo, name: str) -> ModuleRows:
     shape = info.shape
     return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
 
-def _placed(
+def _fitting(
     adapter: Adapter,
     delta: Change,
     piece: ModuleRows,
     info: TensorInfo,
     transposed: Collection[str],
-) -> Placed:
+) -> Change:
     change = _oriented(delta, piece.tensor, info, transposed)
     whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
     height = math.prod(change.shape) // max(change.width, 1)
@@ -194,7 +185,7 @@ def _placed(
         _refuse_other_shape(adapter, info, change)
     if not is_float(info.dtype):
         _refuse_other_shape(adapter, info, change)
-    return Placed(change=change, at=piece.at, start=piece.start, rows=piece.rows)
+    return change
 
 
 def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
@@ -250,9 +241,11 @@ def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> No
     )
 
 
-def _changed(under: TensorInfo, name: str, changes: tuple[Placed, ...]) -> ChangedInfo:
+def _changed(
+    under: TensorInfo, name: str, changes: tuple[tuple[Change, ModuleRows], ...]
+) -> ChangedInfo:
     """The tensor ``name`` that ``under`` and changes make together; its bytes are in no file."""
-    wide, first = under.dtype == "F64", changes[0].change.parts[0]
+    wide, first = under.dtype == "F64", changes[0][0].parts[0]
     made = {
         "name": name,
         "dtype": "F64" if wide else "F32",

@@ -288,9 +288,8 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
         info = checkpoint.tensors[own]
         if not isinstance(info, ChangedInfo) or len(info.changes) != 1 or info.brought:
             return None
-        (only,) = info.changes
-        change = only.change
-        whole = (only.at, only.start, only.rows) == (0, 0, row.tensor_shape[0])
+        ((change, piece),) = info.changes
+        whole = (piece.at, piece.start, piece.rows) == (0, 0, row.tensor_shape[0])
         if not whole or not isinstance(change, LowRank) or not change.is_plain:
             return None
         if not change.fits(row.tensor_shape):
