@@ -12,7 +12,6 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import (
     Event,
-    Job,
     JobDone,
     JobFailed,
     LayerAnalysed,
@@ -28,7 +27,6 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
 )
-from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import PickleConsentError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
@@ -55,7 +53,8 @@ class Conductor(QObject):
         self._session, self._engine, self._runs = engine.session, engine, runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
-        engine.ended.connect(self._analyse_after)
+        # A cancelled analysis does not restart at once.
+        engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
         runs.wanted.connect(self.change)
 
     # User actions
@@ -95,7 +94,13 @@ class Conductor(QObject):
 
     def convert(self, path: Path) -> None:
         """Convert a pickle with the user's consent, then repeat what it prevented."""
-        self._engine.run(ConvertJob(path=path), on_end=partial(self._end_conversion, path))
+
+        def repeat(end: End) -> None:
+            if isinstance(end, JobDone) and self._refused is not None and self._refused[0] == path:
+                (_, again), self._refused = self._refused, None
+                again()
+
+        self._engine.run(ConvertJob(path=path), on_end=repeat)
 
     def plan(self) -> None:
         """Plan the inputs, for example again after space has been freed."""
@@ -124,9 +129,19 @@ class Conductor(QObject):
         if busy or plan is None or not plan.experts or session.layers.is_analysed:
             return
         job = AnalyseJob(recipe=plan.recipe)
-        if all(known.job != job for known in self._engine.running(AnalyseJob)):
-            self._engine.drop(AnalyseJob)
-            self._engine.run(job, self._record, self._end_analysis)
+        if any(known.job == job for known in self._engine.running(AnalyseJob)):
+            return
+
+        def record(event: Event) -> None:
+            if isinstance(event, LayerAnalysed):
+                session.layers.record_statistics(event.statistics)
+
+        def end(end: End) -> None:
+            if isinstance(end, JobDone):
+                session.finish_analysis()
+
+        self._engine.drop(AnalyseJob)
+        self._engine.run(job, record, end)
 
     # Planning
 
@@ -154,21 +169,19 @@ class Conductor(QObject):
             return
         if isinstance(job, LoadRecipeJob):
             self.leaving.emit()
-        session, planned = self._session, self._planned(inputs, event.plan)
+        session = self._session
+        if inputs is None:
+            planned = Inputs.from_recipe(event.plan.recipe)
+        else:  # parameters and tasks may have changed since
+            now = session.draft.inputs
+            tasks = inputs.tasks if inputs.names != now.names else now.tasks
+            planned = replace(inputs, parameters=now.parameters, tasks=tasks)
         merges = (session.results.merge, *session.results.runs.all)
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):
             self._runs.leave()
         session.adopt(planned, event.plan)
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
-
-    def _planned(self, inputs: Inputs | None, plan: Plan) -> Inputs:
-        """The inputs that a plan belongs to. Parameters and tasks may have changed since."""
-        if inputs is None:
-            return Inputs.from_recipe(plan.recipe)
-        now = self._session.draft.inputs
-        tasks = inputs.tasks if inputs.names != now.names else now.tasks
-        return replace(inputs, parameters=now.parameters, tasks=tasks)
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed):
@@ -179,24 +192,3 @@ class Conductor(QObject):
             self._refused = end.error.path, partial(self.change, inputs)
         elif isinstance(job, LoadRecipeJob):
             self._refused = end.error.path, partial(self.open, job.paths)
-
-    def _end_conversion(self, path: Path, end: End) -> None:
-        """Repeat the planning that a pickle prevented."""
-        if isinstance(end, JobDone) and self._refused is not None and self._refused[0] == path:
-            (_, again), self._refused = self._refused, None
-            again()
-
-    # Analysis
-
-    def _record(self, event: Event) -> None:
-        if isinstance(event, LayerAnalysed):
-            self._session.layers.record_statistics(event.statistics)
-
-    def _end_analysis(self, end: End) -> None:
-        if isinstance(end, JobDone):
-            self._session.finish_analysis()
-
-    def _analyse_after(self, job: Job) -> None:
-        """Analyse after a job has succeeded. A cancelled analysis does not restart at once."""
-        if not isinstance(job, AnalyseJob):
-            self.analyse()

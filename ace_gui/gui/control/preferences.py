@@ -73,7 +73,7 @@ class Preferences(QObject):
     def use_scratch(self, folder: Path | None) -> None:
         """Set where merges are stored until export; None: the cache. Kept merges stay where they
         are."""
-        self.settings.scratch = folder
+        self.settings.use_scratch(folder)
         use_scratch(folder)
         self._runs.stores.look_in(self.settings.merge_folders)
         self._runs.list_all()

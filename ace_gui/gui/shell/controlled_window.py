@@ -46,5 +46,5 @@ class ControlledWindow(QMainWindow):
         self.sessions = Sessions(session, parent=self)
         self.queries = LayerQueries(engine)
         self.what_if = WhatIf(engine)
-        self.scoring = Scoring(engine)
+        self.scoring = Scoring(engine, runs)
         self.forecasting = Forecasting(engine)

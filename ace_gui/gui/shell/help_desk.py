@@ -3,25 +3,25 @@ menus and panels. Each dialog is created on first use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QApplication, QDialog, QMenu, QMenuBar
+from PySide6.QtWidgets import QApplication, QMenu, QMenuBar
 from shiboken6 import isValid
 
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import NO_MODEL, WHY
+from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.widgets.labels.terms import term_of
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.layout.workspace import Workspace
-    from ace_gui.gui.shell.shell_window import ShellWindow
+    from ace_gui.gui.shell.main_window import MainWindow
     from ace_gui.gui.shell.tours.tutorial import Tour
 
 _COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
@@ -32,16 +32,15 @@ _LEVELS: Final = {
 }
 
 
-class HelpDesk(QObject):
+class HelpDesk:
     """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
 
-    def __init__(self, window: ShellWindow) -> None:
-        super().__init__(window)
-        self._window, self._session, self._notice = window, window.session, window.notice
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._session = window, window.session
         self._tour: Tour | None = None
         self.crash = ""
+        window.notice.shown.connect(self._note)
         actions = window.actions_
-        self._notice.shown.connect(self._note)
         for action, slot in {
             actions.palette: self.show_palette,
             actions.tutorial: self.begin_tutorial,
@@ -58,9 +57,7 @@ class HelpDesk(QObject):
     def show_palette(self) -> None:
         from ace_gui.gui.dialogs.command_palette import CommandPalette
 
-        palette = CommandPalette(self.commands(), self._window)
-        palette.finished.connect(palette.deleteLater)
-        palette.open()
+        show_once(CommandPalette(self.commands(), self._window))
 
     def commands(self) -> list[Command]:
         """The commands that the menus and panels offer now."""
@@ -95,18 +92,18 @@ class HelpDesk(QObject):
 
         dialog = HelpDialog(self._window)
         dialog.open_page(name, term)
-        self._show(dialog)
+        show_once(dialog, modal=False)
 
     def show_shortcuts(self) -> None:
         from ace_gui.gui.dialogs.help_dialog import ShortcutsDialog
 
-        self._show(ShortcutsDialog(self.commands(), self._window))
+        show_once(ShortcutsDialog(self.commands(), self._window), modal=False)
 
     def show_log(self) -> None:
         """Show the messages of the engine and the window."""
         from ace_gui.gui.dialogs.log_dialog import LogDialog
 
-        self._show(LogDialog(self._session.log, self._window))
+        show_once(LogDialog(self._session.log, self._window), modal=False)
 
     def copy_diagnostics(self) -> None:
         from ace_gui.gui.control.diagnostics import diagnostics
@@ -118,55 +115,48 @@ class HelpDesk(QObject):
         from ace_gui.gui.control.diagnostics import problem_text
         from ace_gui.gui.dialogs.help_dialog import ProblemDialog
 
-        self._show(ProblemDialog(problem_text(self._session, self.crash), self._window))
+        text = problem_text(self._session, self.crash)
+        show_once(ProblemDialog(text, self._window), modal=False)
 
     def show_about(self) -> None:
         from ace_gui.gui.dialogs.help_dialog import AboutDialog
 
-        dialog = AboutDialog(self._window)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
-
-    def _show(self, dialog: QDialog) -> None:
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.show()
+        show_once(AboutDialog(self._window))
 
     def _note(self) -> None:
         """Add the window's message to the log."""
-        level = _LEVELS[self._notice.severity]
-        sentence, details = self._notice.message_text, self._notice.details.toPlainText()
-        self._session.log.add(level, Source.WINDOW, sentence, details)
+        notice = self._window.notice
+        level, details = _LEVELS[notice.severity], notice.details.toPlainText()
+        self._session.log.add(level, Source.WINDOW, notice.message_text, details)
 
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText
 
 
 def commands_of_menus(bar: QMenuBar) -> list[Command]:
-    """One command for every entry of every menu."""
-    seen: set[QAction] = set()
-    return [command for action in bar.actions() for command in _of_action(action, "", seen)]
+    """One command for every entry of every menu; an action in two menus has one."""
+    found: dict[QAction, Command] = {}
 
+    def visit(actions: list[QAction], where: str) -> None:
+        for action in actions:
+            title = action.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
+            menu = action.menu()
+            if isinstance(menu, QMenu):
+                visit(menu.actions(), f"{where} › {title}" if where else title)
+            elif title and not action.isSeparator() and action not in found:
+                why = str(action.property(WHY) or "Not available now.")
+                tip = action.toolTip().partition("\n")[0]
+                found[action] = Command(
+                    title=title,
+                    menu=where,
+                    run=action.trigger,
+                    shortcut=action.shortcut().toString(_NATIVE),
+                    tip=tip if tip != title else "",
+                    why="" if action.isEnabled() else why,
+                )
 
-def _of_action(action: QAction, where: str, seen: set[QAction]) -> Iterator[Command]:
-    """``seen`` skips actions that are in two menus."""
-    title = _plain(action)
-    menu = action.menu()
-    if isinstance(menu, QMenu):
-        inside = f"{where} › {title}" if where else title
-        for entry in menu.actions():
-            yield from _of_action(entry, inside, seen)
-    elif title and not action.isSeparator() and action not in seen:
-        seen.add(action)
-        why = str(action.property(WHY) or "Not available now.")
-        tip = action.toolTip().partition("\n")[0]
-        yield Command(
-            title=title,
-            menu=where,
-            run=action.trigger,
-            shortcut=action.shortcut().toString(_NATIVE),
-            tip=tip if tip != title else "",
-            why="" if action.isEnabled() else why,
-        )
+    visit(bar.actions(), "")
+    return list(found.values())
 
 
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
@@ -192,7 +182,3 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     for index, (title, tip) in enumerate(LOOKS):
         add(title, WORKSPACES[COMPARE][0], tip, partial(Workspace.show_look, index=index))
     return made
-
-
-def _plain(action: QAction) -> str:
-    return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&")

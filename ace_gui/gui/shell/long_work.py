@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import icon
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
 
 LONG: Final = 10.0  # seconds
 _SHOWN: Final = 10_000  # ms that the desktop notification stays at most
@@ -35,7 +37,7 @@ class LongWork(QObject):
     counted = Signal()
     notified = Signal(str)
 
-    def __init__(self, window: ControlledWindow) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         session = window.session
         self._session, self._settings, self._window = session, window.settings, window
@@ -45,10 +47,7 @@ class LongWork(QObject):
         self.share: int | None = None
         session.activity.changed.connect(self._follow)
         session.activity.progressed.connect(self._count)
-        session.problem.connect(self._note)
-
-    def _note(self, error: Exception) -> None:
-        self._problem = str(error)
+        session.problem.connect(lambda error: setattr(self, "_problem", str(error)))
 
     def _follow(self) -> None:
         """Record the start of work, and announce the end of long work."""
@@ -86,11 +85,8 @@ class LongWork(QObject):
             return
         if self._tray is None:
             self._tray = QSystemTrayIcon(icon("app"), self)
-            self._tray.messageClicked.connect(self._bring)
+            self._tray.messageClicked.connect(self._window.raise_)
+            self._tray.messageClicked.connect(self._window.activateWindow)
         self._tray.show()
         self._tray.showMessage("ACE Workbench", sentence, icon("app"), _SHOWN)
         QTimer.singleShot(_SHOWN, self._tray, self._tray.hide)
-
-    def _bring(self) -> None:
-        self._window.raise_()
-        self._window.activateWindow()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QApplication, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QMenuBar,
+    QPushButton,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
@@ -17,7 +24,8 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import BUSY, Actions, allow
+from ace_gui.gui.shell.actions import BUSY, Actions
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
@@ -27,13 +35,12 @@ from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.projects.recent_projects import RecentProjects
 from ace_gui.gui.shell.questions import Questions
-from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header, PrimaryArea
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Tokens, current_theme, icon, set_font_scale
+from ace_gui.gui.theme import current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.files.file_dialogs import offers
 from ace_gui.gui.widgets.layout.arrangement import GAP
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
@@ -46,7 +53,7 @@ _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
-class MainWindow(ShellWindow):
+class MainWindow(ControlledWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
@@ -60,32 +67,32 @@ class MainWindow(ShellWindow):
     ) -> None:
         super().__init__(worker, settings, stores, parent)
         self.project = Project(self)
-        self.opener = Opener(self, self.project)
+        self.opener = Opener(self)
         self.long_work = LongWork(self)
         self.dialogs = Dialogs(self)
-        self.dialogs.compare_wanted.connect(lambda names: self.workspace.compare_methods(names))
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
-        self.questions = Questions(self, self.notice, lambda: self.workspace.show_checks())
+        self.questions = Questions(self)
         self.help = HelpDesk(self)
         self.merge_news = MergeNews(self)
-        self.welcome = WelcomePanel(
-            self._starts(),
-            self.actions_.sample,
-            self.actions_.tutorial,
-            self.actions_.clean_up,
-            self,
-        )
+        a = self.actions_
+        starts = [
+            Start(a.open_base, "open", "A folder or a file; add experts next"),
+            Start(a.scan, "scan", "Find models that fit together"),
+            Start(a.open_recipe, "file", "YAML, from this program or mergekit"),
+            Start(a.reopen, "clock", "What the last session had open"),
+        ]
+        self.welcome = WelcomePanel(starts, a.sample, a.tutorial, a.clean_up, self)
         self._workspace: Workspace | None = None
-        self._making: Generator[None, None, Workspace] | None = None
+        self._making = self._make_workspace()
         self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.recent_projects = RecentProjects(self, self.menus, self.help)
+        self.recent_projects = RecentProjects(self)
         self._connect_session()
         self._connect_actions()
         self._restore()
@@ -94,69 +101,26 @@ class MainWindow(ShellWindow):
     @property
     def workspace(self) -> Workspace:
         """The panels, created on first use."""
-        while self._workspace is None:
-            self._make_panel()
+        for _panel in self._making:
+            pass
+        assert self._workspace is not None
         return self._workspace
 
     def prepare(self) -> None:
         """Create the panels in advance, one per turn of the event loop."""
-        self._preparing.run(self._prepare())
+        self._preparing.run(self._making)
         self.runs.list_all()
 
-    def _prepare(self) -> Generator[None, None, None]:
-        while self._workspace is None:
-            self._make_panel()
-            yield
+    def _make_workspace(self) -> Generator[None, None, None]:
+        from ace_gui.gui.shell.layout.workspace import Workspace
 
-    def _make_panel(self) -> None:
-        from ace_gui.gui.shell.layout.workspace import workspace_in_steps
-
-        if self._making is None:
-            self._making = workspace_in_steps(self, self.opener.change_base, self.actions_)
-        try:
-            next(self._making)
-        except StopIteration as made:
-            self._making = None
-            self._take_in(made.value)
-
-    def _take_in(self, made: Workspace) -> None:
+        made = Workspace(self)
+        yield from made.build()
         made.restore_layout(self.settings)
-        for _piece in made.restyle(current_theme()):
+        for _plot in made.restyle(current_theme()):
             pass  # nothing is visible yet
-        draft, change = self.session.draft, self.conductor.change
-        made.experts.remove_wanted.connect(
-            lambda indices: change(draft.inputs.without_experts(indices))
-        )
-        made.experts.model.expert_edited.connect(
-            lambda index, expert: change(draft.inputs.with_expert(index, expert))
-        )
-        made.method.parameter_edited.connect(self.conductor.set_parameter)
-        made.method.inputs_edited.connect(change)
-        listed, layers, dialogs = made.method.overrides, made.layers, self.dialogs
-        for panel in (listed, layers):
-            panel.overrides_edited.connect(dialogs.override)
-        listed.rule_wanted.connect(dialogs.edit_override)
-        layers.rule_wanted.connect(dialogs.complete_override)
-        made.heterogeneity.tau_committed.connect(partial(self.conductor.set_parameter, "tau"))
-        made.runs.restore_wanted.connect(self.runs.restore)
-        made.runs.export_wanted.connect(self.dialogs.export_run)
-        made.runs.expert_wanted.connect(partial(self.dialogs.export_run, adds=True))
-        made.runs.delete_wanted.connect(self.dialogs.delete_runs)
-        made.runs.pair_wanted.connect(made.compare)
-        made.runs.renamed.connect(self.runs.rename)
-        made.runs.clean_up_wanted.connect(self.dialogs.clean_up_runs)
-        made.method.seen.connect(self.forecasting.look)
-        self.forecasting.changed.connect(made.method.show_forecast)
-        self.queries.awaited.connect(made.set_awaited)
-        self.header.workspaces.chosen.connect(made.show_space)
-        self.actions_.inputs.toggled.connect(lambda shown: made.left.fold(not shown))
-        made.left.folded_changed.connect(lambda folded: self.actions_.inputs.setChecked(not folded))
-        self.actions_.maximise.triggered.connect(lambda _=False: made.cards.toggle_maximised())
-        self.actions_.detach.triggered.connect(lambda _=False: made.cards.toggle_detached())
-        made.space_shown.connect(self.header.workspaces.choose)
         self._pages.addWidget(made)
-        last = made.order_tabs(self.header.primary.main)
-        QWidget.setTabOrder(last, self._footer.device)
+        QWidget.setTabOrder(made.order_tabs(self.header.primary.main), self._footer.device)
         self._workspace = made
 
     # Layout
@@ -173,23 +137,12 @@ class MainWindow(ShellWindow):
         layout.addWidget(self._pages, 1)
         self.setCentralWidget(central)
         self.notice.setParent(central)
-        self._toast = Toast(self.notice, central, self._checked)
+        # Questions are about the checks, which the inspector shows, and do not cover it.
+        subject = lambda: None if self._workspace is None else self._workspace.inspector  # noqa: E731
+        self._toast = Toast(self.notice, central, subject)
         self.setMenuWidget(self.header)
         self._footer = Footer(self.session, self.menus.devices, self.actions_, self)
         self.setStatusBar(self._footer)
-
-    def _checked(self) -> QWidget | None:
-        """The panel with the checks, which questions are about."""
-        return None if self._workspace is None else self._workspace.inspector
-
-    def _starts(self) -> list[Start]:
-        a = self.actions_
-        return [
-            Start(a.open_base, "open", "A folder or a file; add experts next"),
-            Start(a.scan, "scan", "Find models that fit together"),
-            Start(a.open_recipe, "file", "YAML, from this program or mergekit"),
-            Start(a.reopen, "clock", "What the last session had open"),
-        ]
 
     def _restore(self) -> None:
         self.resize(*_SIZE)
@@ -197,7 +150,7 @@ class MainWindow(ShellWindow):
             self.restoreGeometry(self.settings.geometry)
         self.menus.devices.offer((), self.session.chosen_device)
         self.menus.memory.offer(0, self.session.memory_bytes)
-        self.set_theme(current_theme())
+        self.set_theme()
         self._refresh()
 
     def fit_to_screen(self) -> None:
@@ -211,31 +164,24 @@ class MainWindow(ShellWindow):
             self.move(room.topLeft())
             self.setWindowState(Qt.WindowState.WindowMaximized)
 
-    def set_theme(self, theme: Tokens) -> None:
+    def set_theme(self) -> None:
         """Restyle everything that does not follow the palette automatically."""
         self._show_preferences()
         if self._workspace is not None:
-            self._restyling.run(self._restyle(self._workspace, theme))
+            self._restyling.run(self._restyle())
 
-    def _restyle(self, workspace: Workspace, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle one plot per turn, then show the new colours in all panels at once.
+    def _restyle(self, percent: int | None = None) -> Generator[None, None, None]:
+        """Apply the theme and, if given, a font size, one plot per turn of the event loop.
 
-        Qt's palette update of every widget takes a whole turn, so the panels are not painted in it.
+        Qt's update of every widget takes a whole turn, so the panels are not painted in it, and the
+        new looks show in all of them at once.
         """
-        self._central.setUpdatesEnabled(False)
-        try:
-            yield
-            yield from workspace.restyle(theme)
-        finally:
-            self._central.setUpdatesEnabled(True)
-
-    def _enlarge(self, percent: int) -> Generator[None, None, None]:
-        """Apply a new font size in several turns: first the widgets, then plot by plot."""
         app = QApplication.instance()
         assert isinstance(app, QApplication)
         self._central.setUpdatesEnabled(False)
         try:
-            yield from set_font_scale(app, percent)
+            if percent is not None:
+                yield from set_font_scale(app, percent)
             yield
             if self._workspace is not None:
                 yield from self._workspace.restyle(current_theme())
@@ -250,9 +196,7 @@ class MainWindow(ShellWindow):
             signal.connect(self._refresh)
         session.engine_changed.connect(self._show_engine)
         self.preferences.changed.connect(self._show_preferences)
-        self.preferences.enlarged.connect(
-            lambda percent: self._enlarging.run(self._enlarge(percent))
-        )
+        self.preferences.enlarged.connect(lambda n: self._enlarging.run(self._restyle(n)))
         session.draft.changed.connect(self._show_plan)
         session.problem.connect(self.show_error)
         session.written.connect(lambda text, path: self.notice.offer(text, offers(path)))
@@ -263,7 +207,6 @@ class MainWindow(ShellWindow):
         self.conductor.opened.connect(lambda *_: self.workspace.show_space(0))
         self.conductor.leaving.connect(self.project.leave)
         self.project.changed.connect(self._show_project)
-        self.project.save_wanted.connect(self.opener.save_recipe)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
             lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
@@ -291,13 +234,13 @@ class MainWindow(ShellWindow):
             a.compare: lambda: self.workspace.show_methods(),
             a.export: self.dialogs.open_export,
             a.clean_up: self.dialogs.clean_up_runs,
-            a.report: lambda: self.dialogs.show_report(opener.save_report),
+            a.report: self.dialogs.show_report,
             a.find: lambda: self.workspace.layers.focus_filter(),
             a.next_layer: lambda: self.workspace.layers.step(1),
             a.previous_layer: lambda: self.workspace.layers.step(-1),
             a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
-            a.preferences: lambda: self.dialogs.show_preferences(self.preferences),
+            a.preferences: self.dialogs.show_preferences,
         }
         for action, slot in slots.items():
             a.connect(action, slot)
@@ -306,7 +249,7 @@ class MainWindow(ShellWindow):
     # Session signals
 
     def _refresh(self) -> None:
-        allow(self.actions_, self.session, self.merge)
+        self.actions_.update(self.session, self.merge)
         self._show_project()
         self._show_page()
         if self._closing and not self.session.activity.is_running(*BUSY):
@@ -362,7 +305,9 @@ class MainWindow(ShellWindow):
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error in the window, unless the export dialog shows it."""
-        if not self.questions.asks_about(error) and not self.dialogs.is_exporting:
+        export = self.dialogs.export
+        exporting = export is not None and export.isVisible()
+        if not self.questions.asks_about(error) and not exporting:
             self.notice.show_error(error)
 
     # User actions
@@ -372,7 +317,7 @@ class MainWindow(ShellWindow):
         from ace_gui.gui.shell.tours.sample_tour import Demo
 
         if self.help.is_touring:
-            self.opener.open_sample()
+            self.opener.open_paths([Sample.IMAGES.recipe])
         else:
             Demo(self, Sample.IMAGES.recipe)
 
@@ -386,7 +331,7 @@ class MainWindow(ShellWindow):
             self.session.advice.emit(SAFETY)
 
     def _reset_layout(self) -> None:
-        self.settings.forget_layout()
+        self.settings.store.remove("layout")
         self.workspace.reset_layout()
 
     # Qt's events
@@ -405,12 +350,18 @@ class MainWindow(ShellWindow):
             self.questions.come_back()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tutorial, or shows all panels again after one was maximised."""
-        made = self._workspace
+        """Escape ends the tutorial, or shows all panels again after one was maximised. Return
+        presses the focused button, which Qt only does in dialogs."""
+        made, button = self._workspace, QApplication.focusWidget()
+        is_return = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
             self.help.end_tutorial()
         elif event.key() == Qt.Key.Key_Escape and made is not None and made.cards.is_maximised:
             made.cards.toggle_maximised()
+        elif is_return and isinstance(button, QToolButton) and button.menu() is not None:
+            button.showMenu()
+        elif is_return and isinstance(button, QPushButton | QToolButton):
+            button.click()
         else:
             super().keyPressEvent(event)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-
-from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
@@ -12,17 +11,16 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.state.activity import MergeRun, State
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.shell_window import ShellWindow
+    from ace_gui.gui.shell.main_window import MainWindow
 
 _MANY: Final = 400
 """Tensors."""
 
 
-class MergeNews(QObject):
+class MergeNews:
     """Watches the merges of a window. A restored merge is no news."""
 
-    def __init__(self, window: ShellWindow) -> None:
-        super().__init__(window)
+    def __init__(self, window: MainWindow) -> None:
         self._window = window
         self._last: MergeRun | None = None
         window.session.results.changed.connect(self._look)
@@ -34,9 +32,11 @@ class MergeNews(QObject):
             return
         self._last = run
         warned = self._warned(run)
-        offers = {"Scores": self._show_scores}
+        offers: dict[str, Callable[[], object]] = {
+            "Scores": lambda: self._window.workspace.show_scores()
+        }
         if warned:
-            offers = {"See them": self._show_health, **offers}
+            offers = {"See them": lambda: self._window.workspace.show_health(), **offers}
         elif any(report.gamma is not None for report in run.reports.values()):
             offers = {"See it": self._show_top, **offers}
         self._window.notice.offer(what_to_see(run, warned), offers)
@@ -52,15 +52,6 @@ class MergeNews(QObject):
         self._window.session.select(self._window.session.layers.most_heterogeneous)
         workspace = self._window.workspace
         workspace.bring(workspace.inspector.tabs, 0)
-
-    def _show_health(self) -> None:
-        workspace = self._window.workspace
-        tabs = workspace.heterogeneity.tabs
-        titles = [tabs.tabText(index).partition(" ")[0] for index in range(tabs.count())]
-        workspace.bring(tabs, titles.index("Health"))
-
-    def _show_scores(self) -> None:
-        self._window.workspace.show_scores()
 
 
 def what_to_see(run: MergeRun, warned: int) -> str:

@@ -5,44 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.panels.checks_panel import count_of
-from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.shell.controlled_window import ControlledWindow
+from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import error_details
 from ace_gui.recipe.values import NonFinite
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
 
 
 class Questions:
     """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
-    def __init__(
-        self, window: ControlledWindow, notice: Notice, show_checks: Callable[[], object]
-    ) -> None:
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._notice = window, window.notice
         self._session, self._conductor = window.session, window.conductor
-        self._merge = window.merge
-        self._notice = notice
-        self._show_checks = show_checks
         self._asked = ""
         window.session.checks.changed.connect(self._follow_checks)
 
     def merge(self) -> None:
         """Start a merge after confirming the checks' warnings once. Errors of the checks prevent
         it."""
-        goes_on = self._merge.can_continue  # its disk space is already reserved
+        goes_on = self._window.merge.can_continue  # its disk space is already reserved
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
+
+        def merge_anyway() -> None:
+            self._session.checks.accept()
+            self.merge()
+
         if errors:
             again = {"Check again": self._conductor.plan}
             self._ask_about_checks(Severity.ERROR, errors, again)
         elif warnings:
-            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": self._merge_anyway})
+            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": merge_anyway})
         else:
             self._notice.hide()
-            self._merge.start()
+            self._window.merge.start()
 
     def come_back(self) -> None:
         """The person is in the window again: a disk that was full may have room by now."""
@@ -88,8 +92,4 @@ class Questions:
         sentence = f"{count_of(checks)}. {checks[0].line}"
         self._notice.ask(severity, sentence, "\n".join(check.line for check in checks), answers)
         self._asked = self._notice.sentence.text()
-        self._show_checks()
-
-    def _merge_anyway(self) -> None:
-        self._session.checks.accept()
-        self.merge()
+        self._window.workspace.show_checks()

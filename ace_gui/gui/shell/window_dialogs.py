@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtWidgets import QDialog, QMessageBox
 
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine.engine_client import RunningJob
-from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended
 
@@ -20,62 +17,50 @@ if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
     from ace_gui.gui.dialogs.export_dialog import ExportDialog
     from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+    from ace_gui.gui.shell.main_window import MainWindow
 
 
-class Dialogs(QObject):
-    """``export`` and ``clean_up`` are the open dialogs, or None.
+def show_once(dialog: QDialog, *, modal: bool = True) -> None:
+    """Show a dialog, which is deleted when it is closed."""
+    dialog.finished.connect(dialog.deleteLater)
+    (dialog.open if modal else dialog.show)()
 
-    ``compare_wanted`` carries the names of methods to compare.
-    """
 
-    compare_wanted = Signal(object)
+class Dialogs:
+    """``export`` and ``clean_up`` are the open dialogs, or None."""
 
-    def __init__(self, window: ControlledWindow) -> None:
-        super().__init__(window)
-        self._session, self._conductor = window.session, window.conductor
-        self._output, self._runs, self._window = window.output, window.runs, window
-        self._forecasting = window.forecasting
-        self._to_export: MergeRun | None = None
-        self._adds = False
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._session = window, window.session
+        self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
         self.question: QMessageBox | None = None
         window.session.results.changed.connect(self._export_restored)
 
-    @property
-    def is_exporting(self) -> bool:
-        """Whether the export dialog is open and shows errors."""
-        return self.export is not None and self.export.isVisible()
-
     def choose_method(self) -> ChooseMethodDialog | None:
         """Show the merge methods once the engine has listed them."""
         from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
 
-        draft = self._session.draft
+        window, draft = self._window, self._session.draft
         if self._session.engine is None:
             return None
         inputs = draft.inputs
         method = recommended.NAME if inputs.is_recommended else inputs.method
-        methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
         merged = self._merged()
+        costs = dict(merged)
+        if draft.plan is not None and draft.plan.experts:
+            needed = human_bytes(draft.plan.peak_bytes)
+            costs.setdefault(method, f"Needs about {needed} for these models")
 
         def estimate(name: str, say: Callable[[float], object]) -> RunningJob | None:
-            return None if name in merged else self._forecasting.estimate(name, say)
+            return None if name in merged else window.forecasting.estimate(name, say)
 
-        costs = self._costs(method) | merged
-        dialog = ChooseMethodDialog(methods, method, experts, self._window, costs, estimate)
-        dialog.compare_wanted.connect(self.compare_wanted)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.chosen.connect(lambda name: self._conductor.change(draft.inputs.with_method(name)))
-        dialog.open()
+        methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
+        dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
+        dialog.compare_wanted.connect(lambda names: window.workspace.compare_methods(names))
+        dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
+        show_once(dialog)
         return dialog
-
-    def _costs(self, current: str) -> dict[str, str]:
-        """What a merge of these models needs by the current method, as it is planned."""
-        plan = self._session.draft.plan
-        if plan is None or not plan.experts:
-            return {}
-        return {current: f"Needs about {human_bytes(plan.peak_bytes)} for these models"}
 
     def _merged(self) -> dict[str, str]:
         """What merges of these models took, by method."""
@@ -92,49 +77,45 @@ class Dialogs(QObject):
         """Show the export dialog for the current merge. ``adds``: it becomes an expert."""
         from ace_gui.gui.dialogs.export_dialog import ExportDialog
 
+        window = self._window
         if self._session.can_export and self.export is None:
-            self.export = ExportDialog(self._session, self._output, self._window, adds=adds)
-            self.export.expert_wanted.connect(lambda path: self._conductor.add_experts([path]))
-            self.export.finished.connect(self._forget_export)
-            self.export.open()
+            self.export = ExportDialog(self._session, window.output, window, adds=adds)
+            self.export.expert_wanted.connect(lambda path: window.conductor.add_experts([path]))
+            self.export.finished.connect(lambda _: setattr(self, "export", None))
+            show_once(self.export)
 
-    def show_report(self, write: Callable[[], object]) -> None:
-        """Show what the report of the merge will contain. ``write`` asks for a file."""
+    def show_report(self) -> None:
+        """Show what the report of the merge will contain, and ask for a file."""
         from ace_gui.gui.dialogs.report_dialog import ReportDialog
 
         run = self._session.results.merge
         if run is not None and self._session.can_report:
-            dialog = ReportDialog(self._session, run, write, self._window)
-            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            dialog.open()
+            write = self._window.opener.save_report
+            show_once(ReportDialog(self._session, run, write, self._window))
 
     def export_run(self, run: MergeRun, *, adds: bool = False) -> None:
         """Restore a run and export it; ``adds``: and add it as an expert."""
         if run is self._session.results.merge:
             self.open_export(adds=adds)
         else:
-            self._to_export, self._adds = run, adds
-            self._runs.restore(run)
+            self._to_export = run, adds
+            self._window.runs.restore(run)
 
     def _export_restored(self) -> None:
-        if self._to_export is not None and self._session.results.merge is self._to_export:
-            self._to_export = None
-            self.open_export(adds=self._adds)
-
-    def _forget_export(self) -> None:
-        if self.export is not None:
-            self.export.deleteLater()
-            self.export = None
+        if self._to_export is not None and self._session.results.merge is self._to_export[0]:
+            (_, adds), self._to_export = self._to_export, None
+            self.open_export(adds=adds)
 
     def delete_runs(self, runs: list[MergeRun]) -> None:
         """Delete runs, after confirmation if one of them exists nowhere else."""
         lost = [run for run in runs if not run.exported]
         if not lost:
-            self._runs.delete(runs)
+            self._window.runs.delete(runs)
             return
         ask = counted(len(runs), "Delete this run?", "Delete these %n runs?")
         warn = counted(len(lost), "It has not been exported.", "%n have not been exported.")
-        self._ask(f"{ask} {warn}", "", "&Delete", "&Keep", lambda: self._runs.delete(runs))
+        delete = lambda: self._window.runs.delete(runs)  # noqa: E731
+        self._ask(f"{ask} {warn}", "", "&Delete", "&Keep", delete)
 
     def ask_before_closing(self, close: Callable[[], object]) -> None:
         """Ask whether to stop a merge or an export, unless the question is already shown."""
@@ -159,13 +140,12 @@ class Dialogs(QObject):
 
         def answer(_: int) -> None:
             self.question = None
-            box.deleteLater()
             if box.clickedButton() is yes:
                 agreed()
 
         box.finished.connect(answer)
         self.question = box
-        box.open()
+        show_once(box)
 
     def edit_override(self, index: int) -> None:
         """Edit the override with this index, or a new one for -1."""
@@ -181,7 +161,7 @@ class Dialogs(QObject):
 
     def override(self, rules: tuple[Override, ...]) -> None:
         """Replace the recipe's overrides."""
-        self._conductor.change(replace(self._session.draft.inputs, overrides=rules))
+        self._window.conductor.change(replace(self._session.draft.inputs, overrides=rules))
 
     def _edit(
         self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]
@@ -190,20 +170,16 @@ class Dialogs(QObject):
 
         dialog = OverrideDialog(self._session, rule, self._window)
         dialog.rule_made.connect(lambda made: self.override(rules(made)))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
+        show_once(dialog)
 
     def clean_up_runs(self) -> None:
         """Show all kept merges, of any base model, and delete the chosen ones."""
         from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
 
-        self.clean_up = CleanUpDialog(self._runs, self._window)
-        self.clean_up.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.clean_up.open()
+        self.clean_up = CleanUpDialog(self._window.runs, self._window)
+        show_once(self.clean_up)
 
-    def show_preferences(self, preferences: Preferences) -> None:
+    def show_preferences(self) -> None:
         from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 
-        dialog = PreferencesDialog(preferences, self._window)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.show()
+        show_once(PreferencesDialog(self._window.preferences, self._window), modal=False)

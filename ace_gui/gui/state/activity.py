@@ -10,7 +10,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import JobProgress, MergeFinished
+from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -132,12 +132,6 @@ class Activity(QObject):
         if self.progress is not None and self.progress.state is state:
             self.set_progress(None)
         self.changed.emit()
-
-    def advance(self, state: State, progress: JobProgress) -> None:
-        """The job of this kind has advanced."""
-        self.set_progress(
-            Progress(state=state, done=progress.done, total=progress.total, title=progress.title)
-        )
 
     def complete(self, *, title: str = "", seconds_left: float | None = None) -> None:
         """Add what only the owner of the job knows to the current progress."""

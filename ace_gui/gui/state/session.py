@@ -53,11 +53,10 @@ class Checks(QObject):
         self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
         self.changed.emit()
 
-    def ask_again(self) -> None:
-        """Forget accepted warnings, for other models."""
-        self._accepted = frozenset()
-
-    def replace(self, found: tuple[Check, ...]) -> None:
+    def replace(self, found: tuple[Check, ...], *, ask_again: bool = False) -> None:
+        """``ask_again``: forget which warnings were accepted, because of other models."""
+        if ask_again:
+            self._accepted = frozenset()
         if found != self.all:
             self.all = found
             self.changed.emit()
@@ -118,8 +117,8 @@ class Session(QObject):
         self.activity = Activity(self)
         self.results = Results(self)
         self.log = Log(self)
-        self.written.connect(lambda text, _: self.log.add(Level.INFO, Source.WINDOW, text))
-        self.advice.connect(lambda text: self.log.add(Level.INFO, Source.WINDOW, text))
+        for said in (self.written, self.advice):
+            said.connect(lambda text, *_: self.log.add(Level.INFO, Source.WINDOW, text))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # Queries
@@ -187,13 +186,12 @@ class Session(QObject):
 
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
         """The inputs are valid, and this is their plan; None: everything is unloaded."""
-        if inputs.task_vectors != self.draft.planned.task_vectors:
-            self.checks.ask_again()
+        others = inputs.task_vectors != self.draft.planned.task_vectors
         self.layers.take(inputs, plan)
         selected, row = self.selection, self.layers.row(self.selection)
         self.selection = row.name if row is not None else None
         with self.draft.adopting(inputs, plan):
-            self._gather_checks()
+            self._gather_checks(ask_again=others)
         if self.selection != selected:
             self.selection_changed.emit()
 
@@ -245,13 +243,11 @@ class Session(QObject):
         self.log.add(Level.ERROR, Source.WINDOW, error.sentence, error_details(error))
         self.problem.emit(error)
 
-    def _gather_checks(self) -> None:
+    def _gather_checks(self, *, ask_again: bool = False) -> None:
         statistics = self.layers.statistics if self.layers.is_analysed else None
-        found = checks_of(self.draft.plan, self.memory_bytes, statistics, self._gpu_memory())
-        self.checks.replace(found)
-
-    def _gpu_memory(self) -> int:
-        """Memory of the chosen GPU, or of the smallest if the engine chooses."""
         devices = self.engine.devices if self.engine is not None else ()
         chosen = [each for each in devices if self.device in {"auto", each.name}]
-        return min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)
+        # Of the chosen GPU, or of the smallest if the engine chooses.
+        gpu_memory = min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)
+        found = checks_of(self.draft.plan, self.memory_bytes, statistics, gpu_memory)
+        self.checks.replace(found, ask_again=ask_again)

@@ -91,6 +91,7 @@ class RecentProject:
 RECENT = 9
 _T = TypeVar("_T")
 _DIGITS = 18  # for the largest number stored
+_SCHEMES: Final[dict[str, Scheme]] = {"light": "light", "dark": "dark"}
 
 
 class _Setting(Generic[_T]):
@@ -110,35 +111,29 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
 
-def _some(text: str) -> int | None:
-    return _number(text) or None
-
-
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
-
-
-def _scheme(text: str) -> Scheme:
-    return "light" if text == "light" else "dark" if text == "dark" else "system"
 
 
 class Settings:
     """Layout, recent files, colours, device and more, under the application's name.
 
     ``device``: ``auto`` or an engine's device name. ``memory_bytes``: a merge's memory limit, None
-    for all free memory. ``threads``: of the engine, None: it decides. ``font_scale``: percent of
-    the system's. ``export_folder``: proposed for exports, None: the last one. ``days_kept``: how
-    long finished merges stay, 0: until they are deleted. ``notifies``: whether the end of long work
+    for all free memory. ``threads``: of the engine, None: it decides. ``scratch``: the folder for
+    merges before export, None: the user's cache. ``font_scale``: percent of the system's.
+    ``export_folder``: proposed for exports, None: the last one. ``days_kept``: how long finished
+    merges stay, 0: until they are deleted. ``notifies``: whether the end of long work
     is notified on the desktop. ``pictures_on_white``: whether plots are exported in the light
     colours, whatever the window's scheme. ``picture_format``: the size and the font of saved plots.
     """
 
-    scheme = _Setting("window/scheme", _scheme)
+    scheme = _Setting("window/scheme", lambda text: _SCHEMES.get(text, "system"))
     device = _Setting("engine/device", lambda text: text or "auto")
-    memory_bytes = _Setting("engine/memory", _some)
-    threads = _Setting("engine/threads", _some)
+    memory_bytes = _Setting("engine/memory", lambda text: _number(text) or None)
+    threads = _Setting("engine/threads", lambda text: _number(text) or None)
     font_scale = _Setting("window/letters", lambda text: _number(text) or 100)
     export_folder = _Setting("folders/export", _path)
+    scratch = _Setting("engine/scratch", _path)
     days_kept = _Setting("runs/days", _number)
     notifies = _Setting("window/notifies", lambda text: text.lower() in ("", "true"))
     pictures_on_white = _Setting("pictures/white", lambda text: text.lower() == "true")
@@ -163,9 +158,6 @@ class Settings:
     def save_layout(self, name: str, state: QByteArray) -> None:
         """Save the state of a splitter or header by its object name."""
         self.store.setValue(f"layout/{name}", state)
-
-    def forget_layout(self) -> None:
-        self.store.remove("layout")
 
     @property
     def recent(self) -> tuple[Path, ...]:
@@ -213,26 +205,18 @@ class Settings:
         """Save the folder where the next file dialog for this purpose starts."""
         self.store.setValue(f"folders/{purpose}", str(folder))
 
-    @property
-    def scratch(self) -> Path | None:
-        """The folder for merges before export; None: the user's cache."""
-        return _path(str(self.store.value("engine/scratch", "")))
-
-    @scratch.setter
-    def scratch(self, folder: Path | None) -> None:
-        others = [str(each) for each in self._scratches() if each != folder]
+    def use_scratch(self, folder: Path | None) -> None:
+        """Set ``scratch``; its former values stay among ``merge_folders``."""
+        others = [text for text in self._texts("engine/scratches") if text != str(folder)]
         self.store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
-        self.store.setValue("engine/scratch", str(folder or ""))
+        self.scratch = folder
 
     @property
     def merge_folders(self) -> tuple[Path, ...]:
         """Every folder that may contain merges: the current one, then former ones."""
         cache = cache_root()
-        indices = [self.scratch or cache, cache, *self._scratches()]
-        return tuple(dict.fromkeys(index / MERGES for index in indices))
-
-    def _scratches(self) -> list[Path]:
-        return [Path(text) for text in self._texts("engine/scratches")]
+        folders = [self.scratch or cache, cache, *map(Path, self._texts("engine/scratches"))]
+        return tuple(dict.fromkeys(folder / MERGES for folder in folders))
 
     def _texts(self, key: str) -> list[str]:
         stored = self.store.value(key, [])

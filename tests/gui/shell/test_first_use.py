@@ -379,7 +379,7 @@ def test_the_first_page_counts_the_seconds_while_something_is_opened(
     window: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     usual = window.welcome.subtitle.text()
-    window.opener.open_sample()
+    window.opener.open_paths([Sample.IMAGES.recipe])
     first = window.welcome.subtitle.text()
     assert "Reading" in first
     qtbot.waitUntil(lambda: window.welcome.subtitle.text() not in (first, usual), timeout=3000)

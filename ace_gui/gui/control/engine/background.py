@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QObject, QThreadPool, Signal
+from PySide6.QtCore import QObject, QThreadPool, Signal, SignalInstance
 
 
 class _Answer(QObject):
@@ -21,9 +21,11 @@ class Background(QThreadPool):
         super().__init__()
         self.setMaxThreadCount(1)
 
-    def ask(self, task: Callable[[], object], use: Callable[[Any], object]) -> None:
-        """Run this task and pass its result to ``use``, a method of a QObject, in that object's
-        thread."""
+    def ask(
+        self, task: Callable[[], object], use: Callable[[Any], object] | SignalInstance
+    ) -> None:
+        """Run this task and pass its result to ``use``, a method or a signal of a QObject, in that
+        object's thread."""
         answer = _Answer()
         answer.given.connect(use)
         self.start(lambda: answer.given.emit(task()))

@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -28,7 +29,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import ExportJob, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import Progress, State
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
@@ -61,8 +62,9 @@ class RunningJob:
 
     @property
     def title(self) -> str:
-        """Its name in the log."""
-        return job_title(type(self.job))
+        """Its name in the log: ``Load recipe``."""
+        words = re.findall("[A-Z][a-z]+", type(self.job).__name__.removesuffix("Job"))
+        return " ".join(words).capitalize()
 
     @property
     def state(self) -> State | None:
@@ -78,13 +80,7 @@ class RunningJob:
 
         ``enforced``: replace an engine that does not stop the job in time.
         """
-        self._client.forget(self._number, enforced=enforced)
-
-
-def job_title(kind: type[Job]) -> str:
-    """The title of a kind of job: ``Load recipe``."""
-    words = re.findall("[A-Z][a-z]+", kind.__name__.removesuffix("Job"))
-    return " ".join(words).capitalize()
+        self._client.stop(self._number, enforced=enforced, forgets=True)
 
 
 class EngineClient(QObject):
@@ -151,15 +147,12 @@ class EngineClient(QObject):
         for entry in self.running(*kinds):
             entry.drop(enforced=enforced)
 
-    def stop(self, number: int) -> None:
-        if number in self._running:
-            self._worker.cancel(number)
-
-    def forget(self, number: int, *, enforced: bool) -> None:
-        """Stop a job when it can, and ignore it from now on."""
+    def stop(self, number: int, *, enforced: bool = True, forgets: bool = False) -> None:
+        """Stop a job if it runs. ``forgets``: ignore it from now on."""
         if number in self._running:
             (self._worker.cancel if enforced else self._worker.withdraw)(number)
-            self._forget(number)
+            if forgets:
+                self._forget(number)
 
     def _forget(self, number: int) -> RunningJob:
         entry = self._running.pop(number)
@@ -178,30 +171,32 @@ class EngineClient(QObject):
         elif number not in self._running:
             pass  # dropped
         elif isinstance(event, JobDone | JobFailed | JobCancelled):
-            entry = self._forget(number)
-            self._log(entry, event)
-            entry.on_end(event)
-            if not isinstance(event, JobFailed):
-                self.ended.emit(entry.job)
-            elif not entry.quiet:
-                self.session.fail(event.error)
+            self._finish(self._forget(number), event)
             self._check_idle()
         else:
             entry = self._running[number]
             if isinstance(event, JobProgress) and entry.state is not None:
-                self.session.activity.advance(entry.state, event)
+                counts = {"done": event.done, "total": event.total}
+                progress = Progress(state=entry.state, title=event.title, **counts)
+                self.session.activity.set_progress(progress)
             entry.on_event(event)
 
-    def _log(self, entry: RunningJob, end: End) -> None:
-        """Log how a job ended and how long it took, with all details of an error."""
-        took = duration(time.monotonic() - entry.began)
+    def _finish(self, entry: RunningJob, end: End) -> None:
+        """Log how a job ended and how long it took, with all details of an error, and report it."""
+        log = self.session.log
         if isinstance(end, JobFailed):
             level = Level.WARNING if entry.quiet else Level.ERROR
-            self.session.log.add(level, Source.ENGINE, end.error.sentence, error_details(end.error))
+            log.add(level, Source.ENGINE, end.error.sentence, error_details(end.error))
+            entry.on_end(end)
+            if not entry.quiet:
+                self.session.fail(end.error)
             return
         level = Level.INFO if entry.state is not None else Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
-        self.session.log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
+        took = duration(time.monotonic() - entry.began)
+        log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
+        entry.on_end(end)
+        self.ended.emit(entry.job)
 
     def _fail_all(self, error: EngineError) -> None:
         merging = bool(self.running(MergeJob))
@@ -223,8 +218,6 @@ TERMINATE_SECONDS: Final = 2.0
 BATCH: Final = 100
 """Number of events to forward before requests are checked again."""
 
-_CANCEL: Final = "cancel"
-_WITHDRAW: Final = "withdraw"
 _ENDS = (JobDone, JobFailed, JobCancelled)
 
 
@@ -249,7 +242,7 @@ class EngineThread(QThread):
         super().__init__(parent)
         self._start_engine = start_engine
         self._patience = patience
-        self._requests: SimpleQueue[tuple[int, Job | str]] = SimpleQueue()
+        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()  # run by the thread
         self._wake, self._waker = Pipe(duplex=False)
         self._waker_lock = threading.Lock()
         self._awake = False
@@ -267,18 +260,19 @@ class EngineThread(QThread):
         """Queue a job, possibly before the engine runs. Its events carry the returned number."""
         number = self._next
         self._next += 1
-        self._requests.put((number, job))
-        self._notify()
+        self._request(lambda: self._pass_job(number, job))
         return number
 
     def cancel(self, number: int) -> None:
         """Ask a job to stop, and end the process if the job does not stop in time."""
-        self._requests.put((number, _CANCEL))
-        self._notify()
+        self._request(lambda: self._ask_to_stop(number, enforced=True))
 
     def withdraw(self, number: int) -> None:
         """Ask a job to stop when it can; no one waits for it."""
-        self._requests.put((number, _WITHDRAW))
+        self._request(lambda: self._ask_to_stop(number, enforced=False))
+
+    def _request(self, request: Callable[[], None]) -> None:
+        self._requests.put(request)
         self._notify()
 
     def stop(self) -> None:
@@ -297,19 +291,18 @@ class EngineThread(QThread):
         self._open()
         while not self._stopping:
             try:
-                self._step()
+                self._wait()
+                with suppress(Empty):
+                    while True:
+                        self._requests.get_nowait()()
+                self._pass_events()
+                self._enforce()
             except EngineError as error:
                 self._lose(error)
             except Exception as error:  # a thread that dies silently leaves a window that hangs
                 sentence = f"The engine sent an invalid message: {type(error).__name__}: {error}."
                 self._lose(EngineError(sentence, details=traceback.format_exc()))
         self._close()
-
-    def _step(self) -> None:
-        self._wait()
-        self._pass_requests()
-        self._pass_events()
-        self._enforce()
 
     def _notify(self) -> None:
         with self._waker_lock:
@@ -326,17 +319,6 @@ class EngineThread(QThread):
             with self._waker_lock:
                 self._wake.recv_bytes()
                 self._awake = False
-
-    def _pass_requests(self) -> None:
-        while True:
-            try:
-                number, job = self._requests.get_nowait()
-            except Empty:
-                return
-            if isinstance(job, str):
-                self._ask_to_stop(number, enforced=job == _CANCEL)
-            else:
-                self._pass_job(number, job)
 
     def _pass_job(self, number: int, job: Job) -> None:
         if self._engine is None:
@@ -358,15 +340,12 @@ class EngineThread(QThread):
         for _ in range(BATCH):
             if self._engine is None or (received := self._engine.receive(0.0)) is None:
                 break
-            self._forward(*received)
-
-    def _forward(self, number: int, event: Event) -> None:
-        if isinstance(event, EngineReady):
-            self._ready = True
-        if isinstance(event, _ENDS):
-            self._jobs.pop(number, None)
-            self._deadlines.pop(number, None)
-        self.reported.emit(number, event)
+            number, event = received
+            self._ready |= isinstance(event, EngineReady)
+            if isinstance(event, _ENDS):
+                self._jobs.pop(number, None)
+                self._deadlines.pop(number, None)
+            self.reported.emit(number, event)
 
     def _enforce(self) -> None:
         """End the engine if a cancelled job does not stop."""
@@ -406,13 +385,8 @@ class EngineThread(QThread):
             self.engine_lost.emit(error)
         if ready:  # one that never started would not start again either
             self._open()
-        if on_purpose:
-            self._do_again(jobs, unwanted)
-
-    def _do_again(self, jobs: dict[int, Job], unwanted: set[int]) -> None:
-        """Plan again in the new engine if the old one was asked to; everything else is
-        cancelled."""
-        for number, job in jobs.items():
+        # Plan again in the new engine if the old one was asked to; everything else is cancelled.
+        for number, job in jobs.items() if on_purpose else ():
             if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
                 self._pass_job(number, job)
             else:

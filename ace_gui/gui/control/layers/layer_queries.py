@@ -68,10 +68,8 @@ class LatestQuestion(QObject):
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
         self._session.activity.changed.connect(self._ask_after_planning)
-
-    def ask(self) -> None:
+        self.ask = self._timer.start
         """Check again which query is needed."""
-        self._timer.start()
 
     def drop(self) -> None:
         """Drop the pending query."""
@@ -107,10 +105,10 @@ class LatestQuestion(QObject):
     def _answer(self, event: Event) -> None:
         if isinstance(event, LayerDifference):
             self._session.results.comparison.record(event)
-        elif isinstance(event, Finding) and self._question is not None:
-            key = self._question.keys.get(type(event))
-            if key is not None:
-                self._session.results.findings.record(key, event)
+        elif isinstance(event, Finding):
+            keys = self._question.keys if self._question is not None else {}
+            if type(event) in keys:
+                self._session.results.findings.record(keys[type(event)], event)
 
     def _end(self, end: End) -> None:
         self._forget()
@@ -122,13 +120,7 @@ class LatestQuestion(QObject):
         self.awaited.emit(False)
 
 
-Kind = (
-    type[LayerSpectrum]
-    | type[LayerSubspaces]
-    | type[LayerDistribution]
-    | type[LayerCovariances]
-    | type[LayerDifference]
-)
+Kind = type[Finding] | type[LayerDifference]
 
 
 class LayerQueries(QObject):
@@ -146,7 +138,10 @@ class LayerQueries(QObject):
         session = engine.session
         self._kinds: set[Kind] = set()
         self._whole: RunningJob | None = None
-        self._latest = {kind: self._make(kind) for kind in _QUESTIONS}
+        self._latest: dict[Kind, LatestQuestion] = {}
+        for kind in _QUESTIONS:
+            self._latest[kind] = LatestQuestion(engine, partial(self._find, kind))
+            self._latest[kind].awaited.connect(lambda _, kind=kind: self._tell(kind))
         runs = session.results.runs
         for signal in (session.selection_changed, session.draft.changed, runs.changed):
             signal.connect(self._ask)
@@ -156,11 +151,6 @@ class LayerQueries(QObject):
         """Set whether a visible panel shows findings of this kind."""
         (self._kinds.add if wanted else self._kinds.discard)(kind)
         self._latest[kind].ask()
-
-    def _make(self, kind: Kind) -> LatestQuestion:
-        latest = LatestQuestion(self._engine, partial(self._find, kind))
-        latest.awaited.connect(lambda _: self._tell(kind))
-        return latest
 
     def _ask(self) -> None:
         for latest in self._latest.values():
@@ -181,9 +171,8 @@ class LayerQueries(QObject):
     ) -> None:
         """Compute the spectra of these layers, one after another, and call ``use`` with them; with
         none if one fails or is cancelled."""
-        session, asked = self._session, [(row, _spectrum(self._session, row)) for row in rows]
-        known = {row.name: session.spectrum(row.name) for row in rows}
-        questions = [question for _row, question in asked if question is not None]
+        known = {row.name: self._session.spectrum(row.name) for row in rows}
+        questions = [question for row in rows if (question := _spectrum(self._session, row))]
 
         def answer(event: Event) -> None:
             if isinstance(event, LayerSpectrum):
@@ -209,11 +198,11 @@ class LayerQueries(QObject):
         pair = self._session.results.comparison.pair
         if pair is not None:
             job = DifferenceJob(first=pair[0].store, second=pair[1].store)
-            self._whole = self._engine.run(job, self._learn, self._end)
+            self._whole = self._engine.run(job, self._record, self._end)
         self._latest[LayerDifference].ask()
         self._tell(LayerDifference)
 
-    def _learn(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         if isinstance(event, LayerDifference):
             self._session.results.comparison.record(event)
 
@@ -222,44 +211,48 @@ class LayerQueries(QObject):
         self._tell(LayerDifference)
 
 
+# Each returns the query that a layer needs, or None if its answer is known or impossible.
+
+
 def _spectrum(session: Session, row: PlanRow) -> Question | None:
-    known = session.spectrum(row.name) is not None
-    if known or session.must_learn or not session.layers.has_spectrum(row):
+    draft = session.draft
+    key, recipe = draft.recipe_key(), draft.inputs.recipe()
+    if session.must_learn or not session.layers.has_spectrum(row):
         return None
-    key, recipe = session.draft.recipe_key(), session.draft.inputs.recipe()
     store = session.results.runs.store_of(key)
     job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
-    return Question(row.name, {LayerSpectrum: key, ExpertSpectra: session.draft.models_key()}, job)
+    keys = {LayerSpectrum: key, ExpertSpectra: draft.models_key()}
+    return _unless_known(session, Question(row.name, keys, job))
 
 
 def _subspaces(session: Session, row: PlanRow) -> Question | None:
-    key = session.draft.recipe_key()
-    known = session.results.findings.get(LayerSubspaces, row.name, key)
-    if known is not None or session.must_learn or not session.layers.has_spectrum(row):
+    if session.must_learn or not session.layers.has_spectrum(row):
         return None
-    job = SubspacesJob(recipe=session.draft.inputs.recipe(), row=row, device=session.device)
-    return Question(row.name, {LayerSubspaces: key}, job)
+    draft = session.draft
+    job = SubspacesJob(recipe=draft.inputs.recipe(), row=row, device=session.device)
+    return _unless_known(session, Question(row.name, {LayerSubspaces: draft.recipe_key()}, job))
 
 
 def _distribution(session: Session, row: PlanRow) -> Question | None:
-    key = session.draft.models_key()
-    known = session.results.findings.get(LayerDistribution, row.name, key)
-    if known is not None or not row.experts:
-        return None
-    job = DistributionJob(recipe=session.draft.inputs.recipe(), row=row)
-    return Question(row.name, {LayerDistribution: key}, job)
+    draft = session.draft
+    job = DistributionJob(recipe=draft.inputs.recipe(), row=row)
+    question = Question(row.name, {LayerDistribution: draft.models_key()}, job)
+    return _unless_known(session, question) if row.experts else None
 
 
 def _covariances(session: Session, row: PlanRow) -> Question | None:
-    key = session.draft.measured_key()
-    known = session.results.findings.get(LayerCovariances, row.name, key)
-    if known is not None or not session.layers.has_spectrum(row):
-        return None
     recipe = session.draft.inputs.recipe()
-    if recipe.without_calibration:
+    if recipe.without_calibration or not session.layers.has_spectrum(row):
         return None
     job = LayerCovariancesJob(recipe=recipe, row=row, device=session.device)
-    return Question(row.name, {LayerCovariances: key}, job)
+    question = Question(row.name, {LayerCovariances: session.draft.measured_key()}, job)
+    return _unless_known(session, question)
+
+
+def _unless_known(session: Session, question: Question) -> Question | None:
+    kind, key = next(iter(question.keys.items()))
+    known = session.results.findings.get(kind, question.name, key)
+    return question if known is None else None
 
 
 def _difference(session: Session, row: PlanRow) -> Question | None:

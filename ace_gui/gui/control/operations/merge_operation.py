@@ -49,8 +49,10 @@ class MergeOperation:
             return
         self._engine.drop(AnalyseJob)
         run = session.results.merge
-        if run is None or not session.can_resume:
-            run = self._new()
+        if run is None or not session.can_resume:  # earlier ones stay
+            recipe = session.draft.inputs.recipe()
+            parameters, store = session.draft.resolved_parameters(), self._runs.stores.new(recipe)
+            run = MergeRun(recipe=recipe, store=store, parameters=parameters)
         self._steps = Pace()
         session.results.learning.clear()
         job = MergeJob(
@@ -63,13 +65,6 @@ class MergeOperation:
         )
         self._engine.run(job, self._hear, self._end)
         session.results.start_merge(run)
-
-    def _new(self) -> MergeRun:
-        """A new merge run. Earlier ones stay, an interrupted one for a week."""
-        session = self._session
-        recipe = session.draft.inputs.recipe()
-        parameters = session.draft.resolved_parameters()
-        return MergeRun(recipe=recipe, store=self._runs.stores.new(recipe), parameters=parameters)
 
     def _hear(self, event: Event) -> None:
         match event:
@@ -105,21 +100,16 @@ class MergeOperation:
             self._session.record_report(report)
 
     def _end(self, end: End) -> None:
-        session = self._session
+        session, run = self._session, self._session.results.merge
         session.layers.learnt.emit("")
         if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
-            self._give_up()
+            if run is not None:  # it cannot be continued
+                self._runs.stores.discard(run.store)
+                session.results.start_merge(None)
         elif isinstance(end, JobCancelled):
             session.advice.emit(
                 "Merge cancelled. Finished tensors are kept, so Merge continues from there."
             )
-
-    def _give_up(self) -> None:
-        """Discard an interrupted merge that cannot be continued."""
-        run = self._session.results.merge
-        if run is not None:
-            self._runs.stores.discard(run.store)
-            self._session.results.start_merge(None)
 
 
 QUIET: Final = 3.0

@@ -49,11 +49,9 @@ class MethodComparison(OneOperation):
             return
         if self._of != self._session.draft.inputs.base:
             self.rows, self._of = (), self._session.draft.inputs.base
-        variants = []
-        for recipe in recipes:
-            variants.append(Variant(recipe=recipe, store=self._runs.stores.new(recipe)))
+        new = self._runs.stores.new
         job = CompareJob(
-            variants=tuple(variants),
+            variants=tuple(Variant(recipe=each, store=new(each)) for each in recipes),
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
             cluster=self._session.cluster,

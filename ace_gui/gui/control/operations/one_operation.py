@@ -51,18 +51,18 @@ class OneOperation(QObject):
         if self._operation is not None:
             self._operation.drop()
         self.error = ""
-        self._operation = self._engine.run(job, self._hear, self._end, quiet=quiet)
-        self.changed.emit()
 
-    def _hear(self, event: Event) -> None:
-        self.take(event)
-        self.changed.emit()
+        def hear(event: Event) -> None:
+            self.take(event)
+            self.changed.emit()
 
-    def _end(self, end: End) -> None:
-        self._operation = None
-        if isinstance(end, JobFailed):
-            self.error = end.error.sentence
-        self.end()
+        def finish(end: End) -> None:
+            self._operation = None
+            self.error = end.error.sentence if isinstance(end, JobFailed) else ""
+            self.end()
+            self.changed.emit()
+
+        self._operation = self._engine.run(job, hear, finish, quiet=quiet)
         self.changed.emit()
 
 

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, Exported, Reported, StoreRead
 from ace_gui.engine.contract.jobs import ExportJob, ReadStoresJob, ReportJob
+from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import (
@@ -42,12 +43,10 @@ class RunOperations(QObject):
         self._session, self._engine, self.stores = engine.session, engine, stores
         session = engine.session
         self._base: Path | None = None
-        self._scored: dict[Path, dict[str, float]] = {}  # what the records contain
         self._background = Background()
         session.draft.changed.connect(self._follow)
         session.activity.changed.connect(self._match)
         session.layers.learnt.connect(lambda name: None if name else self._measure())
-        session.results.scores.changed.connect(self._note_scores)
 
     # Merge events
 
@@ -108,7 +107,7 @@ class RunOperations(QObject):
     def list_all(self) -> None:
         """List the kept merges of any base model."""
         roots = self.stores.roots
-        self._background.ask(lambda: read_all(*roots), self._list)
+        self._background.ask(lambda: read_all(*roots), self.listed)
 
     def delete_kept(self, stores: Iterable[Path]) -> None:
         """Remove merges of any base model, except those that another open window uses."""
@@ -136,9 +135,6 @@ class RunOperations(QObject):
                 roots = self.stores.roots
                 self._background.ask(lambda: (planned, read_all(*roots)), self._take_up)
         self._match()
-
-    def _list(self, found: Sequence[MergeRun]) -> None:
-        self.listed.emit(found)
 
     def _take_up(self, answer: tuple[Path, Sequence[MergeRun]]) -> None:
         """Add the runs that earlier windows kept, unless the base model has changed meanwhile."""
@@ -194,17 +190,17 @@ class RunOperations(QObject):
             run.norm = relative_norm(layers.statistics, run.reports)
         return run.norm is not None
 
-    def _note_scores(self) -> None:
-        """Update the runs whose scores have changed."""
+    def record_score(self, score: TaskScore) -> None:
+        """Store a merge's score in every list that shows it."""
         for run in self._session.results.runs.all:
-            if run.kept and run.accuracies != self._scored.get(run.store, run.accuracies):
-                self._write(run)
+            if str(run.store) == score.model and run.accuracies.get(score.task) != score.score:
+                run.accuracies = {**run.accuracies, score.task: score.score}
+                if run.kept:
+                    self._write(run)
                 self._session.results.runs.changed.emit()
-            self._scored[run.store] = dict(run.accuracies)
 
     def _write(self, run: MergeRun) -> None:
         recorded = replace(run)
-        self._scored[run.store] = dict(run.accuracies)
 
         def write() -> None:
             with suppress(OSError):  # the run then belongs to this window only

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskD
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation, TryOperation
+from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
@@ -44,18 +44,18 @@ class Scoring(QObject):
 
     changed = Signal()
 
-    def __init__(self, engine: EngineClient) -> None:
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
+        self._session, self._engine, self._runs = engine.session, engine, runs
         self.trying = TryOperation(engine)
         self.tuning = TuneOperation(engine)
         self.routing = RoutingOperation(engine)
         self.covariances = CovarianceOperation(engine)
         self._looked_at = False
-        self._timer = engine.delayed(DELAY, self._read)
+        self._timer = engine.delayed(DELAY, self._ask)
         self._looked_up: tuple[object, ...] = ()
-        for changed in (engine.session.draft.changed, engine.session.results.runs.changed):
-            changed.connect(self._follow)
+        for part in (engine.session.draft, engine.session.results.runs):
+            part.changed.connect(self._follow)
 
     # Tasks
 
@@ -78,9 +78,8 @@ class Scoring(QObject):
         self._session.draft.set_tasks(tasks)
 
     def change(self, index: int, task: Task) -> None:
-        tasks = list(self._session.draft.inputs.tasks)
-        tasks[index] = task
-        self._session.draft.set_tasks(tuple(tasks))
+        tasks = self._session.draft.inputs.tasks
+        self._session.draft.set_tasks((*tasks[:index], task, *tasks[index + 1 :]))
 
     def remove(self, index: int) -> None:
         tasks = self._session.draft.inputs.tasks
@@ -90,24 +89,12 @@ class Scoring(QObject):
         if self._looked_at and (self._undescribed or self._unknown):
             self._timer.start()
 
-    def _read(self) -> None:
-        self._describe()
-        self._look_up()
-
     @property
     def _undescribed(self) -> tuple[Task, ...]:
         draft, scores = self._session.draft, self._session.results.scores
         if draft.plan is None:
             return ()
         return tuple(task for task in draft.inputs.tasks if scores.described(task) is None)
-
-    def _describe(self) -> None:
-        self._engine.drop(DescribeTasksJob)
-        if self._looked_at and (tasks := self._undescribed):
-            job = DescribeTasksJob(recipe=self._recipe, tasks=tasks)
-            self._engine.run(job, self._hear)
-
-    # Scores
 
     @property
     def _unknown(self) -> bool:
@@ -118,8 +105,11 @@ class Scoring(QObject):
         has_tasks = session.draft.plan is not None and bool(session.draft.inputs.tasks)
         return has_tasks and not all(map(complete, models))
 
-    def _look_up(self) -> None:
-        """Show what is known of these models and tasks already; each is looked up once."""
+    def _ask(self) -> None:
+        """Describe the tasks, and show what is known of them already; each is looked up once."""
+        self._engine.drop(DescribeTasksJob)
+        if self._looked_at and (tasks := self._undescribed):
+            self._engine.run(DescribeTasksJob(recipe=self._recipe, tasks=tasks), self._hear)
         if not self._looked_at or not self._unknown or self.is_running:
             return
         inputs, device = self._session.draft.inputs, self._session.device
@@ -130,6 +120,8 @@ class Scoring(QObject):
             self._engine.drop(KnownScoresJob)
             job = KnownScoresJob(recipe=self._recipe, stores=stores, device=device)
             self._engine.run(job, self._hear, self._end, quiet=True)
+
+    # Scores
 
     @property
     def is_running(self) -> bool:
@@ -161,11 +153,19 @@ class Scoring(QObject):
 
     def compare_examples(self, store: Path, *, with_base: bool) -> None:
         """Find the examples that a merge lost and gained."""
+        session = self._session
+
+        def hear(event: Event) -> None:
+            if isinstance(event, ExamplesCompared):
+                session.results.scores.compare(store, event, with_base=with_base)
+            else:
+                self._hear(event)
+
         self._engine.drop(CompareExamplesJob)
         job = CompareExamplesJob(
-            recipe=self._recipe, store=store, with_base=with_base, device=self._session.device
+            recipe=self._recipe, store=store, with_base=with_base, device=session.device
         )
-        self._engine.run(job, partial(self._learn, store, with_base), self._end)
+        self._engine.run(job, hear, self._end)
         self.changed.emit()
 
     def cancel(self) -> None:
@@ -176,33 +176,18 @@ class Scoring(QObject):
     def _recipe(self) -> Recipe:
         return self._session.draft.inputs.recipe()
 
-    def _learn(self, store: Path, with_base: bool, event: Event) -> None:
-        if isinstance(event, ExamplesCompared):
-            self._session.results.scores.compare(store, event, with_base=with_base)
-        else:
-            self._hear(event)
-
     def _hear(self, event: Event) -> None:
         session = self._session
         match event:
             case EvaluationProgress(model=model, task=task):
-                session.activity.complete(title=f"scoring {self._title(model)} on {task}")
+                merges = {str(run.store) for run in session.results.runs.all}
+                scored = "the merge" if model in merges else model
+                session.activity.complete(title=f"scoring {scored} on {task}")
             case TaskScore():
                 session.results.scores.record([event])
-                self._keep(event)
+                self._runs.record_score(event)
             case TaskDescribed():
                 session.results.scores.describe(event)
-
-    def _keep(self, score: TaskScore) -> None:
-        """Store a merge's scores in every list that shows it."""
-        for run in self._session.results.runs.all:
-            if str(run.store) == score.model:
-                run.accuracies = {**run.accuracies, score.task: score.score}
-
-    def _title(self, model: str) -> str:
-        """The display name of a store."""
-        known = {str(run.store) for run in self._session.results.runs.all}
-        return "the merge" if model in known else model
 
     def _end(self, _: End) -> None:
         self._session.results.changed.emit()

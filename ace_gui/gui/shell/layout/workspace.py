@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -25,8 +26,6 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
-from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
 from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.state.activity import MergeRun
@@ -37,26 +36,10 @@ from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
+
 LAYERS, SCORES, COMPARE = range(3)
-
-
-def workspace_in_steps(
-    window: ControlledWindow, change_base: Callable[[], object], actions: Actions
-) -> Generator[None, None, Workspace]:
-    """Create a workspace panel by panel, so that the window keeps responding."""
-    session = window.session
-    experts = ExpertsPanel(session, change_base, actions.add_experts)
-    method = MethodPanel(session, actions.choose_method)
-    runs = RunsPanel(session)
-    yield
-    healths = Healths(session)
-    layers = LayersPanel(session, healths)
-    yield
-    inspector = InspectorPanel(session, healths, window.scoring.covariances)
-    yield
-    heterogeneity = HeterogeneityPanel(session)
-    yield
-    return Workspace(window, experts, method, runs, healths, layers, inspector, heterogeneity)
 
 
 class Workspace(QWidget):
@@ -64,40 +47,78 @@ class Workspace(QWidget):
 
     The pages follow the header's ``WORKSPACES``: the layers and the inspector over the views of all
     layers; the scores; the comparison of merges. ``space_shown`` carries the index of
-    the page shown.
+    the page shown. ``build`` creates the panels.
     """
 
     space_shown = Signal(int)
 
-    def __init__(
-        self,
-        window: ControlledWindow,
-        experts: ExpertsPanel,
-        method: MethodPanel,
-        runs: RunsPanel,
-        healths: Healths,
-        layers: LayersPanel,
-        inspector: InspectorPanel,
-        heterogeneity: HeterogeneityPanel,
-    ) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__()
         self._window = window
-        self.experts, self.method, self.runs = experts, method, runs
-        self.healths, self.layers = healths, layers
-        self.inspector, self.heterogeneity = inspector, heterogeneity
-        self.healths.setParent(self)
-        self.experts.checks_wanted.connect(self.show_checks)
+        self._makers = {SCORES: self._make_scores, COMPARE: self._make_comparison}
+        self._fitting = QTimer(self, singleShot=True, interval=1)
+        self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
+        self._settling = IdleQueue(self)
+
+    def build(self) -> Generator[None, None, None]:
+        """Create the panels one by one, so that the window keeps responding."""
+        window, session = self._window, self._window.session
+        actions, change_base = window.actions_, window.opener.change_base
+        self.experts = ExpertsPanel(session, change_base, actions.add_experts)
+        self.method = MethodPanel(session, actions.choose_method)
+        self.runs = RunsPanel(session)
+        yield
+        self.healths = Healths(session, self)
+        self.layers = LayersPanel(session, self.healths)
+        yield
+        self.inspector = InspectorPanel(session, self.healths, window.scoring.covariances)
+        yield
+        self.heterogeneity = HeterogeneityPanel(session)
+        yield
+        self._add_lower_tabs(session)
+        self._lay_out(session)
+        self._connect_inputs()
+        self._connect_results()
+
+    def _connect_inputs(self) -> None:
+        window, experts, method = self._window, self.experts, self.method
+        draft, conductor, dialogs = window.session.draft, window.conductor, window.dialogs
+        change = conductor.change
+        experts.checks_wanted.connect(self.show_checks)
+        experts.remove_wanted.connect(lambda rows: change(draft.inputs.without_experts(rows)))
+        experts.model.expert_edited.connect(
+            lambda row, expert: change(draft.inputs.with_expert(row, expert))
+        )
+        method.parameter_edited.connect(conductor.set_parameter)
+        method.inputs_edited.connect(change)
+        method.seen.connect(window.forecasting.look)
+        window.forecasting.changed.connect(method.show_forecast)
+        for panel in (method.overrides, self.layers):
+            panel.overrides_edited.connect(dialogs.override)
+        method.overrides.rule_wanted.connect(dialogs.edit_override)
+        self.layers.rule_wanted.connect(dialogs.complete_override)
+        self.runs.restore_wanted.connect(window.runs.restore)
+        self.runs.export_wanted.connect(dialogs.export_run)
+        self.runs.expert_wanted.connect(partial(dialogs.export_run, adds=True))
+        self.runs.delete_wanted.connect(dialogs.delete_runs)
+        self.runs.clean_up_wanted.connect(dialogs.clean_up_runs)
+        self.runs.pair_wanted.connect(self.compare)
+        self.runs.renamed.connect(window.runs.rename)
+
+    def _connect_results(self) -> None:
+        window, actions = self._window, self._window.actions_
         self.inspector.finding_wanted.connect(window.queries.want)
         self.inspector.spectra_wanted.connect(window.queries.find_spectra)
         self.inspector.data_wanted.connect(partial(self.show_scores, TasksTab))
         self.inspector.inputs_edited.connect(window.conductor.change)
-        self._add_lower_tabs(window.session)
-        self._add_learning(window.session)
-        self._makers: dict[int, Callable[[], QWidget]] = {
-            SCORES: self._make_scores,
-            COMPARE: self._make_comparison,
-        }
-        self._lay_out(window.session)
+        self.heterogeneity.tau_committed.connect(partial(window.conductor.set_parameter, "tau"))
+        window.queries.awaited.connect(self.set_awaited)
+        window.header.workspaces.chosen.connect(self.show_space)
+        self.space_shown.connect(window.header.workspaces.choose)
+        actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
+        self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
+        actions.connect(actions.maximise, self.cards.toggle_maximised)
+        actions.connect(actions.detach, self.cards.toggle_detached)
 
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
@@ -114,9 +135,6 @@ class Workspace(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._columns)
-        self._fitting = QTimer(self, singleShot=True, interval=1)
-        self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
-        self._settling = IdleQueue(self)
         on_font_change(self, self._measure)
         self.reset_layout()
 
@@ -177,7 +195,7 @@ class Workspace(QWidget):
     def _make_comparison(self) -> QWidget:
         window = self._window
         self.comparison = ComparePage(window.session, window.comparison, window.two_models)
-        self.comparison.looked_at.connect(self._window.queries.want)
+        self.comparison.looked_at.connect(window.queries.want)
         return self.comparison
 
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
@@ -196,45 +214,36 @@ class Workspace(QWidget):
         self.cards.bring(INSPECTOR)
         self.inspector.show_checks()
 
-    def apply_trial(self) -> None:
-        """Write the selected layer's trial settings into the recipe."""
-        self._window.conductor.change(self._window.what_if.inputs())
+    def show_health(self) -> None:
+        self.bring(self.heterogeneity.tabs, self._health)
 
     def _add_lower_tabs(self, session: Session) -> None:
-        tabs = self.heterogeneity.tabs
+        window, tabs, learning = self._window, self.heterogeneity.tabs, session.results.learning
 
         def make_health() -> HealthPanel:
             panel = HealthPanel(session, self.healths)
-            panel.inputs_edited.connect(self._window.conductor.change)
+            panel.inputs_edited.connect(window.conductor.change)
             return panel
-
-        index = tabs.add("Health", "Unusual layers, and what to do about them", make_health)
-
-        def show_warnings(count: int) -> None:
-            tabs.setTabText(index, f"Health ({count})" if count else "Health")
-            tabs.setTabIcon(index, icon("warning") if count else QIcon())
-
-        self.healths.warned.connect(show_warnings)
 
         def make_what_if() -> WhatIfPanel:
-            panel = WhatIfPanel(session, self._window.what_if)
-            panel.apply_wanted.connect(self.apply_trial)
+            panel = WhatIfPanel(session, window.what_if)
+            panel.apply_wanted.connect(lambda: window.conductor.change(window.what_if.inputs()))
             return panel
 
+        def show_warnings(count: int) -> None:
+            tabs.setTabText(self._health, f"Health ({count})" if count else "Health")
+            tabs.setTabIcon(self._health, icon("warning") if count else QIcon())
+
+        tip = "Unusual layers, and what to do about them"
+        self._health = tabs.add("Health", tip, make_health)
         tip = "Try other values on the selected layer before you apply them"
         tabs.add("What if", tip, make_what_if)
-
-    def _add_learning(self, session: Session) -> None:
-        """Add the tab that only exists once a merge has learned something."""
-        tabs, learning = self.heterogeneity.tabs, session.results.learning
         tip = "Progress of a method that learns from data: loss by task, coefficients by expert"
-        index = tabs.add("Learning", tip, lambda: LearningView(session))
-
-        def show() -> None:
-            tabs.setTabVisible(index, not learning.is_empty)
-
-        learning.changed.connect(show)
-        show()
+        learnt = tabs.add("Learning", tip, lambda: LearningView(session))
+        show_learning = lambda: tabs.setTabVisible(learnt, not learning.is_empty)  # noqa: E731
+        self.healths.warned.connect(show_warnings)
+        learning.changed.connect(show_learning)
+        show_learning()
 
     def show_scores(self, tab: type[JobPage] | None = None) -> ScoresPage:
         self.show_space(SCORES)

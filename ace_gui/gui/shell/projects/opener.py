@@ -9,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QMimeData, QObject
+from PySide6.QtCore import QMimeData
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.shell.projects.project import RECIPES, Project
+from ace_gui.gui.shell.projects.project import RECIPES
+from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import ENDING
 from ace_gui.gui.widgets.files.file_dialogs import (
@@ -25,11 +25,11 @@ from ace_gui.gui.widgets.files.file_dialogs import (
     ask_paths,
     ask_target,
 )
-from ace_gui.paths import Sample
 from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
+    from ace_gui.gui.shell.main_window import MainWindow
 
 RECIPES_KIND: Final = "recipes"
 WEIGHTS = "Model weights (*.safetensors *.gguf)"
@@ -40,15 +40,12 @@ _MODEL_FILES = ("config.json", "adapter_config.json", "model_index.json", "modul
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
-class Opener(QObject):
+class Opener:
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(self, window: ControlledWindow, project: Project) -> None:
-        super().__init__(window)
-        self._session, self._engine = window.session, window.engine
-        self._conductor, self._output = window.conductor, window.output
-        self._project = project
-        self._window = window
+    def __init__(self, window: MainWindow) -> None:
+        self._session, self._conductor = window.session, window.conductor
+        self._window, self._project = window, window.project
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
 
@@ -60,9 +57,6 @@ class Opener(QObject):
             self.scan_folders(paths, None)
         elif paths:
             self._project.before_leaving(lambda: self._conductor.open(paths))
-
-    def open_sample(self) -> None:
-        self.open_paths([Sample.IMAGES.recipe])
 
     def open_base(self) -> None:
         """Ask for a base model: a folder, or a file of weights."""
@@ -84,26 +78,29 @@ class Opener(QObject):
 
     def add_experts(self) -> None:
         """Ask for experts: folders, files of weights, or a folder that contains them."""
+        inputs = self._session.draft.inputs
+        last = inputs.experts[-1].path if inputs.experts else inputs.base
+        start = last.parent if last is not None else None
         title = "Experts: folders or files, one or several"
-        ask_paths(self._window, title, WEIGHTS, MODELS, self.add, start=self._beside())
+        ask_paths(self._window, title, WEIGHTS, MODELS, self.add, start=start)
 
     def add(self, paths: Sequence[Path]) -> None:
         """Add experts. For a folder that only contains models, let the user choose among them."""
         if any(is_collection(path) for path in paths):
-            self.scan_folders(paths, self._session.draft.inputs.base)
+            self._scan_for_more(paths)
         else:
             self._conductor.add_experts(paths)
 
     def scan(self) -> None:
         """Ask for folders and search them for models."""
-        base = self._session.draft.inputs.base
-        ask_folders(
-            self._window, "Scan a folder", MODELS, lambda paths: self.scan_folders(paths, base)
-        )
+        ask_folders(self._window, "Scan a folder", MODELS, self._scan_for_more)
+
+    def _scan_for_more(self, paths: Sequence[Path]) -> None:
+        self.scan_folders(paths, self._session.draft.inputs.base)
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
-        self.scan_folders([cache_folder()], self._session.draft.inputs.base)
+        self._scan_for_more([cache_folder()])
 
     def open_recipe(self) -> None:
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
@@ -135,10 +132,10 @@ class Opener(QObject):
         """Ask for a path and write the report of the finished merge there."""
         name = f"{self._project.name}-merge.html" if self._project.name else "merge.html"
 
-        def write(paths: list[Path]) -> None:
-            self._output.report(paths[0])
-
-        dialog = ask_target(self._window, "Write report", name, REPORT, "reports", write)
+        write = self._window.output.report
+        dialog = ask_target(
+            self._window, "Write report", name, REPORT, "reports", lambda paths: write(paths[0])
+        )
         dialog.setDefaultSuffix("html")
 
     def drop(self, paths: Sequence[Path]) -> None:
@@ -165,22 +162,15 @@ class Opener(QObject):
         """Offer the models found in these paths."""
         from ace_gui.gui.dialogs.models_dialogs import ScanDialog
 
-        self.scanned = dialog = ScanDialog(self._engine, paths, base, self._window)
+        self.scanned = dialog = ScanDialog(self._window.engine, paths, base, self._window)
         dialog.chosen.connect(self._take_scanned)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        show_once(dialog)
 
     def _take_scanned(self, base: Path | None, experts: Sequence[Path]) -> None:
         if base is None:
             self._conductor.add_experts(experts)
         else:
             self._project.before_leaving(lambda: self._conductor.open([base, *experts]))
-
-    def _beside(self) -> Path | None:
-        """The start folder for experts: that of the last expert, or the base model's parent."""
-        inputs = self._session.draft.inputs
-        last = inputs.experts[-1].path if inputs.experts else inputs.base
-        return last.parent if last is not None else None
 
     def write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
         """Write the recipe, in this program's format or in mergekit's; a failure is shown."""

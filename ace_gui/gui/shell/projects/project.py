@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import hub_name, model_name
 
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
+
 RECIPES: Final = (".yaml", ".yml")
 
 
 class Project(QObject):
-    """The open project. ``file`` is its recipe, or None for models alone. ``changed`` follows both.
-
-    ``save_wanted``: the user chose to save the changes first.
-    """
+    """The open project. ``file`` is its recipe, or None for models alone. ``changed`` follows
+    both."""
 
     changed = Signal()
-    save_wanted = Signal()
 
-    def __init__(self, window: ControlledWindow) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         session, history = window.session, window.history
         self._session, self._history, self._sessions = session, history, window.sessions
@@ -114,24 +113,23 @@ class Project(QObject):
             then()
             return
         self._then = then
-        if self.box is None:
-            self._ask()
-
-    def stay(self) -> None:
-        """Drop what waited for the save, because saving failed."""
-        self._then = None
-
-    def _ask(self) -> None:
+        if self.box is not None:
+            return
         buttons = QMessageBox.StandardButton
         text = f"Save the changes to the project {self.name}?"
-        box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
+        self.box = box = QMessageBox(
+            QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window
+        )
         box.setInformativeText("Finished merges are always kept.")
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
         box.button(buttons.Discard).setText("&Don't save")
         box.setDefaultButton(buttons.Save)
         box.finished.connect(self._answer)
-        self.box = box
         box.open()
+
+    def stay(self) -> None:
+        """Drop what waited for the save, because saving failed."""
+        self._then = None
 
     def _answer(self, answer: int) -> None:
         if self.box is not None:
@@ -140,7 +138,7 @@ class Project(QObject):
         if answer == QMessageBox.StandardButton.Discard:
             self._go_on()
         elif answer == QMessageBox.StandardButton.Save:
-            self.save_wanted.emit()  # ``saved`` continues
+            self._window.opener.save_recipe()  # ``saved`` continues
         else:
             self._then = None
 

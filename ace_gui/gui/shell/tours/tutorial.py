@@ -14,7 +14,7 @@ from ace_gui.gui.widgets.labels.formula import Drawing
 from ace_gui.paths import Sample, resource_path
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.shell_window import ShellWindow
+    from ace_gui.gui.shell.main_window import MainWindow
 
 
 def _nothing() -> None:
@@ -93,7 +93,7 @@ class Tour(QObject):
         self.mark.point(step.target(), counted, step.sentence, onward, picture)
 
 
-def tutorial(window: ShellWindow) -> Tour:
+def tutorial(window: MainWindow) -> Tour:
     """Start the tutorial in a window, whatever is open in it."""
     session = window.session
     watched = (
@@ -108,7 +108,7 @@ def tutorial(window: ShellWindow) -> Tour:
     return Tour(window, [*_opening(window), *_merging(window), *_judging(window)], watched)
 
 
-def _opening(window: ShellWindow) -> list[Step]:
+def _opening(window: MainWindow) -> list[Step]:
     session = window.session
 
     def is_open() -> bool:
@@ -143,7 +143,7 @@ def _two_spectra() -> Drawing:
     return Drawing(drawing, "Spectra of three experts: with a small γ, and with a large one")
 
 
-def _merging(window: ShellWindow) -> list[Step]:
+def _merging(window: MainWindow) -> list[Step]:
 
     def views() -> None:
         from ace_gui.gui.shell.layout.cards import VIEWS
@@ -178,7 +178,7 @@ def _merging(window: ShellWindow) -> list[Step]:
     ]
 
 
-def _judging(window: ShellWindow) -> list[Step]:
+def _judging(window: MainWindow) -> list[Step]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 
@@ -209,7 +209,7 @@ def _judging(window: ShellWindow) -> list[Step]:
     ]
 
 
-def _sample_button(window: ShellWindow) -> QWidget | None:
+def _sample_button(window: MainWindow) -> QWidget | None:
     """The button on the welcome page, or nothing if the page is not shown."""
     buttons = window.welcome.findChildren(QPushButton)
     named = "Merge the sample"

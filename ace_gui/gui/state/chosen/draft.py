@@ -76,7 +76,7 @@ class Draft(QObject):
         self.planned, self.plan = inputs, plan
         self.inputs, self._dragged = inputs, None
         yield
-        self._tell(before)
+        self._announce(before)
 
     def reject(self) -> None:
         """The inputs failed: restore those of the plan."""
@@ -95,9 +95,9 @@ class Draft(QObject):
 
     def _replace(self, inputs: Inputs) -> None:
         before, self.inputs, self._dragged = self.tau, inputs, None
-        self._tell(before)
+        self._announce(before)
 
-    def _tell(self, before: float) -> None:
+    def _announce(self, before: float) -> None:
         self.changed.emit()
         if self.tau != before:
             self.tau_changed.emit(self.tau)
@@ -157,13 +157,11 @@ class Draft(QObject):
 
     def tau_of(self, row: PlanRow) -> float:
         """The threshold of a tensor, from an override if there is one."""
-        own = row.override is not None and any(
-            "tau" in self.inputs.overrides[index].parameters
-            for index in row.override.rules
-            if index < len(self.inputs.overrides)
-        )
-        own |= row.override is not None and math.isinf(self.tau)
-        known = self.plan.tau_of(row) if own and self.plan is not None else None
+        if row.override is None or self.plan is None:
+            return self.tau
+        rules = [r for i, r in enumerate(self.inputs.overrides) if i in row.override.rules]
+        own = math.isinf(self.tau) or any("tau" in rule.parameters for rule in rules)
+        known = self.plan.tau_of(row) if own else None
         return self.tau if known is None else known
 
     def parameter(self, name: str) -> ParameterValue | None:

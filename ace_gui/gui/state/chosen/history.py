@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
@@ -17,8 +17,6 @@ from ace_gui.recipe.values import model_name
 
 TOGETHER: Final = 1.0
 """Seconds within which repeated changes of the same value are one step, for example typing."""
-
-_MERGES: Final = 1
 
 
 class History(QObject):
@@ -107,7 +105,7 @@ class Step(QUndoCommand):
         self._history.go(self.after)
 
     def id(self) -> int:
-        return _MERGES
+        return 1  # steps with the same one may be merged
 
     def mergeWith(self, other: QUndoCommand) -> bool:
         """Merge a later step of the same kind that follows at once."""
@@ -124,52 +122,34 @@ def change_text(
     before: Inputs, after: Inputs, titles: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
     """A short text that follows Undo or Redo. ``titles`` of methods, ``labels`` of parameters."""
-    kinds: tuple[Callable[[], str], ...] = (
-        lambda: "change of the base model" if before.base != after.base else "",
-        lambda: _experts(before, after),
-        lambda: _method(before, after, titles),
-        lambda: _parameters(before, after, labels),
-        lambda: "change of overrides" if before.overrides != after.overrides else "",
-        lambda: "change of tasks" if before.tasks != after.tasks else "",
-        lambda: "change of scope" if before.scope != after.scope else "",
-        lambda: "change of later steps" if before.after != after.after else "",
-    )
-    return next((text for kind in kinds if (text := kind())), "change of options")
+    if before.base != after.base:
+        return "change of the base model"
+    if before.experts != after.experts:
+        return _experts_text(before.experts, after.experts)
+    if before.method != after.method:
+        return f"change to {titles.get(after.method, after.method)}"
+    then, now = before.touched, after.touched
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    if names:
+        return f"change of {labels.get(names[0], names[0]) if len(names) == 1 else 'parameters'}"
+    options = {"overrides": "overrides", "tasks": "tasks", "scope": "scope", "after": "later steps"}
+    changed = (text for n, text in options.items() if getattr(before, n) != getattr(after, n))
+    return f"change of {next(changed, 'options')}"
 
 
-def _experts(before: Inputs, after: Inputs) -> str:
-    then, now = tuple(each.experts for each in (before, after))
-    if then == now:
-        return ""
+def _experts_text(then: Sequence[Expert], now: Sequence[Expert]) -> str:
     old, new = {each.path for each in then}, {each.path for each in now}
     if len(now) > len(then):
         return f"adding {_named([each for each in now if each.path not in old])}"
     if len(now) < len(then):
         return f"removing {_named([each for each in then if each.path not in new])}"
-    changed = [(a, b) for a, b in zip(then, now, strict=True) if a != b]
-    one, other = changed[0]
+    one, other = next((a, b) for a, b in zip(then, now, strict=True) if a != b)
     if one.path != other.path:
         return "change of experts"
-    if one.name != other.name:
-        return f"renaming {_named([one])}"
-    return f"weight of {_named([other])}"
+    return f"renaming {_named([one])}" if one.name != other.name else f"weight of {_named([other])}"
 
 
-def _named(experts: list[Expert]) -> str:
+def _named(experts: Sequence[Expert]) -> str:
     if len(experts) == 1:
         return experts[0].name or model_name(experts[0].path)
     return counted(len(experts), "expert", "experts")
-
-
-def _method(before: Inputs, after: Inputs, titles: Mapping[str, str]) -> str:
-    if before.method == after.method:
-        return ""
-    return f"change to {titles.get(after.method, after.method)}"
-
-
-def _parameters(before: Inputs, after: Inputs, labels: Mapping[str, str]) -> str:
-    then, now = before.touched, after.touched
-    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    if len(names) == 1:
-        return f"change of {labels.get(names[0], names[0])}"
-    return "change of parameters" if names else ""

@@ -128,12 +128,10 @@ class Inputs(Choices):
     def without_experts(self, indices: Iterable[int]) -> Inputs:
         """Without the experts at these indices. The others keep their colours."""
         gone = set(indices)
-        kept = tuple(expert for index, expert in enumerate(self.experts) if index not in gone)
-        return self._with(kept)
+        return self._with(tuple(each for n, each in enumerate(self.experts) if n not in gone))
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
-        experts = (*self.experts[:index], expert, *self.experts[index + 1 :])
-        return self._with(experts)
+        return self._with((*self.experts[:index], expert, *self.experts[index + 1 :]))
 
     def with_parameter(self, name: str, value: ParameterValue | None) -> Inputs:
         """With one parameter of the current method set, or its default restored (None)."""
