@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QObject
@@ -17,7 +16,7 @@ from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel
 from ace_gui.gui.numbers import value_text
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Figure:
     """A column of numbers: title, tooltip, value and format.
 
@@ -27,18 +26,18 @@ class Figure:
     heading: str
     tip: str
     value: Callable[[MethodCompared], float | None]
-    text: Callable[[Any], str] = str
+    format: str = "{:.2f}"
     better: int = 0
 
     @property
     def title(self) -> str:
         """The title with an arrow towards the better side."""
-        return self.heading + {1: " ↑", -1: " ↓", 0: ""}[self.better]
+        return self.heading + ("", " ↑", " ↓")[self.better]
 
     def known(self, row: MethodCompared) -> float | None:
         """The figure; None if it is not known or the merge failed."""
         value = None if row.error else self.value(row)
-        return None if value is not None and not math.isfinite(value) else value
+        return value if value is not None and math.isfinite(value) else None
 
     def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
         """The figures of all rows, the best of several in bold."""
@@ -46,22 +45,15 @@ class Figure:
         known = [value for value in found if value is not None]
         best = max(known, key=lambda value: self.better * value, default=None)
         rated = self.better and len(known) > 1
+        text = human_bytes if self.format == "bytes" else self.format.format
         return FigureColumn(
             title=self.title,
             values=np.array([math.nan if value is None else value for value in found]),
             tip=self.tip,
-            texts=[NONE if value is None else self.text(value) for value in found],
+            texts=[NONE if value is None else text(value) for value in found],  # type: ignore[arg-type]
             tips=tips,
             strong=frozenset(n for n, value in enumerate(found) if rated and value == best),
         )
-
-
-def _two(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _three(value: float) -> str:
-    return f"{value:.3f}"
 
 
 def _mean_cosine(row: MethodCompared) -> float | None:
@@ -72,51 +64,48 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 _METHOD_TIP = "The method, and parameters other than its defaults."
 _FIGURES = (
     Figure(
-        heading="Norm",
-        tip="Norm of the merged change of all tensors, relative to the experts' mean norm.",
-        value=lambda row: row.relative_norm,
-        text=_two,
+        "Norm",
+        "Norm of the merged change of all tensors, relative to the experts' mean norm.",
+        lambda row: row.relative_norm,
     ),
     Figure(
-        heading="Energy",
-        tip="Square of the norm: energy of the merged change, relative to an expert of mean norm.",
-        value=lambda row: row.relative_norm**2,
-        text=_two,
+        "Energy",
+        "Square of the norm: energy of the merged change, relative to an expert of mean norm.",
+        lambda row: row.relative_norm**2,
     ),
     Figure(
-        heading="Distance",
-        better=-1,
-        tip="Mean distance of the merged model from the experts, relative to the expert's distance "
+        "Distance",
+        "Mean distance of the merged model from the experts, relative to the expert's distance "
         "from the base: 0 is the expert, 1 as far as the base.",
-        value=lambda row: row.mean_distance,
-        text=_two,
+        lambda row: row.mean_distance,
+        better=-1,
     ),
     Figure(
-        heading="Cosine",
+        "Cosine",
+        "Mean cosine of the merged change and the experts' changes.",
+        _mean_cosine,
         better=1,
-        tip="Mean cosine of the merged change and the experts' changes.",
-        value=_mean_cosine,
-        text=_two,
     ),
     Figure(
-        heading="Warnings",
+        "Warnings",
+        "Tensors with a warning about the result.",
+        lambda row: row.warned,
+        "{}",
         better=-1,
-        tip="Tensors with a warning about the result.",
-        value=lambda row: row.warned,
     ),
     Figure(
-        heading="Time",
+        "Time",
+        "Seconds for planning and merging.",
+        lambda row: row.seconds,
+        "{:.1f} s",
         better=-1,
-        tip="Seconds for planning and merging.",
-        value=lambda row: row.seconds,
-        text=lambda seconds: f"{seconds:.1f} s",
     ),
     Figure(
-        heading="Memory",
+        "Memory",
+        "Peak memory of the engine during the merge, including the engine itself.",
+        lambda row: row.peak_bytes,
+        "bytes",
         better=-1,
-        tip="Peak memory of the engine during the merge, including the engine itself.",
-        value=lambda row: row.peak_bytes,
-        text=human_bytes,
     ),
 )
 
@@ -171,31 +160,24 @@ class ComparedModel(FiguresModel):
 
 
 def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
-    found = [
-        Figure(
-            heading=each.task,
-            tip=f"{each.metric} on {each.task}, {each.n} examples.",
-            value=lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
-            text=_three,
-            better=1,
-        )
-        for each in scores
+    def figure(heading: str, tip: str, value: Callable[[MethodCompared], float | None]) -> Figure:
+        return Figure(heading, tip, value, "{:.3f}", better=1)
+
+    if not scores:
+        return []
+    relative = "Mean over the tasks of the score relative to the task's own expert."
+    return [
+        *(
+            figure(
+                each.task,
+                f"{each.metric} on {each.task}, {each.n} examples.",
+                lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
+            )
+            for each in scores
+        ),
+        figure("Mean", "Mean score over the tasks.", lambda row: row.mean.score),
+        figure("Of experts", relative, lambda row: row.mean.normalised),
     ]
-    mean = Figure(
-        heading="Mean",
-        tip="Mean score over the tasks.",
-        value=lambda row: row.mean.score,
-        text=_three,
-        better=1,
-    )
-    normalised = Figure(
-        heading="Of experts",
-        tip="Mean over the tasks of the score relative to the task's own expert.",
-        value=lambda row: row.mean.normalised,
-        text=_three,
-        better=1,
-    )
-    return [*found, mean, normalised] if found else []
 
 
 def _details(row: MethodCompared) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,14 @@ class FigureColumn:
         return isinstance(self.values, np.ndarray)
 
 
+def column_of(title: str, values: Iterable[object]) -> FigureColumn:
+    """A column of texts, or else of numbers, where None means unknown."""
+    known = list(values)
+    if all(isinstance(value, str) for value in known):
+        return FigureColumn(title=title, values=[str(value) for value in known])
+    return FigureColumn(title=title, values=np.array(known, dtype=np.float64))
+
+
 class FiguresModel(QAbstractTableModel):
     """Columns of equal length, sortable by any of them. ``gap`` follows every number."""
 
@@ -73,18 +81,13 @@ class FiguresModel(QAbstractTableModel):
     def columns_of(self, positions: Iterable[int]) -> tuple[FigureColumn, ...]:
         """The columns with only the rows shown at these positions, in that order."""
         rows = [self.source_row(position) for position in positions]
-        return tuple(
-            replace(
-                column,
-                values=column.values[rows]
-                if isinstance(column.values, np.ndarray)
-                else [column.values[row] for row in rows],
-                texts=(),
-                tips=(),
-                strong=frozenset(),
-            )
-            for column in self._columns
-        )
+
+        def chosen(column: FigureColumn) -> FigureColumn:
+            values: Any = column.values
+            kept = values[rows] if column.is_number else [values[row] for row in rows]
+            return FigureColumn(title=column.title, values=kept, tip=column.tip)
+
+        return tuple(map(chosen, self._columns))
 
     def position(self, source_row: int) -> int:
         """The position of a given row, or -1."""

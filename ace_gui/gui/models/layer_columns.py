@@ -13,8 +13,6 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.figures.health import (
@@ -26,7 +24,7 @@ from ace_gui.engine.contract.figures.health import (
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
-from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn
+from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn, column_of
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import State
@@ -217,10 +215,7 @@ class Column:
 
     def exported(self, layers: Sequence[Layer]) -> FigureColumn:
         """The values of these layers for CSV."""
-        values = [self.value(layer) for layer in layers]
-        if all(isinstance(value, str) for value in values):
-            return FigureColumn(title=self.csv, values=[str(value) for value in values])
-        return FigureColumn(title=self.csv, values=np.array(values, dtype=np.float64))
+        return column_of(self.csv, map(self.value, layers))
 
     @cached_property
     def index(self) -> int:

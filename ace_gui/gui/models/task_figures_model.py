@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtCore import QObject
 
 from ace_gui.formatting import number_text
-from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel
+from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
 from ace_gui.gui.state.found.known_scores import Figure, TaskFigures
 from ace_gui.gui.text import plain
 
@@ -30,6 +30,10 @@ def figure_words(figure: Figure) -> str:
     return score_text(figure.value) + (f" ± {score_text(figure.error)}" if known else "")
 
 
+def _count(value: int | None) -> str:
+    return NONE if value is None else str(value)
+
+
 _COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
     # title, tip and text
     ("Task", "The task, and how it is measured.", lambda row: plain(row.title)),
@@ -45,15 +49,29 @@ _COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
         "Lost",
         "Examples that the expert gets right and the merge wrong; for a loss, examples "
         "whose loss grew.",
-        lambda row: NONE if row.lost is None else str(row.lost),
+        lambda row: _count(row.lost),
     ),
     (
         "Gained",
         "Examples that the merge gets right and the expert wrong; for a loss, examples "
         "whose loss fell.",
-        lambda row: NONE if row.gained is None else str(row.gained),
+        lambda row: _count(row.gained),
     ),
     ("n", "Number of examples scored.", lambda row: str(row.n)),
+)
+_EXPORTED: Final[tuple[tuple[str, Callable[[TaskFigures], object]], ...]] = (
+    ("task", lambda row: plain(row.title)),
+    ("metric", lambda row: row.metric),
+    ("base", lambda row: row.base.value),
+    ("base, standard error", lambda row: row.base.error),
+    ("merge", lambda row: row.merge.value),
+    ("merge, standard error", lambda row: row.merge.error),
+    ("expert", lambda row: row.expert.value),
+    ("expert, standard error", lambda row: row.expert.error),
+    ("kept", lambda row: row.kept),
+    ("lost", lambda row: row.lost),
+    ("gained", lambda row: row.gained),
+    ("n", lambda row: row.n),
 )
 
 
@@ -69,37 +87,22 @@ class TaskFiguresModel(FiguresModel):
     def show_figures(self, rows: Sequence[TaskFigures]) -> None:
         self.rows: tuple[TaskFigures, ...] = tuple(rows)
         numbers = np.full(len(rows), math.nan)  # what is shown is not sorted
-        names = [plain(row.title) for row in rows]
-        made = [
-            FigureColumn(
-                title=title,
-                values=numbers if column else names,
-                tip=tip,
-                texts=[text(row) for row in rows],
-                tips=[_tip(row, column) for row in rows],
-            )
-            for column, (title, tip, text) in enumerate(_COLUMNS)
-        ]
-        self.set_columns(made)
+        self.set_columns(
+            [
+                FigureColumn(
+                    title=title,
+                    values=numbers if column else [plain(row.title) for row in rows],
+                    tip=tip,
+                    texts=[text(row) for row in rows],
+                    tips=[_tip(row, column) for row in rows],
+                )
+                for column, (title, tip, text) in enumerate(_COLUMNS)
+            ]
+        )
 
     def exported(self) -> tuple[FigureColumn, ...]:
         """With full precision and all standard errors, for copying and saving."""
-        rows = self.rows
-        found = [FigureColumn(title="task", values=[plain(row.title) for row in rows])]
-        found.append(FigureColumn(title="metric", values=[row.metric for row in rows]))
-        for name in ("base", "merge", "expert"):
-            figures = [getattr(row, name) for row in rows]
-            values = np.array([each.value for each in figures])
-            errors = np.array([each.error for each in figures])
-            found.append(FigureColumn(title=name, values=values))
-            found.append(FigureColumn(title=f"{name}, standard error", values=errors))
-        found.append(FigureColumn(title="kept", values=np.array([row.kept for row in rows])))
-        for name in ("lost", "gained"):
-            counts = [getattr(row, name) for row in rows]
-            numbers = np.array([math.nan if each is None else each for each in counts])
-            found.append(FigureColumn(title=name, values=numbers))
-        found.append(FigureColumn(title="n", values=np.array([row.n for row in rows])))
-        return tuple(found)
+        return tuple(column_of(title, map(value, self.rows)) for title, value in _EXPORTED)
 
 
 def _tip(row: TaskFigures, column: int) -> str:
