@@ -217,6 +217,10 @@ class Workspace(QWidget):
     def show_health(self) -> None:
         self.bring(self.heterogeneity.tabs, self._health)
 
+    def apply_trial(self) -> None:
+        """Write the selected layer's trial settings into the recipe."""
+        self._window.conductor.change(self._window.what_if.inputs())
+
     def _add_lower_tabs(self, session: Session) -> None:
         window, tabs, learning = self._window, self.heterogeneity.tabs, session.results.learning
 
@@ -227,7 +231,7 @@ class Workspace(QWidget):
 
         def make_what_if() -> WhatIfPanel:
             panel = WhatIfPanel(session, window.what_if)
-            panel.apply_wanted.connect(lambda: window.conductor.change(window.what_if.inputs()))
+            panel.apply_wanted.connect(self.apply_trial)
             return panel
 
         def show_warnings(count: int) -> None:
