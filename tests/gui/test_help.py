@@ -83,10 +83,3 @@ def test_f1_explains_what_has_the_focus(loaded: MainWindow, qtbot) -> None:
     (dialog,) = loaded.findChildren(HelpDialog)
     assert dialog.text.textCursor().block().text() == "Ridge ε"
     dialog.close()
-
-
-def test_the_menu_opens_it(window: MainWindow) -> None:
-    window.actions_.help.trigger()
-    (dialog,) = window.findChildren(HelpDialog)
-    assert dialog.isVisible()
-    dialog.close()

@@ -52,24 +52,22 @@ class Walk:
         """At the window or what the state names, in the scheme that is shown first."""
         from ace_gui.gui.theme import current_theme, set_scheme
 
+        options = self.options
         name, root = (state, self.studio.window) if isinstance(state, str) else state
-        if self.options.late and name == CHANGES:
-            self.studio.window.preferences.enlarge(self.options.font)
-        schemes = sorted(
-            self.options.scheme, key=lambda one: (one == "dark") != current_theme().dark
-        )
-        for scheme in schemes:
+        if options.late and name == CHANGES:
+            self.studio.window.preferences.enlarge(options.font)
+        self.seen += [name] * len(options.scheme)
+        for scheme in sorted(options.scheme, key=lambda s: (s == "dark") != current_theme().dark):
             set_scheme(scheme)
             picture, faults = self.settled(root)
-            self.seen.append(name)
             for fault in faults:
                 if fault not in self.found:
                     sys.stderr.write(f"{name}: {fault}\n")
                 self.found[fault].append(f"{name} ({scheme})")
-            if self.options.pictures is not None:
+            if options.pictures is not None:
                 plain = name.replace(": ", "-").replace(" ", "-").replace(",", "")
-                file = f"{plain}-{self.size.width()}-{self.options.font}-{scheme}.png"
-                picture.save(str(self.options.pictures / file))
+                file = f"{plain}-{self.size.width()}-{options.font}-{scheme}.png"
+                picture.save(str(options.pictures / file))
 
     def settled(self, root):
         """A picture, and the faults that stay."""
@@ -77,14 +75,13 @@ class Walk:
 
         from tests.walk.faults import look_at
 
-        QTest.qWait(_TURN)
-        while not self.studio.window.centralWidget().updatesEnabled():
-            QTest.qWait(_TURN)  # the colours of the other scheme are on their way
         for _ in range(_PATIENCE):
+            QTest.qWait(_TURN)
+            while not self.studio.window.centralWidget().updatesEnabled():
+                QTest.qWait(_TURN)  # the colours of the other scheme are on their way
             picture, faults = look_at(root, self.size)
             if not faults:
                 break
-            QTest.qWait(_TURN)
         return picture, faults
 
 

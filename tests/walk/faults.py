@@ -278,7 +278,7 @@ def _out_of_reach(widget: QWidget) -> Iterator[str]:
     by_keys = any(each.focusPolicy() & Qt.FocusPolicy.TabFocus for each in leading)
     if widget.isEnabled() and not by_keys:
         yield "is not reached by Tab"
-    if not _name(widget).strip():
+    if sum(map(str.isalpha, _name(widget))) < 2:
         yield f"in {type(above).__name__}({_name(above)[:40]!r}) has no name"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,16 +80,16 @@ def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tm
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("font", FONTS)
-@pytest.mark.parametrize("size", SIZES)
-def test_every_state_is_in_order(size: str, font: int):
-    end(start(size, font, "--scheme", "light", "dark"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("size", "font"), [("1366x768", 150), ("1600x1000", 200)])
-def test_letters_become_larger_in_an_open_window(size: str, font: int):
-    end(start(size, font, "--late"))
+@pytest.mark.parametrize(
+    ("size", "font", "options"),
+    [
+        *((size, font, ("--scheme", "light", "dark")) for size in SIZES for font in FONTS),
+        ("1366x768", 150, ("--late",)),  # letters become larger in an open window
+        ("1600x1000", 200, ("--late",)),
+    ],
+)
+def test_every_state_is_in_order(size: str, font: int, options: tuple[str, ...]):
+    end(start(size, font, *options))
 
 
 # What the walk finds
@@ -128,23 +129,11 @@ def moved(*lefts: int) -> QWidget:
     return content
 
 
-def elided() -> QWidget:
-    label = ElidedLabel()
-    label.set_full_text("vit.encoder.layer.3.intermediate.dense.weight")
-    return narrow(label, 40)
-
-
-def combo() -> QWidget:
-    box = QComboBox()
-    box.addItem("task arithmetic")
-    return narrow(box, 60)
-
-
-def tabs() -> QWidget:
-    bar = QTabBar(usesScrollButtons=False, elideMode=Qt.TextElideMode.ElideRight)
-    for title in ("Spectrum", "Subspaces", "Distribution"):
-        bar.addTab(title)
-    return narrow(bar, 90)
+def filled(widget: QWidget, fill: str, *texts: str) -> QWidget:
+    """The widget after a call of ``fill`` for each text."""
+    for text in texts:
+        getattr(widget, fill)(text)
+    return widget
 
 
 def table(text: str = "some words", *, height: int = 30, header: str = "a") -> QWidget:
@@ -158,21 +147,17 @@ def table(text: str = "some words", *, height: int = 30, header: str = "a") -> Q
 
 
 def tick() -> QWidget:
-    tree = QTreeWidget()
-    tree.setColumnCount(2)
-    item = QTreeWidgetItem(["textures", "fits"])
+    tree = QTreeWidget(columnCount=2)
+    tree.addTopLevelItem(item := QTreeWidgetItem(["textures", "fits"]))
     item.setCheckState(0, Qt.CheckState.Checked)
-    tree.addTopLevelItem(item)
     tree.header().setMinimumSectionSize(1)
     tree.header().resizeSection(0, tree.fontMetrics().horizontalAdvance("textures") + 12)
     return tree
 
 
 def cut_by_its_parent() -> QWidget:
-    content = QWidget()
-    field = QWidget(content)
-    field.setGeometry(10, 10, 60, 40)
-    QPushButton("Continue", field).setGeometry(20, 0, 120, 40)
+    field = QWidget(content := QWidget(), geometry=QRect(10, 10, 60, 40))
+    QPushButton("Continue", field, geometry=QRect(20, 0, 120, 40))
     return content
 
 
@@ -183,30 +168,24 @@ def pale() -> QWidget:
     return narrow(label, 200)
 
 
-def long_tip() -> QWidget:
-    label = QLabel("words")
-    label.setToolTip("a line without an end " * 20)
-    return label
-
-
-def out_of_tab() -> QWidget:
-    button = QPushButton("Continue")
-    button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-    return button
-
-
+OUT_OF_TAB = partial(QPushButton, focusPolicy=Qt.FocusPolicy.ClickFocus)
+TITLES = ("Spectrum", "Distribution", "Subspaces")
+TABS = {"usesScrollButtons": False, "elideMode": Qt.TextElideMode.ElideRight}
 LONG = "rather many words for so little room"
 FOUND = [
     (f"for '{LONG}', which needs", lambda: narrow(plain_label(LONG, wrap=False), 60)),
     (f"100×16 for '{LONG}'", lambda: narrow(plain_label(LONG), 100, 16)),
-    ("elided to ", elided),
-    (
-        "for 'Continue the merge', which needs",
-        lambda: narrow(QPushButton("Continue the merge"), 50),
-    ),
+    ("elided to ", lambda: narrow(filled(ElidedLabel(), "set_full_text", "a.very.long.name"), 40)),
+    ("for 'Continue it', which needs", lambda: narrow(QPushButton("Continue it"), 50)),
     ("for '0.123456', which needs", lambda: narrow(QLineEdit("0.123456"), 30)),
-    ("for 'task arithmetic', which needs", combo),
-    ("for 'Distribution', which needs", tabs),
+    (
+        "for 'ties of many', which",
+        lambda: narrow(filled(QComboBox(), "addItem", "ties of many"), 60),
+    ),
+    (
+        "for 'Subspaces', which",
+        lambda: narrow(filled(QTabBar(**TABS), "addTab", *TITLES), 90),
+    ),
     ("for 'a very wide header', which needs", lambda: table(header="a very wide header")),
     ("for '0.123456789', which needs", lambda: table("0.123456789")),
     ("×6 for 'some words', which needs", lambda: table("some words", height=7)),
@@ -218,11 +197,11 @@ FOUND = [
     ("'words' is #999999 on #ffffff: 2.85", lambda: Written(("words", 10, 90), ink="#999999")),
     ("'other words' is", pale),
     ("is cut by QWidget('') of 60×40", cut_by_its_parent),
-    ("its tip needs", long_tip),
+    ("its tip needs", lambda: QLabel("words", toolTip="a line without an end " * 20)),
     ("overlap", lambda: moved(10, 12)),
     ("reaches out of it", lambda: moved(290)),
     ("QLineEdit(''): in QWidget('') has no name", lambda: narrow(QLineEdit(), 100)),
-    ("QPushButton('Continue'): is not reached by Tab", lambda: narrow(out_of_tab(), 200)),
+    ("QPushButton('Continue'): is not reached by Tab", lambda: narrow(OUT_OF_TAB("Continue"), 200)),
 ]
 
 
@@ -246,9 +225,8 @@ def test_what_fits_is_no_fault(qtbot, make):
 
 def test_what_can_be_scrolled_to_is_not_cut(qtbot):
     area = scroll_area("An area")
-    area.setWidget(long := QWidget())
-    long.setMinimumHeight(900)
-    QPushButton("Continue", long).setGeometry(10, 800, 160, 40)
+    area.setWidget(long := QWidget(minimumHeight=900))
+    QPushButton("Continue", long, geometry=QRect(10, 800, 160, 40))
     assert "cut" not in seen(qtbot, area)
 
 

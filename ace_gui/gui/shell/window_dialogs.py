@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QDialog, QMessageBox
+from PySide6.QtWidgets import QDialog, QMessageBox, QWidget
 
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine.engine_client import RunningJob
@@ -24,6 +24,13 @@ def show_once(dialog: QDialog, *, modal: bool = True) -> None:
     """Show a dialog, which is deleted when it is closed."""
     dialog.finished.connect(dialog.deleteLater)
     (dialog.open if modal else dialog.show)()
+
+
+def question(parent: QWidget, text: str, details: str) -> QMessageBox:
+    """A question without its buttons."""
+    box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=parent)
+    box.setInformativeText(details)
+    return box
 
 
 class Dialogs:
@@ -131,8 +138,7 @@ class Dialogs:
         self, text: str, details: str, agree: str, keep: str, agreed: Callable[[], object]
     ) -> None:
         """Ask a question whose answer ``keep`` is the default. ``agreed`` follows the other."""
-        box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window)
-        box.setInformativeText(details)
+        self.question = box = question(self._window, text, details)
         yes = box.addButton(agree, QMessageBox.ButtonRole.DestructiveRole)
         no = box.addButton(keep, QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(no)
@@ -144,7 +150,6 @@ class Dialogs:
                 agreed()
 
         box.finished.connect(answer)
-        self.question = box
         show_once(box)
 
     def edit_override(self, index: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyqtgraph as pg
 import pytest
-from PySide6.QtCore import QEvent, QRect, QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
@@ -320,20 +320,6 @@ def test_the_samples_own_recipe_is_not_what_saving_proposes(
     for thread in threading.enumerate():
         if "import_module" in thread.name:  # others, of who runs the tests, do not end
             thread.join(30)
-
-
-@pytest.mark.parametrize(("room", "fills"), [((1440, 900), True), ((2560, 1440), False)])
-def test_a_first_window_leaves_no_part_of_it_beside_the_screen(
-    window: MainWindow, room: tuple[int, int], fills: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Screen:
-        def availableGeometry(self) -> QRect:
-            return QRect(0, 0, *room)
-
-    monkeypatch.setattr(window, "screen", Screen)
-    window.hide()
-    window.fit_to_screen()
-    assert window.isMaximized() == fills
 
 
 def test_experts_are_looked_for_beside_the_last_one_several_at_once(

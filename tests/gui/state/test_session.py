@@ -47,12 +47,6 @@ def run_of(session: Session) -> MergeRun:
     )
 
 
-def test_an_empty_session_can_do_nothing(session: Session) -> None:
-    assert session.state is State.EMPTY
-    assert not session.can_merge
-    assert not session.can_export
-
-
 def test_a_rejected_proposal_leaves_what_was_loaded(loaded: Session) -> None:
     loaded.draft.propose(loaded.draft.inputs.with_experts([Path("/models/broken")]))
     assert len(loaded.draft.inputs.experts) == 3
@@ -176,10 +170,6 @@ def test_a_plan_of_another_method_has_rows_of_its_own(loaded: Session) -> None:
     loaded.adopt(Inputs.from_recipe(other), plan(other))
     assert loaded.layers.rows == rows
     assert loaded.layers.rows is not rows
-
-
-def test_the_most_heterogeneous_layer(loaded: Session) -> None:
-    assert loaded.layers.most_heterogeneous == "layer.10.q"
 
 
 def test_closing_unloads_everything_but_the_engine(loaded: Session) -> None:

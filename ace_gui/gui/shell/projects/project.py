@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
+from ace_gui.gui.shell.window_dialogs import question, show_once
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
@@ -117,24 +118,19 @@ class Project(QObject):
             return
         buttons = QMessageBox.StandardButton
         text = f"Save the changes to the project {self.name}?"
-        self.box = box = QMessageBox(
-            QMessageBox.Icon.Question, "ACE Workbench", text, parent=self._window
-        )
-        box.setInformativeText("Finished merges are always kept.")
+        self.box = box = question(self._window, text, "Finished merges are always kept.")
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
         box.button(buttons.Discard).setText("&Don't save")
         box.setDefaultButton(buttons.Save)
         box.finished.connect(self._answer)
-        box.open()
+        show_once(box)
 
     def stay(self) -> None:
         """Drop what waited for the save, because saving failed."""
         self._then = None
 
     def _answer(self, answer: int) -> None:
-        if self.box is not None:
-            self.box.deleteLater()
-            self.box = None
+        self.box = None
         if answer == QMessageBox.StandardButton.Discard:
             self._go_on()
         elif answer == QMessageBox.StandardButton.Save:

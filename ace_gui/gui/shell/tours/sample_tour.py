@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,47 +24,39 @@ class Demo(QObject):
     def __init__(self, window: MainWindow, recipe: Path) -> None:
         super().__init__(window)
         self._window, self._recipe = window, recipe
-        self._merging = False
-        self._shown = False
-        window.session.activity.changed.connect(self._go_on)
-        window.session.layers.learnt.connect(self._go_on)
+        self._steps = self._perform()
+        self._is_due = next(self._steps)
+        session = window.session
+        for signal in (session.activity.changed, session.layers.learnt, window.comparison.changed):
+            signal.connect(self._go_on)
         window.opener.open_paths([recipe])
 
     def _go_on(self) -> None:
-        session = self._window.session
-        if self._window.project.file != self._recipe:
-            return  # not open yet, or the person has opened something else
-        if session.state is State.READY and session.layers.is_analysed and not self._merging:
-            self._merging = True
-            self._window.merge.start()
-        elif session.state is State.MERGED and session.layers.is_analysed and not self._shown:
-            self._shown = True
-            session.select(session.layers.most_heterogeneous)
-            self._window.workspace.show_scores().show_tab(ScoresTab)
-            self._compare()
+        if self._is_due():
+            self._is_due = lambda: False  # until the step is done
+            self._is_due = next(self._steps, lambda: False)
+            self._go_on()
 
-    def _compare(self) -> None:
-        """Merge with the other methods, then evaluate all merges on the tasks."""
-        inputs, window = self._window.session.draft.inputs, self._window
-        others = [inputs.with_method(name).recipe() for name in COMPARED]
-        window.comparison.changed.connect(self._evaluate)
-        window.comparison.start(others)
-        self._evaluate()  # at once if nothing could be merged
+    def _perform(self) -> Iterator[Callable[[], bool]]:
+        """The steps. Each yields when it is due."""
+        window, session = self._window, self._window.session
 
-    def _evaluate(self) -> None:
-        if not self._window.comparison.is_running:
-            self._window.comparison.changed.disconnect(self._evaluate)
-            self._window.scoring.evaluate()
-            self._window.session.activity.changed.connect(self._end)
-            self._end()
+        def is_in(state: State) -> bool:
+            # Otherwise it is not open yet, or the person has opened something else.
+            is_open = window.project.file == self._recipe
+            return is_open and session.state is state and session.layers.is_analysed
 
-    def _end(self) -> None:
-        """Say in one line what there is to see."""
-        window = self._window
-        if window.session.activity.is_running(State.SCORING):
-            return
-        window.session.activity.changed.disconnect(self._end)
-        if window.session.results.merge is not None:
+        yield lambda: is_in(State.READY)
+        window.merge.start()
+        yield lambda: is_in(State.MERGED)
+        session.select(session.layers.most_heterogeneous)
+        window.workspace.show_scores().show_tab(ScoresTab)
+        inputs = session.draft.inputs
+        window.comparison.start([inputs.with_method(name).recipe() for name in COMPARED])
+        yield lambda: not window.comparison.is_running  # at once if nothing could be merged
+        window.scoring.evaluate()
+        yield lambda: not session.activity.is_running(State.SCORING)
+        if session.results.merge is not None:
             window.notice.offer(
                 "The sample is merged and evaluated. Its layers show what the merge did to each "
                 "matrix; Export writes the model.",

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.widgets.coach_mark import CoachMark
 from ace_gui.gui.widgets.labels.formula import Drawing
 from ace_gui.paths import Sample, resource_path
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.main_window import MainWindow
-
-
-def _nothing() -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +29,8 @@ class Step:
 
     sentence: str
     target: Callable[[], QWidget | None]
-    begin: Callable[[], object] = _nothing
-    done: Callable[[], bool] = _never
+    begin: Callable[[], object] = lambda: None
+    done: Callable[[], bool] | None = None
     picture: Callable[[], QWidget] | None = None
 
 
@@ -73,13 +66,17 @@ class Tour(QObject):
         self.deleteLater()
 
     def _look(self, *_: object) -> None:
-        if self.is_running and self._steps[self.step_index].done():
+        if self.is_running and self._is_done():
             self._go_on()
+
+    def _is_done(self) -> bool:
+        done = self._steps[self.step_index].done
+        return done is not None and done()
 
     def _go_on(self) -> None:
         """Go to the next step that is not done yet."""
         self.step_index += 1
-        while self.is_running and self._steps[self.step_index].done():
+        while self.is_running and self._is_done():
             self.step_index += 1
         if not self.is_running:
             self.step_index = len(self._steps) - 1
@@ -88,7 +85,7 @@ class Tour(QObject):
         step, last = self._steps[self.step_index], self.step_index == len(self._steps) - 1
         step.begin()
         counted = f"Step {self.step_index + 1} of {len(self._steps)}"
-        onward = "Done" if last else "Next" if step.done is _never else "Skip"
+        onward = "Done" if last else "Next" if step.done is None else "Skip"
         picture = None if step.picture is None else step.picture()
         self.mark.point(step.target(), counted, step.sentence, onward, picture)
 
@@ -105,20 +102,22 @@ def tutorial(window: MainWindow) -> Tour:
         session.results.scores.changed,
         window.header.workspaces.chosen,
     )
-    return Tour(window, [*_opening(window), *_merging(window), *_judging(window)], watched)
+    return Tour(window, [*_merging(window), *_judging(window)], watched)
 
 
-def _opening(window: MainWindow) -> list[Step]:
+def _merging(window: MainWindow) -> list[Step]:
     session = window.session
+
+    def show(index: int) -> None:
+        workspace = window.workspace
+        workspace.show_space(0)
+        workspace.cards.bring(index)
+        if index != LAYERS:
+            panel = workspace.inspector if index == INSPECTOR else workspace.heterogeneity
+            panel.tabs.setCurrentIndex(0)
 
     def is_open() -> bool:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
-
-    def layers() -> None:
-        from ace_gui.gui.shell.layout.cards import LAYERS
-
-        window.workspace.show_space(0)
-        window.workspace.cards.bring(LAYERS)
 
     return [
         Step(
@@ -130,49 +129,29 @@ def _opening(window: MainWindow) -> list[Step]:
         Step(
             sentence="Every matrix of the model is a row; choose one. γ measures how unequally the "
             "experts changed a matrix: slightly at the left, strongly at the right.",
-            picture=_two_spectra,
-            begin=layers,
+            picture=lambda: Drawing(
+                resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
+                "Spectra of three experts: with a small γ, and with a large one",
+            ),
+            begin=lambda: show(LAYERS),
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
         ),
-    ]
-
-
-def _two_spectra() -> Drawing:
-    drawing = resource_path("pictures/gamma.svg").read_text(encoding="utf-8")
-    return Drawing(drawing, "Spectra of three experts: with a small γ, and with a large one")
-
-
-def _merging(window: MainWindow) -> list[Step]:
-
-    def views() -> None:
-        from ace_gui.gui.shell.layout.cards import VIEWS
-
-        window.workspace.cards.bring(VIEWS)
-        window.workspace.heterogeneity.tabs.setCurrentIndex(0)
-
-    def inspector() -> None:
-        from ace_gui.gui.shell.layout.cards import INSPECTOR
-
-        window.workspace.cards.bring(INSPECTOR)
-        window.workspace.inspector.tabs.setCurrentIndex(0)
-
-    return [
         Step(
             sentence="The same γ along the model. The recommended merge treats all "
             "matrices alike. ACE as published refines those above a threshold τ.",
-            begin=views,
+            begin=lambda: show(VIEWS),
             target=lambda: window.workspace.heterogeneity,
         ),
         Step(
             sentence="Merge. It takes a few seconds and changes no file.",
             target=lambda: window.header.primary.main,
-            done=lambda: window.session.results.is_merged,
+            done=lambda: session.results.is_merged,
         ),
         Step(
             sentence="The singular values of each expert's change of the chosen matrix, and of the "
             "merge. Ctrl+G goes to the most heterogeneous one.",
-            begin=inspector,
+            begin=lambda: show(INSPECTOR),
             target=lambda: window.workspace.inspector,
         ),
     ]

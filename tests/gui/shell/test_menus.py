@@ -1,0 +1,145 @@
+"""The menus of devices and of memory: what they offer, ask for and remember; dropped paths."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QUrl
+from PySide6.QtGui import QUndoStack
+from PySide6.QtWidgets import QInputDialog, QMainWindow
+from pytestqt.qtbot import QtBot
+
+from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.menus import GIGABYTE, DeviceMenu, Menus
+from ace_gui.gui.shell.projects.opener import is_collection, local_paths
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.settings import Settings
+from tests.gui.fakes import ENGINE, FakeWorker
+
+CPU = DeviceInfo(name="cpu", title="Processor (CPU)")
+GPU = DeviceInfo(name="cuda:0", title="GPU 0")
+
+
+@pytest.fixture
+def empty(qtbot: QtBot) -> QMainWindow:
+    made = QMainWindow()
+    qtbot.addWidget(made)
+    return made
+
+
+@pytest.fixture
+def devices(empty: QMainWindow) -> DeviceMenu:
+    return Menus(empty, empty.menuBar(), Actions(empty, QUndoStack(empty))).devices
+
+
+def titles(menu: DeviceMenu) -> list[str]:
+    return [action.text() for action in menu.actions()]
+
+
+def test_the_device_menu_says_why_there_is_no_gpu(qtbot: QtBot, devices: DeviceMenu) -> None:
+    devices.offer((CPU,), "auto", ("The driver is too old.", "Update it."))
+    why = devices.actions()[-1]
+    assert why.text() == "&Why no GPU?"
+    assert "too old" in why.toolTip()
+    with qtbot.waitSignal(devices.explained) as asked:
+        why.trigger()
+    assert asked.args == ["The driver is too old. Update it."]
+    devices.offer((CPU, GPU), "auto", ("The other is too old.",))
+    assert titles(devices)[-1] == "&Why not every GPU?"
+    devices.offer((CPU, GPU), "auto")
+    assert titles(devices) == ["Automatic", "Processor (CPU)", "GPU 0"]
+    assert devices.title_chosen == "Automatic"
+
+
+def test_workers_of_a_cluster(empty: QMainWindow, devices: DeviceMenu) -> None:
+    session = Session()
+    devices.chosen.connect(session.choose_device)
+    devices.offer((CPU,), session.chosen_device, threads=4)
+    clusters = devices.actions()[-1].menu()
+    here, own, other = clusters.actions()
+    assert here.text() == "4 workers on this machine"
+    assert all("closed network" in each.toolTip().replace("\n", " ") for each in (here, own, other))
+    here.trigger()
+    assert (session.cluster, session.device) == ("local:4", "auto")
+    own.trigger()
+    assert session.cluster == "auto"
+    # Another one is asked for, and stands in the menu from then on.
+    other.trigger()
+    dialog = empty.findChild(QInputDialog)
+    assert dialog is not None
+    assert "closed" in dialog.labelText()
+    dialog.setTextValue(" ray://10.0.0.1:10001 ")
+    dialog.accept()
+    assert session.cluster == "ray://10.0.0.1:10001"
+    devices.offer((CPU,), session.chosen_device, threads=1)
+    assert devices.title_chosen == "ray://10.0.0.1:10001"
+    assert "2 workers on this machine" in [a.text() for a in clusters.actions()]
+    # A device is chosen in its place, and the other way round: one of all.
+    devices.actions()[1].trigger()
+    assert (session.cluster, session.device) == ("", "cpu")
+    assert session.chosen_device == "cpu"
+
+
+MACHINE = replace(ENGINE, memory_bytes=20 * GIGABYTE)
+
+
+def checked(window: MainWindow) -> str:
+    (text,) = [action.text() for action in window.menus.memory.actions() if action.isChecked()]
+    return text.replace("&", "")
+
+
+def choose(window: MainWindow, text: str) -> None:
+    actions = window.menus.memory.actions()
+    next(action for action in actions if action.text().replace("&", "") == text).trigger()
+
+
+def test_memory_is_limited_by_an_offered_or_any_other_size(
+    window: MainWindow, worker: FakeWorker
+) -> None:
+    assert not window.menus.memory.isEnabled()  # the engine knows the machine
+    worker.say(MACHINE, job=0)
+    assert checked(window) == "All free memory"
+    texts = [action.text().replace("&", "") for action in window.menus.memory.actions()]
+    assert texts[1:-1] == ["1.0 GB", "2.0 GB", "4.0 GB", "8.0 GB", "16 GB"]
+    choose(window, "4.0 GB")
+    assert window.session.memory_bytes == Settings().memory_bytes == 4 * GIGABYTE
+    assert checked(window) == "4.0 GB"
+    choose(window, "All free memory")
+    assert window.session.memory_bytes is Settings().memory_bytes is None
+    choose(window, "Other…")
+    assert checked(window) == "All free memory"  # nothing is chosen yet
+    dialog = window.findChild(QInputDialog)
+    dialog.setDoubleValue(2.5)
+    dialog.accept()
+    assert window.session.memory_bytes == 2_500_000_000
+    assert checked(window) == "2.5 GB"
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_only_local_paths_count(tmp_path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path)), QUrl("https://example.org/model")])
+    assert local_paths(data) == (tmp_path,)
+
+
+def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path: Path) -> None:
+    outer = model(tmp_path / "outer")
+    model(outer / "checkpoint-500")
+    assert is_collection(tmp_path)
+    assert not is_collection(outer)
+    (tmp_path / "empty").mkdir()
+    assert not is_collection(tmp_path / "empty")
+    assert not is_collection(tmp_path / "nowhere")
+
+
+def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path: Path) -> None:
+    model(tmp_path / "sd/unet")
+    (tmp_path / "sd/model_index.json").write_text("{}")
+    assert not is_collection(tmp_path / "sd")
