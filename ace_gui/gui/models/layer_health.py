@@ -17,6 +17,7 @@ from ace_gui.engine.contract.figures.health import (
     model_health,
 )
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import ParameterValue
 
@@ -45,8 +46,8 @@ class Healths(QObject):
         self._found: dict[str, tuple[_Known, LayerHealth]] = {}
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.changed)
-        self._left: Iterator[PlanRow] = iter(())
-        self._warnings = 0  # index in the computation in advance
+        self._left: Iterator[PlanRow] = iter(())  # of the computation in advance
+        self._warnings = 0
         self._quiet = QTimer(self, singleShot=True, interval=QUIET)
         self._quiet.timeout.connect(self._begin_ahead)
         self._idle = QTimer(self, interval=0)
@@ -86,8 +87,7 @@ class Healths(QObject):
         self._announce()
 
     def _announce(self) -> None:
-        if not self._timer.isActive():
-            self._timer.start()
+        start_once(self._timer)
         self._idle.stop()
         self._quiet.start()
 

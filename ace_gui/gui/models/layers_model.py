@@ -31,6 +31,7 @@ from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.numbers import gamma_text
+from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import shared_prefix
 from ace_gui.gui.theme import icon
@@ -299,8 +300,7 @@ class LayersModel(QAbstractItemModel):
             self._show_all()
         elif (index := self._indices.get(name)) is not None:
             self._gamma[index] = self._layers[index].gamma
-            if not self._timer.isActive():
-                self._timer.start()
+            start_once(self._timer)
 
     def _read_gammas(self) -> None:
         gammas = (layer.gamma for layer in self._layers)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 
 REFRESH: Final = 60  # ms between signals while statistics arrive
@@ -89,8 +89,7 @@ class MergedLayers(QObject):
             self._flush()
         elif name in self._index:
             self._dirty.add(name)
-            if not self._timer.isActive():
-                self._timer.start()
+            start_once(self._timer)
 
     def _flush(self) -> None:
         self._timer.stop()
@@ -98,18 +97,11 @@ class MergedLayers(QObject):
         self.figures_changed.emit()
 
     def _fill(self) -> None:
-        known = self._session.layers.statistics
+        known, figures = self._session.layers.statistics, self.figures
         for name in self._dirty & known.keys():
-            self._fill_layer(self._index[name], known[name])
+            index, found = self._index[name], known[name]
+            gamma, mean_log = found.gamma, found.mean_log_energy
+            figures.gamma_L[index] = np.nan if gamma is None else gamma
+            figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
+            figures.energies_LT[index] = [found.energies.get(e, 0.0) for e in figures.experts]
         self._dirty.clear()
-
-    def _fill_layer(self, index: int, statistics: LayerStatistics) -> None:
-        figures = self.figures
-        figures.gamma_L[index] = _or_nan(statistics.gamma)
-        figures.mean_log_L[index] = _or_nan(statistics.mean_log_energy)
-        energies = statistics.energies
-        figures.energies_LT[index] = [energies.get(expert, 0.0) for expert in figures.experts]
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value

@@ -7,7 +7,6 @@ from math import isfinite
 from typing import Final
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
@@ -21,7 +20,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.menus import ChoiceMenu
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import State, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
@@ -69,14 +68,14 @@ class Footer(QStatusBar):
             label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         for widget in (self.device, self.text, self.bar, self.stop):
             self.addWidget(widget)
-        self._links = [
-            _link(action, text, self)
-            for action, text in (
-                (actions.glossary, "Glossary"),
-                (actions.shortcuts, "Shortcuts"),
-                (actions.preferences, "Preferences…"),
-            )
-        ]
+        links = {
+            "Glossary": actions.glossary,
+            "Shortcuts": actions.shortcuts,
+            "Preferences…": actions.preferences,
+        }
+        self._links = [action_button(a, text, self, kind="ghost") for text, a in links.items()]
+        for link in self._links:
+            link.setFont(face(Face.CAPTION))
         for shown in (self.tensors, *self._links):
             self.addPermanentWidget(shown)
         self._follow(session)
@@ -88,31 +87,21 @@ class Footer(QStatusBar):
         session.engine_changed.connect(self.refresh)
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.refresh)
-        session.activity.progressed.connect(lambda: _start(self._timer))
+        session.activity.progressed.connect(lambda: start_once(self._timer))
         self._counting = QTimer(self, singleShot=True, interval=COUNTING)
         self._counting.timeout.connect(self._count)
-        session.layers.learnt.connect(lambda _name: _start(self._counting))
+        session.layers.learnt.connect(lambda _name: start_once(self._counting))
         for signal in (session.draft.changed, session.draft.tau_changed):
-            signal.connect(lambda *_: _start(self._counting))
+            signal.connect(lambda *_: start_once(self._counting))
 
     def refresh(self) -> None:
         """Show the session's state."""
         self._timer.stop()
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")
-        self.text.set_full_text(" · ".join(self._parts()))
+        self._show_work()
         for link in self._links:  # nothing to count on the welcome page
             link.setVisible(self._session.draft.inputs.base is None)
-        self._show_bar()
-
-    @property
-    def _work(self) -> State | None:
-        """The foremost work, unless the header shows it."""
-        state = self._session.activity.foremost
-        return None if state in {State.MERGING, State.EXPORTING} else state
-
-    def _count(self) -> None:
-        self.tensors.set_full_text(" · ".join(self._counts()))
 
     def _device_text(self) -> str:
         session = self._session
@@ -125,56 +114,37 @@ class Footer(QStatusBar):
         named = "CPU" if session.device == "auto" else chosen
         return f"{named}, {counted(count, 'thread', 'threads')}"
 
-    def _parts(self) -> list[str]:
+    def _show_work(self) -> None:
+        """Show the foremost work, unless the header shows it. The progress bar has updates disabled
+        meanwhile: a bar repaints itself and the window at once."""
         session, parts = self._session, []
-        state = self._work
+        state = session.activity.foremost
+        state = None if state in {State.MERGING, State.EXPORTING} else state
+        progress = session.activity.counted(state)
         if state is not None:
-            progress = session.activity.counted(state)
             word = sentence_case((progress.title if progress else "") or state.value)
             share = f", {progress.done} of {progress.total}" if progress else " …"
             parts.append(word + share)
         if session.draft.plan is not None and session.draft.plan.experts:
             parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
-        return parts
+        self.text.set_full_text(" · ".join(parts))
+        self.bar.setUpdatesEnabled(False)
+        for widget in (self.bar, self.stop):
+            widget.setVisible(state is not None)
+        self.bar.setRange(0, 1000 if progress else 0)
+        if progress:
+            self.bar.setValue(round(1000 * progress.done / progress.total))
+        self.bar.setUpdatesEnabled(True)
 
-    def _counts(self) -> list[str]:
+    def _count(self) -> None:
         session = self._session
         rows = session.layers.rows
-        if not rows:
-            return []
         found = Counter(row.disposition for row in rows)
-        counts = [counted(len(rows), "tensor", "tensors")]
+        counts = [counted(len(rows), "tensor", "tensors")] if rows else []
         counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
         tau = session.draft.tau  # called once, because it looks things up
         if session.draft.has_gamma and isfinite(tau):
             gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
             above = sum(gamma is not None and gamma > tau for gamma in gammas)
             counts.append(f"{above} heterogeneous")
-        return counts
-
-    def _show_bar(self) -> None:
-        """Show the progress bar with updates disabled: a bar repaints itself and the window at
-        once."""
-        state = self._work
-        progress = self._session.activity.counted(state)
-        self.bar.setUpdatesEnabled(False)
-        for widget in (self.bar, self.stop):
-            widget.setVisible(state is not None)
-        if progress is None:
-            self.bar.setRange(0, 0)
-        else:
-            self.bar.setRange(0, 1000)
-            self.bar.setValue(round(1000 * progress.done / progress.total))
-        self.bar.setUpdatesEnabled(True)
-
-
-def _link(action: QAction, text: str, parent: QWidget) -> QPushButton:
-    button = action_button(action, text, parent, kind="ghost")
-    button.setFont(face(Face.CAPTION))
-    return button
-
-
-def _start(timer: QTimer) -> None:
-    """Start the timer unless it is running, so that further changes share one update."""
-    if not timer.isActive():
-        timer.start()
+        self.tensors.set_full_text(" · ".join(counts if rows else ()))

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.formatting import duration, human_bytes
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.state.activity import Progress, State
+from ace_gui.gui.state.activity import Progress, State, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
@@ -46,13 +46,14 @@ class PrimaryArea(QWidget):
         self.outdated = plain_label(CHANGED, self, wrap=False)
         self.outdated.setProperty("kind", "warn-pill")
         self.outdated.setFont(face(Face.CAPTION))
-        self.again = self._button("ghost")
-        self.again.clicked.connect(lambda _=False: actions.merge.trigger())
-        self.cancel = self._button("ghost")
-        self.cancel.clicked.connect(lambda _=False: actions.cancel.trigger())
+        self.again, self.cancel = QPushButton(self), QPushButton(self)
+        for button, action in ((self.again, actions.merge), (self.cancel, actions.cancel)):
+            button.setFont(face(Face.BUTTON))
+            button.setProperty("kind", "ghost")
+            button.clicked.connect(lambda _=False, action=action: action.trigger())
         actions.cancel.triggered.connect(lambda _=False: self._show_stopping())
         self.main = ProgressButton(self)
-        self.main.clicked.connect(lambda _=False: self._press())
+        self.main.clicked.connect(lambda _=False: self._next.trigger() if self._next else None)
         self._next: QAction | None = None
         self._stopping = False
         self._lent: QWidget | None = None  # receives the focus while ``main`` is disabled
@@ -60,19 +61,13 @@ class PrimaryArea(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
-        for widget in (
-            self._tick,
-            self.message,
-            self.outdated,
-            self.again,
-            self.cancel,
-            self.main,
-        ):
+        texts = (self._tick, self.message, self.outdated)
+        for widget in (*texts, self.again, self.cancel, self.main):
             row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.refresh)
-        session.activity.progressed.connect(self._plan_refresh)
+        session.activity.progressed.connect(lambda: start_once(self._timer))
         for changed in (session.activity.changed, session.draft.changed, session.results.changed):
             changed.connect(self.refresh)
         for action in (actions.merge, actions.export):
@@ -105,9 +100,7 @@ class PrimaryArea(QWidget):
         running = session.activity.foremost
         self.setVisible(session.draft.inputs.base is not None)
         self._stopping &= running in _WORDS
-        self.cancel.setVisible(running in _WORDS)
-        self._name_cancel("Stopping…" if self._stopping else "Cancel")
-        self.cancel.setEnabled(not self._stopping)
+        self._show_cancel("Stopping…" if self._stopping else "Cancel", running in _WORDS)
         self.outdated.hide()
         if running in _WORDS:
             self._show_progress(running)
@@ -118,8 +111,10 @@ class PrimaryArea(QWidget):
             self._say("")
             self.again.hide()
 
-    def _name_cancel(self, words: str) -> None:
+    def _show_cancel(self, words: str, shown: bool) -> None:
         brief = self._brief > 1
+        self.cancel.setVisible(shown)
+        self.cancel.setEnabled(not self._stopping)
         self.cancel.setText("" if brief else words)
         self.cancel.setIcon(icon("cancel") if brief else QIcon())
         self.cancel.setToolTip(words if brief else "")
@@ -131,7 +126,8 @@ class PrimaryArea(QWidget):
         self._say(sentence_case(title))
         self.again.hide()
         self._next = None
-        self._set_style("progress", QIcon())
+        change_kind(self.main, "progress")
+        self.main.setIcon(QIcon())
         self._allow(True)
         if (progress := self._session.activity.counted(state)) is None:
             self.main.show_progress(0.0, _WORDS[state])
@@ -160,12 +156,13 @@ class PrimaryArea(QWidget):
 
     def _offer(self, action: QAction, kind: str, picture: str = "") -> None:
         self._next = action
-        text = action.text().replace("&", "")
-        if kind == "again":
-            text = "Merge again"
         token = "on_accent" if action.isEnabled() else "text3"
-        self._set_style(kind, icon(picture, token) if picture else QIcon())
-        self.main.show_action(text, CHANGED if kind == "again" else action.toolTip())
+        change_kind(self.main, kind)
+        self.main.setIcon(icon(picture, token) if picture else QIcon())
+        if kind == "again":
+            self.main.show_action("Merge again", CHANGED)
+        else:
+            self.main.show_action(action.text().replace("&", ""), action.toolTip())
         self._allow(action.isEnabled())
 
     def _allow(self, allowed: bool) -> None:
@@ -179,10 +176,6 @@ class PrimaryArea(QWidget):
                 self.main.setFocus()
             self._lent = None
 
-    def _set_style(self, kind: str, picture: QIcon) -> None:
-        change_kind(self.main, kind)
-        self.main.setIcon(picture)
-
     def _say(self, text: str, *, done: bool = False) -> None:
         self._tick.setVisible(done)
         self._tick.setToolTip(text)
@@ -190,24 +183,10 @@ class PrimaryArea(QWidget):
         self.message.setVisible(bool(text) and not self._brief)
         self.message.setText(text)
 
-    def _press(self) -> None:
-        if self._next is not None:
-            self._next.trigger()
-
     def _show_stopping(self) -> None:
         """Show this at once: the engine may need a while until it can stop."""
         self._stopping = True
         self.refresh()
-
-    def _plan_refresh(self) -> None:
-        if not self._timer.isActive():
-            self._timer.start()
-
-    def _button(self, kind: str) -> QPushButton:
-        button = QPushButton(self)
-        button.setFont(face(Face.BUTTON))
-        button.setProperty("kind", kind)
-        return button
 
 
 def progress_text(progress: Progress) -> str:

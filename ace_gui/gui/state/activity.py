@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.contract.figures.findings import LayerReport
@@ -90,6 +90,12 @@ _BY_PRIORITY: Final = (
     State.PLANNING,
     State.ANALYSING,
 )
+
+
+def start_once(timer: QTimer) -> None:
+    """Start the timer unless it is running, so that further changes share one update."""
+    if not timer.isActive():
+        timer.start()
 
 
 class Activity(QObject):

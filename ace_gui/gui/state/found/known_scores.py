@@ -163,8 +163,8 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
     rows = []
     for task in known.tasks:
         title = task.title
-        own, expert = merge.get(title), experts.get(title)
-        some = own or expert or base.get(title)
+        own, expert, own_base = merge.get(title), experts.get(title), base.get(title)
+        some = own or expert or own_base
         if some is None:
             continue
         lost, gained = _changes(own, expert)
@@ -173,11 +173,11 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
                 title=title,
                 metric=some.metric,
                 owner=known.owner(task),
-                base=_figure(base.get(title)),
+                base=_figure(own_base),
                 merge=_figure(own),
                 expert=_figure(expert),
-                kept=_kept(own),
-                base_kept=_kept(base.get(title)),
+                kept=_number(own.normalised if own else None),
+                base_kept=_number(own_base.normalised if own_base else None),
                 lost=lost,
                 gained=gained,
                 n=some.n,
@@ -206,13 +206,19 @@ def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
 
 def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
     lost, gained = ([getattr(row, name) for row in rows] for name in ("lost", "gained"))
+
+    def mean_of(each: str, figures: Sequence[Figure]) -> Figure:
+        # Tasks have independent data, so the variances of their errors add up.
+        error = math.sqrt(sum(figure.error**2 for figure in figures)) / len(figures)
+        return Figure(value=_number(known.mean(each).score), error=error)
+
     return TaskFigures(
         title=MEAN,
         metric=rows[0].metric if len({row.metric for row in rows}) == 1 else "score",
         owner=None,
-        base=_mean_figure(known, BASE, [row.base for row in rows]),
-        merge=_mean_figure(known, model, [row.merge for row in rows]),
-        expert=_mean_figure(known, EXPERTS, [row.expert for row in rows]),
+        base=mean_of(BASE, [row.base for row in rows]),
+        merge=mean_of(model, [row.merge for row in rows]),
+        expert=mean_of(EXPERTS, [row.expert for row in rows]),
         kept=_number(known.mean(model).normalised),
         base_kept=_number(known.mean(BASE).normalised),
         lost=None if None in lost else sum(lost),
@@ -220,12 +226,6 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
         n=sum(row.n for row in rows),
         is_mean=True,
     )
-
-
-def _mean_figure(known: KnownScores, model: str, figures: Sequence[Figure]) -> Figure:
-    """Tasks have independent data, so the variances of their errors add up."""
-    error = math.sqrt(sum(each.error**2 for each in figures)) / len(figures)
-    return Figure(value=_number(known.mean(model).score), error=error)
 
 
 def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
@@ -239,10 +239,6 @@ def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | Non
 
 def _figure(score: TaskScore | None) -> Figure:
     return Figure() if score is None else Figure(value=score.score, error=score.standard_error)
-
-
-def _kept(score: TaskScore | None) -> float:
-    return _number(None if score is None else score.normalised)
 
 
 def _number(value: float | None) -> float:

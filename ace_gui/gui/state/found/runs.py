@@ -29,16 +29,11 @@ class Runs(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._runs: tuple[MergeRun, ...] = ()
-
-    @property
-    def all(self) -> tuple[MergeRun, ...]:
-        """The merges, oldest first."""
-        return self._runs
+        self.all: tuple[MergeRun, ...] = ()
 
     def find(self, key: RecipeKey) -> MergeRun | None:
         """The latest merge with this key whose models have not changed."""
-        found = (run for run in reversed(self._runs) if run.key == key and not run.outdated)
+        found = (run for run in reversed(self.all) if run.key == key and not run.outdated)
         return next(found, None)
 
     def store_of(self, key: RecipeKey) -> Path | None:
@@ -52,33 +47,33 @@ class Runs(QObject):
         These are an earlier merge of the same recipe, whose name it takes over, and the oldest of
         those made only for a comparison.
         """
-        same = [known for known in self._runs if known.key == run.key and known.store != run.store]
+        same = [known for known in self.all if known.key == run.key and known.store != run.store]
         for earlier in same:
             run.name, run.kept = run.name or earlier.name, run.kept or earlier.kept
-        others = [known for known in self._runs if known not in same and known.store != run.store]
+        others = [known for known in self.all if known not in same and known.store != run.store]
         trials = [known for known in (*others, run) if not known.kept][:-TRIALS_KEPT]
         self._set(tuple(known for known in (*others, run) if known not in trials))
         return (*same, *trials)
 
     def take_up(self, found: Sequence[MergeRun]) -> None:
         """Insert the merges that earlier windows kept before those of this one."""
-        known = {run.store for run in self._runs}
+        known = {run.store for run in self.all}
         new = (run for run in found if run.store not in known)
-        self._set(tuple(sorted((*new, *self._runs), key=lambda run: run.made)))
+        self._set(tuple(sorted((*new, *self.all), key=lambda run: run.made)))
 
     def forget(self, store: Path) -> None:
         """Remove the merge in this store."""
-        self._set(tuple(run for run in self._runs if run.store != store))
+        self._set(tuple(run for run in self.all if run.store != store))
 
     def clear(self) -> tuple[MergeRun, ...]:
         """Remove and return all merges."""
-        runs = self._runs
+        runs = self.all
         self._set(())
         return runs
 
     def _set(self, runs: tuple[MergeRun, ...]) -> None:
-        if [id(run) for run in runs] != [id(run) for run in self._runs]:
-            self._runs = runs
+        if [id(run) for run in runs] != [id(run) for run in self.all]:
+            self.all = runs
             self.changed.emit()
 
 
