@@ -70,14 +70,13 @@ def without_names(text: str, session: Session) -> str:
     if names:
         text = re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda found: called[found[0]], text)
     text = text.replace(str(Path.home()), "~")
-    return _PATH.sub(_own_or_hidden, text)
 
+    def own_or_hidden(found: re.Match[str]) -> str:
+        """The part of a path inside this package; any other path is hidden."""
+        at = found[0].replace("\\", "/").find("/ace_gui/")
+        return found[0][at + 1 :] if at >= 0 else "<path>"
 
-def _own_or_hidden(found: re.Match[str]) -> str:
-    """The part of a path inside this package; any other path is hidden."""
-    path = found[0]
-    at = path.replace("\\", "/").find("/ace_gui/")
-    return path[at + 1 :] if at >= 0 else "<path>"
+    return _PATH.sub(own_or_hidden, text)
 
 
 def _facts(session: Session) -> Iterator[tuple[str, str]]:
@@ -87,7 +86,10 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
     yield "Python", platform.python_version()
     yield "Qt", f"{qVersion()}, {QGuiApplication.platformName()}"
     for name in LIBRARIES:
-        yield name, _version(name)
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "unknown"
     yield from _machine(session)
     yield from _display()
 
@@ -119,10 +121,3 @@ def _display() -> Iterator[tuple[str, str]]:
     yield "Font size", f"{QGuiApplication.font().pointSizeF():g} points"
     yield "Colours", Settings().scheme
     yield "Language", f"{QLocale.system().name()}, {os.environ.get('LANG', 'LANG not set')}"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"

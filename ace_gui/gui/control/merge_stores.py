@@ -35,7 +35,6 @@ KEPT_SECONDS: Final = 7 * _DAY
 """How long an unfinished merge is kept for continuation."""
 
 RECORD: Final = ".json"
-_LOCK: Final = ".lock"
 _TRASH: Final = ".trash"
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _OF_TRASH: Final = re.compile(rf"{_NAME.pattern}\{_TRASH}")
@@ -133,7 +132,7 @@ class MergeStores:
         return self._root / hashlib.sha256(_canonical(recipe).encode()).hexdigest()[:32]
 
     def _lock(self, store: Path) -> bool:
-        lock = _lock_of(store)
+        lock = lock_beside(store)
         if store not in self._locks and not lock.tryLock(0):
             return False
         self._locks.setdefault(store, lock)
@@ -150,8 +149,9 @@ def store_of(record: Path) -> Path:
     return record.with_suffix("")
 
 
-def _lock_of(store: Path) -> QLockFile:
-    lock = QLockFile(str(store.with_suffix(_LOCK)))
+def lock_beside(path: Path) -> QLockFile:
+    """The lock next to a file or a folder that belongs to one window."""
+    lock = QLockFile(f"{path}.lock")
     lock.setStaleLockTime(0)  # a merge may stay for days
     return lock
 
@@ -223,7 +223,7 @@ def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
         store = store_of(path) if path.suffix == RECORD else path
         if store in own or not (_is_ours(path, _NAME) or _is_record(path)):
             continue
-        lock = _lock_of(store)
+        lock = lock_beside(store)
         if lock.tryLock(0):
             with contextlib.suppress(OSError):  # another window has just removed it
                 _sweep_one(path, store, days)

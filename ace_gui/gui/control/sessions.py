@@ -15,6 +15,7 @@ from PySide6.QtCore import QLockFile, QObject, QTimer
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine.background import Background
+from ace_gui.gui.control.merge_stores import lock_beside
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import ENDING, file_name
 from ace_gui.output_files import replacing, there
@@ -57,7 +58,11 @@ class Sessions(QObject):
         return tuple(self._keep(crashed) for _, crashed in found)
 
     def _keep(self, crashed: Path) -> Path:
-        files = _free_names(self._folder, _recovered_name(crashed))
+        """Name it ``base with cola, sst2, recovered 2026-03-01 14.05``."""
+        recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
+        # Opening one that cannot be read reports the error.
+        name = project_name(recipe) if recipe is not None else "project"
+        files = _free_names(self._folder, f"{name}, recovered {at:%Y-%m-%d %H.%M}")
         kept = next(file for file in files if not there(file))
         try:
             crashed.rename(kept)
@@ -74,7 +79,7 @@ class Sessions(QObject):
         if self._lock is None:
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock_of(self._file)
+            self._lock = lock_beside(self._file)
             self._lock.tryLock(0)
         file = self._file
         self._background.start(lambda: _write(file, recipe))
@@ -100,13 +105,11 @@ class Sessions(QObject):
 
     def _place_of(self, recipe: Recipe) -> Path:
         """A file named after the models. Other models with the same names keep theirs."""
-        name, models = project_name(recipe), list(recipe.paths)
-        known = ((file, _read(file)) for file in _free_names(self._folder, name))
-        return next(
-            file
-            for file, recipe in known
-            if not there(file) or (recipe is not None and list(recipe.paths) == models)
-        )
+        for file in _free_names(self._folder, project_name(recipe)):
+            known = _read(file)
+            if not there(file) or (known is not None and list(known.paths) == list(recipe.paths)):
+                return file
+        raise AssertionError  # there is always another number
 
     def _recipe(self) -> Recipe | None:
         inputs = self._session.draft.planned
@@ -128,13 +131,6 @@ def _free_names(folder: Path, name: str) -> Iterator[Path]:
     return (folder / f"{each}{ENDING}" for each in names)
 
 
-def _recovered_name(crashed: Path) -> str:
-    """The models and the date: ``base with cola, sst2, recovered 2026-03-01 14.05``."""
-    recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
-    name = project_name(recipe) if recipe is not None else "project"  # opening it reports the error
-    return f"{name}, recovered {at:%Y-%m-%d %H.%M}"
-
-
 def _read(file: Path) -> Recipe | None:
     from ace_gui.recipe.recipe_file import load_recipe  # importing YAML takes a moment
 
@@ -152,18 +148,12 @@ def _write(file: Path, recipe: Recipe) -> None:
         fresh.write_text(dump_recipe(recipe, file.parent), encoding="utf-8")
 
 
-def _lock_of(file: Path) -> QLockFile:
-    lock = QLockFile(f"{file}.lock")
-    lock.setStaleLockTime(0)
-    return lock
-
-
 def _is_left(file: Path) -> bool:
     """Whether the window that wrote this file is gone."""
     name = file.name.removesuffix(f"{_RUNNING}{ENDING}")
     if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
         return False
-    lock = _lock_of(file)
+    lock = lock_beside(file)
     free = lock.tryLock(0)
     if free:
         lock.unlock()

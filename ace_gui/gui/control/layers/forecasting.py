@@ -92,11 +92,10 @@ class Forecasting(QObject):
     def _show(self) -> None:
         """Publish the figure if it has changed."""
         session = self._session
-        known = session.draft.plan, self._known()
-        if known[0] is self._shown[0] and known[1] is self._shown[1]:
+        plan, reports = known = session.draft.plan, self._known()
+        if plan is self._shown[0] and reports is self._shown[1]:
             return
-        self._shown, (plan, reports) = known, known
-        self.current = None
+        self._shown, self.current = known, None
         if plan is not None and reports is not None:
             self.current = forecast(plan, session.layers.statistics, reports)
         self.changed.emit(self.current)
@@ -126,12 +125,14 @@ class Forecasting(QObject):
             return
         session = self._session
         self._key, self._reports = session.draft.recipe_key(), {}
-        job = SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
-        self._operation = self._engine.run(job, self._hear, self._end, quiet=True)
+        reports = self._reports
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, LayerReport):
-            self._reports[event.name] = event
+        def hear(event: Event) -> None:
+            if isinstance(event, LayerReport):
+                reports[event.name] = event
+
+        job = SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
+        self._operation = self._engine.run(job, hear, self._end, quiet=True)
 
     def _end(self, end: End) -> None:
         self._operation = None

@@ -20,16 +20,9 @@ from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.recipe import Override
-from ace_gui.recipe.values import After, ParameterValue
+from ace_gui.recipe.values import ParameterValue
 
 _AFTER: Final = {field.name: field for field in AFTER_FIELDS}
-
-
-def _with_tried(after: After, tried: Mapping[str, ParameterValue]) -> After:
-    for name, value in tried.items():
-        if name in _AFTER:
-            after = with_value(after, name, value)
-    return after
 
 
 class WhatIf(QObject):
@@ -140,24 +133,23 @@ class WhatIf(QObject):
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
         inputs, index = replace(self._session.draft.inputs, scope=self.scope), self.override
-        if index is not None:
-            rules = list(inputs.overrides)
-            plain = {name: v for name, v in parameters.items() if name not in _AFTER}
-            rules[index] = replace(
-                rules[index],
-                parameters={**rules[index].parameters, **plain},
-                after=_with_tried(rules[index].after, parameters),
-            )
-            return replace(inputs, overrides=tuple(rules))
+        rules = list(inputs.overrides)
         for name, value in parameters.items():
-            if name not in _AFTER:
+            if index is None and name in _AFTER:
+                inputs = replace(inputs, after=with_value(inputs.after, name, value))
+            elif index is None:
                 inputs = inputs.with_parameter(name, value)
-        return replace(inputs, after=_with_tried(inputs.after, parameters))
+            elif name in _AFTER:
+                after = with_value(rules[index].after, name, value)
+                rules[index] = replace(rules[index], after=after)
+            else:
+                own = {**rules[index].parameters, name: value}
+                rules[index] = replace(rules[index], parameters=own)
+        return replace(inputs, overrides=tuple(rules))
 
     @property
     def _row(self) -> PlanRow | None:
-        name = self._session.selection
-        return self._session.layers.row(name) if name is not None else None
+        return self._session.layers.row(self._session.selection)
 
     @property
     def _parameters(self) -> dict[str, ParameterValue]:
@@ -193,10 +185,8 @@ class WhatIf(QObject):
     @property
     def new(self) -> LayerSpectrum | None:
         """The selected layer under the trial values or the other variant, once known."""
-        session, row = self._session, self._row
-        if row is None or not session.layers.has_spectrum(row) or not self._differs:
-            return None
-        return session.results.findings.get(LayerSpectrum, row.name, self._key())
+        row, findings = self._compared_row, self._session.results.findings
+        return None if row is None else findings.get(LayerSpectrum, row.name, self._key())
 
     @property
     def _compared(self) -> Mapping[str, ParameterValue]:
@@ -205,18 +195,21 @@ class WhatIf(QObject):
         return self._parameters if self.is_on or other is None else {"variant": other}
 
     @property
-    def _differs(self) -> bool:
-        """Whether there is a visible difference to compute."""
-        return self.is_on or (self._looked_at and bool(self._compared))
+    def _compared_row(self) -> PlanRow | None:
+        """The selected layer, if there is a visible difference to compute."""
+        row = self._row
+        differs = self.is_on or (self._looked_at and bool(self._compared))
+        return (
+            row if row is not None and differs and self._session.layers.has_spectrum(row) else None
+        )
 
     def _key(self) -> RecipeKey:
         tried = tuple(sorted(self._compared.items()))
         return (*self._session.draft.recipe_key(), tried, self.scope)
 
     def _find(self) -> Question | None:
-        session, row = self._session, self._row
-        wanted = self._differs and self.new is None
-        if row is None or not wanted or not session.layers.has_spectrum(row):
+        session, row = self._session, self._compared_row
+        if row is None or self.new is not None:
             return None
         recipe = self._inputs_with(self._compared).recipe()
         job = SpectrumJob(recipe=recipe, row=row, device=session.device)
