@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.state.session import CLUSTER
 from ace_gui.gui.text import plain, short_name, tooltip
 
@@ -127,19 +128,18 @@ class DeviceMenu(ChoiceMenu):
         self.addMenu(self._clusters)
 
     def _ask(self) -> None:
+        def take(address: str) -> None:
+            if address.strip():
+                self.chosen.emit(CLUSTER + address.strip())
+
         dialog = QInputDialog(self._window)
         dialog.setWindowTitle("Workers of a cluster")
         address = "Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here"
         dialog.setLabelText(f"{address}\n\n{tooltip(SAFETY)}")
         if self._chosen.startswith(CLUSTER):
             dialog.setTextValue(self._chosen.removeprefix(CLUSTER))
-        dialog.textValueSelected.connect(self._take)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
-
-    def _take(self, address: str) -> None:
-        if address.strip():
-            self.chosen.emit(CLUSTER + address.strip())
+        dialog.textValueSelected.connect(take)
+        show_once(dialog)
 
 
 class MemoryMenu(ChoiceMenu):
@@ -181,8 +181,7 @@ class MemoryMenu(ChoiceMenu):
         dialog.setDoubleDecimals(1)
         dialog.setDoubleValue((self._limit or self._total / 2) / GIGABYTE)
         dialog.doubleValueSelected.connect(lambda count: self.limited.emit(round(count * GIGABYTE)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        show_once(dialog)
 
 
 class Menus(QObject):
@@ -193,14 +192,40 @@ class Menus(QObject):
 
     recent_chosen = Signal(object)
 
-    def __init__(self, window: QMainWindow, bar: QMenuBar, actions: Actions) -> None:
+    def __init__(self, window: QMainWindow, bar: QMenuBar, a: Actions) -> None:
         super().__init__(window)
-        self.actions = actions
         self.devices = DeviceMenu(window)
         self.memory = MemoryMenu(window)
         self.recent = QMenu("Open &recent", window)
         self.recent.setEnabled(False)
-        self._fill_bar(window, bar)
+        colours = _menu(window, "&Colours", a.schemes.actions())
+        opening = [a.open_base, a.add_experts, a.open_cached, a.scan]
+        known: list[Entry] = [a.open_recipe, self.recent, a.reopen, a.sample]
+        written = [a.save_recipe, a.save_recipe_as, None, a.export, a.report]
+        leaving = [a.stop_opening, a.close_models, a.quit]
+        limits = [self.devices, self.memory]
+        layers = [a.find, a.next_layer, a.previous_layer, a.top_layer]
+        panels: list[Entry] = [a.inputs, a.maximise, a.detach, colours, a.reset_layout]
+        pages = [a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
+        menus: dict[str, list[Entry]] = {
+            "&File": [*opening, None, *known, None, *written, None, *leaving],
+            "&Edit": [a.undo, a.redo, None, a.clean_up, None, a.preferences],
+            "&Merge": [a.choose_method, a.compare, None, *limits, None, a.merge, a.cancel],
+            "&View": [*layers, None, *panels],
+            "&Help": [
+                a.palette,
+                None,
+                *pages,
+                None,
+                a.log,
+                a.diagnostics,
+                a.problem,
+                None,
+                a.about,
+            ],
+        }
+        for title, entries in menus.items():
+            bar.addMenu(_menu(window, title, entries))
 
     def set_recent(self, paths: Sequence[Path]) -> None:
         """Offer the recent recipes, with shortcuts from Ctrl+1."""
@@ -212,48 +237,15 @@ class Menus(QObject):
             action.triggered.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
         self.recent.setEnabled(bool(paths))
 
-    def _open_entries(self) -> list[Entry]:
-        a = self.actions
-        return [
-            a.open_base,
-            a.add_experts,
-            a.open_cached,
-            a.scan,
-            None,
-            a.open_recipe,
-            self.recent,
-            a.reopen,
-            a.sample,
-        ]
 
-    def _fill_bar(self, window: QMainWindow, bar: QMenuBar) -> None:
-        a = self.actions
-        written = (a.save_recipe, a.save_recipe_as, None, a.export, a.report)
-        files = [*self._open_entries(), None, *written, None]
-        files += [a.stop_opening, a.close_models, a.quit]
-        bar.addMenu(self._menu(window, "&File", files))
-        bar.addMenu(
-            self._menu(window, "&Edit", [a.undo, a.redo, None, a.clean_up, None, a.preferences])
-        )
-        methods = [a.choose_method, a.compare]
-        merge = [*methods, None, self.devices, self.memory, None, a.merge, a.cancel]
-        bar.addMenu(self._menu(window, "&Merge", merge))
-        colours = self._menu(window, "&Colours", a.schemes.actions())
-        layers = (a.find, a.next_layer, a.previous_layer, a.top_layer)
-        view = [*layers, None, a.inputs, a.maximise, a.detach, colours, a.reset_layout]
-        bar.addMenu(self._menu(window, "&View", view))
-        pages = [a.palette, None, a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
-        wrong = [a.log, a.diagnostics, a.problem]
-        bar.addMenu(self._menu(window, "&Help", [*pages, None, *wrong, None, a.about]))
-
-    def _menu(self, window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
-        menu = QMenu(title, window)
-        menu.setToolTipsVisible(False)
-        for entry in entries:
-            if entry is None:
-                menu.addSeparator()
-            elif isinstance(entry, QMenu):
-                menu.addMenu(entry)
-            else:
-                menu.addAction(entry)
-        return menu
+def _menu(window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
+    menu = QMenu(title, window)
+    menu.setToolTipsVisible(False)
+    for entry in entries:
+        if entry is None:
+            menu.addSeparator()
+        elif isinstance(entry, QMenu):
+            menu.addMenu(entry)
+        else:
+            menu.addAction(entry)
+    return menu

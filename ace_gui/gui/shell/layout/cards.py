@@ -62,21 +62,17 @@ class Cards(QWidget):
         self.top.setStretchFactor(1, 1)
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
-        self._bars: dict[int, QWidget] = {}
         for index, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
             shown.installEventFilter(self)
             if bar is not None:
-                self._buttons[index] = self._maximiser(index)
-                bar.setCornerWidget(self._buttons[index], Qt.Corner.TopRightCorner)
-                self._bars[index] = bar.bar
-                bar.bar.tabBarDoubleClicked.connect(lambda _, p=index: self._toggle(p))
+                self._add_maximiser(index, bar)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GAP)
         layout.addWidget(self.turns, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addWidget(self.rows, 1)
-        for index, button in self._buttons.items():
-            QWidget.setTabOrder(self._bars[index], button)
+        for button, bar in zip(self._buttons.values(), filter(None, tabs), strict=True):
+            QWidget.setTabOrder(bar.bar, button)
         self.reset()
 
     @property
@@ -238,13 +234,14 @@ class Cards(QWidget):
             button.setChecked(alone)
             button.setIcon(icon("shrink" if alone else "expand"))
 
-    def _maximiser(self, index: int) -> QToolButton:
-        button = QToolButton(self)
+    def _add_maximiser(self, index: int, tabs: LazyTabs) -> None:
+        self._buttons[index] = button = QToolButton(self)
         button.setCheckable(True)
         button.setAccessibleName("Maximise this panel")
         button.setToolTip("Show this panel alone, or all of them again (F11)")
         button.clicked.connect(lambda _=False: self._toggle(index))
-        return button
+        tabs.setCornerWidget(button, Qt.Corner.TopRightCorner)
+        tabs.bar.tabBarDoubleClicked.connect(lambda _: self._toggle(index))
 
 
 class PanelWindow(QWidget):

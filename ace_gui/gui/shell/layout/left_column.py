@@ -113,28 +113,26 @@ class Rail(QWidget):
     def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAccessibleName("Inputs, collapsed")
-        self.buttons = [
-            self._button("panel", "Show models and method", "Expand the input column"),
-            self._button("open", "Models", "Expand the column: base and experts"),
-            self._button("sliders", "Method", "Expand the column: method and parameters"),
-            self._button("clock", "Runs", "Expand the column: kept merges"),
-        ]
+        self.buttons: list[QToolButton] = []
         self.experts = _Experts(session, self)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 6, 0, 6)
         column.setSpacing(10)
-        for button in self.buttons:
+        for picture, name, tip in (
+            ("panel", "Show models and method", "Expand the input column"),
+            ("open", "Models", "Expand the column: base and experts"),
+            ("sliders", "Method", "Expand the column: method and parameters"),
+            ("clock", "Runs", "Expand the column: kept merges"),
+        ):
+            button = QToolButton(self)
+            button.setIcon(icon(picture))
+            button.setAccessibleName(name)
+            button.setToolTip(tip)
+            button.clicked.connect(lambda _=False: self.opened.emit())
+            self.buttons.append(button)
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(8)
         column.addWidget(self.experts, 1)
-
-    def _button(self, picture: str, name: str, tip: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setIcon(icon(picture))
-        button.setAccessibleName(name)
-        button.setToolTip(tip)
-        button.clicked.connect(lambda _=False: self.opened.emit())
-        return button
 
 
 class _Experts(QWidget):
