@@ -113,44 +113,28 @@ class States:
         """``brief``: without what has to be computed first, one merge apart."""
         yield from self.welcome()
         self.studio.open(self.recipe)
-        if brief:
-            yield from self.only_merge()
-        else:
-            yield from self.before_merging()
-            yield from self.checks()
-            yield from self.first_merge()
-        yield from self.panels()
-        yield from self.all_tabs()
-        if not brief:
-            yield from self.covariances()
-            yield from self.choices()
-            yield from self.scores()
-            yield from self.comparison()
-            yield from self.runs()
-            yield from self.menus()
-        yield from self.dialogs()
-        if not brief:
-            yield from self.learning()
-            yield from self.routing()
+        merged = (self.panels, self.all_tabs)
+        later = (self.covariances, self.choices, self.scores, self.comparison, self.runs)
+        whole = (self.before_merging, self.checks, self.first_merge, *merged, *later, self.menus)
+        whole += (self.dialogs, self.learning, self.routing)
+        for part in (self.only_merge, *merged, self.dialogs) if brief else whole:
+            yield from part()
 
     # What several need
 
-    def until_idle(self) -> None:
-        self.studio.wait(lambda: not self.window.engine.is_busy, self.window.engine.idle)
+    def until_idle(self, condition: Callable[[], bool] = lambda: True) -> None:
+        engine = self.window.engine
+        self.studio.wait(lambda: condition() and not engine.is_busy, engine.idle)
 
     def change(self, inputs: Inputs) -> None:
         """Other inputs, planned and analysed."""
         self.window.conductor.change(inputs)
         self.until_ready(lambda: self.draft.inputs == inputs)
 
-    def choose_method(self, name: str) -> None:
-        self.change(self.draft.inputs.with_method(name))
-
     def until_ready(self, condition: Callable[[], bool]) -> None:
         """Until this holds, the draft can be merged and nothing is computed."""
-        ready = lambda: condition() and self.session.can_merge and self.session.layers.is_analysed  # noqa: E731
-        engine = self.window.engine
-        self.studio.wait(lambda: ready() and not engine.is_busy, engine.idle)
+        session = self.session
+        self.until_idle(lambda: condition() and session.can_merge and session.layers.is_analysed)
 
     def until_done(self, work: object) -> None:
         self.studio.wait(lambda: not work.is_running, work.changed)
@@ -262,31 +246,23 @@ class States:
             return
         self.window.conductor.close()
         yield "recent projects"
+        choose_space = self.window.header.workspaces.chosen.emit
+        asked = {
+            1: lambda: self.studio.open(self.recipe),
+            2: self.studio.select_most_heterogeneous,
+            4: self.merge,
+            6: lambda: (self.workspace.show_space(1), choose_space(1)),
+            7: lambda: (self.window.scoring.evaluate(), self.until_done(self.window.scoring)),
+        }
         tour = self.window.help.begin_tutorial()
         while tour.is_running:
             number = tour.step_index + 1
             yield f"tutorial, step {number}"
-            self.follow(number)
+            asked.get(number, lambda: None)()
             if tour.is_running and tour.step_index + 1 == number:  # a step to read
                 tour.mark.next.click()
         self.workspace.show_space(0)
         yield "merged"
-
-    def follow(self, number: int) -> None:
-        """What this step of the tutorial asks for."""
-        match number:
-            case 1:
-                self.studio.open(self.recipe)
-            case 2:
-                self.studio.select_most_heterogeneous()
-            case 4:
-                self.merge()
-            case 6:
-                self.window.header.workspaces.choose(1)
-                self.window.header.workspaces.chosen.emit(1)
-            case 7:
-                self.window.scoring.evaluate()
-                self.until_done(self.window.scoring)
 
     def only_merge(self) -> Iterator[State_]:
         self.merge()
@@ -451,7 +427,7 @@ class States:
         methods.table.selectRow(0)
         yield "methods compared"
         own, found = self.draft.inputs.method, self.session.results.comparison
-        self.choose_method(OTHER)
+        self.change(self.draft.inputs.with_method(OTHER))
         self.studio.merge()
         yield "merged by another method"
         self.workspace.show_comparison()
@@ -469,7 +445,7 @@ class States:
         yield "two models"
         yield from self.as_tables("two models as a table", models.findChildren(QWidget))
         self.workspace.show_space(0)
-        self.choose_method(own)
+        self.change(self.draft.inputs.with_method(own))
         yield from opened("report", self.window.actions_.report.trigger)
         self.session.select(self.session.layers.most_heterogeneous)
 
@@ -569,7 +545,7 @@ class States:
         """Which experts a merge with a router takes."""
         if not self.draft.inputs.tasks:
             return
-        self.choose_method("smile")
+        self.change(self.draft.inputs.with_method("smile"))
         self.studio.merge()
         scoring = self.window.scoring
         scoring.evaluate()
