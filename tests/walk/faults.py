@@ -284,4 +284,5 @@ def _out_of_reach(widget: QWidget) -> Iterator[str]:
 
 def _name(widget: QWidget) -> str:
     spoken = QAccessible.queryAccessibleInterface(widget)
-    return spoken.text(QAccessible.Text.Name) if spoken is not None else ""
+    own = widget.accessibleName()  # Qt speaks the value of some controls in its place
+    return own or (spoken.text(QAccessible.Text.Name) if spoken is not None else "")

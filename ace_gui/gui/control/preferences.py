@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from PySide6.QtCore import QObject, Signal
 
@@ -12,7 +13,7 @@ from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Scheme, set_scheme
+from ace_gui.gui.theme import set_scheme
 from ace_gui.paths import use_scratch
 
 FONT_SCALES: Final = (100, 110, 125, 150, 175, 200)
@@ -37,6 +38,21 @@ class Preferences(QObject):
         session.choose_device(settings.device)
         session.limit_memory(settings.memory_bytes)
         session.engine_changed.connect(self._configure_new_engine)
+        self.choose_device = self._setter("device", session.choose_device)
+        self.limit_memory = self._setter("memory_bytes", session.limit_memory)
+        self.use_threads = self._setter("threads", lambda _: self._configure())
+        self.choose_scheme = self._setter("scheme", set_scheme)
+        self.enlarge = self._setter("font_scale", self.enlarged.emit)
+
+    def _setter(self, name: str, apply: Callable[[Any], object]) -> Callable[[Any], None]:
+        """A function that stores a setting and applies it; see ``Settings`` for its values."""
+
+        def use(value: Any) -> None:
+            setattr(self.settings, name, value)
+            apply(value)
+            self.changed.emit()
+
+        return use
 
     @property
     def most_memory(self) -> int:
@@ -53,23 +69,6 @@ class Preferences(QObject):
         engine = self._session.engine
         return [(device.name, device.title) for device in engine.devices] if engine else []
 
-    def choose_device(self, name: str) -> None:
-        self.settings.device = name
-        self._session.choose_device(name)
-        self.changed.emit()
-
-    def limit_memory(self, memory_bytes: int | None) -> None:
-        """Set a merge's memory limit; None: all free memory."""
-        self.settings.memory_bytes = memory_bytes
-        self._session.limit_memory(memory_bytes)
-        self.changed.emit()
-
-    def use_threads(self, threads: int | None) -> None:
-        """Set the engine's thread count; None: the engine decides."""
-        self.settings.threads = threads
-        self._configure()
-        self.changed.emit()
-
     def use_scratch(self, folder: Path | None) -> None:
         """Set where merges are stored until export; None: the cache. Kept merges stay where they
         are."""
@@ -78,18 +77,6 @@ class Preferences(QObject):
         self._runs.stores.look_in(self.settings.merge_folders)
         self._runs.list_all()
         self._configure()
-        self.changed.emit()
-
-    def choose_scheme(self, scheme: Scheme) -> None:
-        """Set the colour scheme: light, dark, or the system's."""
-        self.settings.scheme = scheme
-        set_scheme(scheme)
-        self.changed.emit()
-
-    def enlarge(self, percent: int) -> None:
-        """Set the font size, in percent of the system's."""
-        self.settings.font_scale = percent
-        self.enlarged.emit(percent)
         self.changed.emit()
 
     def _configure_new_engine(self) -> None:

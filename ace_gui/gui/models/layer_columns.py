@@ -172,11 +172,12 @@ Value = str | float
 class Column:
     """A column.
 
-    ``value``: a text, or a number with NaN for unknown; it is what CSV has, under the title ``csv``
-    (empty: not in CSV). ``text``, ``key`` and ``spoken``, if they differ from the value: displayed,
-    sorted by, for screen readers. ``largest_first``: the order after the first click. ``digits``:
-    its width, 0 to fit its texts. ``least``: width of the table in digits below which the column is
-    hidden; None: it is only in CSV and in tooltips. ``useful``: hidden unless true for some layer.
+    ``value``: a text, or a number with NaN for unknown; it is what CSV has, under the title
+    ``csv``, or its own in lower case. ``text``, ``key`` and ``spoken``, if they differ from the
+    value: displayed, sorted by, for screen readers. ``largest_first``: the order after the first
+    click. ``digits``: its width, 0 to fit its texts. ``least``: width of the table in digits below
+    which the column is hidden; None: it is only in CSV and in tooltips. ``useful``: hidden unless
+    true for some layer.
     ``cell``: how it is drawn, see ``layer_cells``.
     """
 
@@ -215,7 +216,7 @@ class Column:
 
     def exported(self, layers: Sequence[Layer]) -> FigureColumn:
         """The values of these layers for CSV."""
-        return column_of(self.csv, map(self.value, layers))
+        return column_of(self.csv or self.title.lower(), map(self.value, layers))
 
     @cached_property
     def index(self) -> int:
@@ -276,7 +277,6 @@ def _health_key(layer: Layer) -> float:
 TENSOR = Column(
     title="Tensor",
     tip="Name of the tensor in the base model's files.",
-    csv="tensor",
     value=lambda layer: layer.row.name,
     written=lambda layer: layer.short_name,
     read=lambda layer: plain(layer.row.name),
@@ -287,26 +287,23 @@ TENSOR = Column(
 ROLE = Column(
     title="Role",
     tip="The tensor's role in the model.",
-    csv="role",
     value=lambda layer: layer.row.role,
     least=72,
 )
 SHAPE = Column(
     title="Shape",
     tip="Shape as stored in the files.",
-    csv="shape",
     value=lambda layer: shape_text(layer.row.shape),
     key=lambda layer: float(prod(layer.row.shape)),
     is_number=True,
     largest_first=True,
     least=80,
 )
-FORMAT = Column(title="Format", csv="format", value=lambda layer: layer.row.dtype)
+FORMAT = Column(title="Format", value=lambda layer: layer.row.dtype)
 OUTCOME = Column(
     title="Outcome",
     tip="How the tensor is treated; hover over a row for the reason. ◆ marks an override. "
     "The context menu of selected rows creates one.",
-    csv="outcome",
     value=lambda layer: layer.row.disposition.value,
     written=lambda layer: layer.outcome,
     digits=17,
@@ -315,12 +312,11 @@ OUTCOME = Column(
         layer.row.override is not None or layer.row.disposition is not Disposition.MERGED
     ),
 )
-REASON = Column(title="Reason", csv="reason", value=lambda layer: layer.row.reason)
+REASON = Column(title="Reason", value=lambda layer: layer.row.reason)
 GAMMA = Column(
     title="γ",
     tip="Heterogeneity: how much the experts' energies differ in this layer. With a question "
     "mark, it is unreliable: the changes have norms near 1.",
-    csv="γ",
     value=lambda layer: layer.gamma,
     written=_gamma,
     read=_gamma_read,
@@ -331,9 +327,9 @@ GAMMA = Column(
 )
 LOG_VARIANCE = Column(
     title="Var ln E",
+    csv="Var ln E",
     tip="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
     "scale of the weights.",
-    csv="Var ln E",
     value=_of_statistics("log_variance"),
     is_number=True,
     largest_first=True,
@@ -345,7 +341,6 @@ REGIME = Column(
     tip="Heterogeneous: γ is above the threshold τ, and ACE refines its solution. By scale "
     "alone: γ is above τ only because the changes have norms near 1, not because the "
     "experts disagree.",
-    csv="regime",
     value=lambda layer: layer.regime,
     written=lambda layer: layer.regime.removeprefix("heterogeneous ") or NONE,
     read=lambda layer: layer.regime,
