@@ -76,6 +76,15 @@ class FakeWorker(QObject):
         return max(number for number, job in self.jobs.items() if isinstance(job, kind))
 
 
+class Clock:
+    """Stands still until it is told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def field(name: str, **changes: object) -> FieldInfo:
     """A parameter's field."""
     values = {

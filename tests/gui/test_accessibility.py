@@ -134,26 +134,25 @@ def test_what_tab_reaches_shows_it(control: type[QWidget], kind: str, qtbot: QtB
     assert second.grab().toImage() != before
 
 
-def test_f11_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot):
-    cards, layers = loaded.workspace.cards, loaded.workspace.layers
-    layers.table.setFocus()
-    loaded.actions_.maximise.trigger()
-    assert layers.isVisible()
-    assert not loaded.workspace.inspector.isVisible()
-    assert not loaded.workspace.heterogeneity.isVisible()
-    loaded.actions_.maximise.trigger()
-    assert loaded.workspace.inspector.isVisible()
-    assert not cards.in_turns
-
-
-def test_a_double_click_shows_a_panel_alone_and_all_again(loaded: MainWindow, qtbot: QtBot) -> None:
-    bar = loaded.workspace.heterogeneity.tabs.bar
+@pytest.mark.parametrize("by_key", [True, False])
+def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(
+    loaded: MainWindow, qtbot: QtBot, by_key: bool
+) -> None:
+    workspace, bar = loaded.workspace, loaded.workspace.heterogeneity.tabs.bar
+    loaded.activateWindow()
+    bar.setFocus()
+    qtbot.waitUntil(bar.hasFocus)
     for alone in (True, False):
         index = bar.tabRect(0).center()
-        qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=index)
-        qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=index)
-        assert loaded.workspace.heterogeneity.isVisible()
-        assert loaded.workspace.layers.isVisible() != alone
+        if by_key:
+            loaded.actions_.maximise.trigger()
+        else:
+            qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=index)
+            qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=index)
+        assert workspace.heterogeneity.isVisible()
+        assert workspace.layers.isVisible() != alone
+        assert workspace.inspector.isVisible() != alone
+    assert not workspace.cards.in_turns
 
 
 def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(

@@ -2,16 +2,7 @@ import pytest
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.control.operations.merge_operation import QUIET, Pace, cost
-from tests.gui.fakes import row
-
-
-class Clock:
-    """Stands still until it is told."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.gui.fakes import Clock, row
 
 
 def test_nothing_is_said_at_the_beginning() -> None:

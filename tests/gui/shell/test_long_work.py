@@ -9,96 +9,52 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import JobDone, JobFailed, Reported
+from ace_gui.engine.contract.events import Event, JobDone, JobFailed, Reported
 from ace_gui.errors import ResourceError
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell import long_work
 from ace_gui.gui.shell.main_window import MainWindow
 from tests.gui.fakes import FakeWorker, finished_merge, finished_tensor, started
 
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, to be moved."""
-    now = [100.0]
-    monkeypatch.setattr(long_work.time, "monotonic", lambda: now[0])
-    return now
+DONE = (finished_merge(), JobDone())
+FAILED = (JobFailed(error=ResourceError("The disk is full.")),)
 
 
-@pytest.fixture
-def marked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The windows that the desktop was asked to mark."""
-    found: list[object] = []
-    monkeypatch.setattr(QApplication, "alert", lambda window, *_: found.append(window))
-    return found
-
-
-@pytest.fixture
-def told(loaded: MainWindow) -> list[str]:
-    """What the desktop was asked to show."""
-    sentences: list[str] = []
-    loaded.long_work.notified.connect(sentences.append)
-    return sentences
-
-
-def in_front(window: MainWindow, monkeypatch: pytest.MonkeyPatch, *, active: bool) -> None:
-    monkeypatch.setattr(window, "isActiveWindow", lambda: active, raising=False)
-    window.long_work._window = window
-
-
-def merge(window: MainWindow, worker: FakeWorker, clock: list[float], seconds: float) -> None:
-    window.actions_.merge.trigger()
-    worker.say(started(), finished_tensor("layer.0.q"))
-    clock[0] += seconds
-    worker.say(finished_merge(), JobDone())
-
-
-def test_long_work_behind_other_windows_is_told(
-    loaded: MainWindow, worker: FakeWorker, clock, marked, told, monkeypatch, qtbot: QtBot
-) -> None:
-    in_front(loaded, monkeypatch, active=False)
-    merge(loaded, worker, clock, 11.0)
-    qtbot.waitUntil(lambda: told == ["The merge has ended."])
-    assert marked == [loaded]
-
-
-@pytest.mark.parametrize(("active", "seconds"), [(True, 11.0), (False, 9.0)])
-def test_short_work_or_a_window_in_front_needs_no_telling(
+@pytest.mark.parametrize(
+    ("active", "seconds", "notifies", "end", "sentences"),
+    [
+        (False, 11.0, True, DONE, ["The merge has ended."]),
+        (False, 60.0, True, FAILED, ["The disk is full."]),
+        (False, 11.0, False, DONE, []),  # it is only marked
+        (False, 9.0, True, DONE, []),
+        (True, 11.0, True, DONE, []),
+    ],
+)
+def test_long_work_behind_other_windows_is_announced(
     loaded: MainWindow,
     worker: FakeWorker,
-    clock,
-    marked,
-    told,
-    monkeypatch,
+    monkeypatch: pytest.MonkeyPatch,
     qtbot: QtBot,
     active: bool,
     seconds: float,
+    notifies: bool,
+    end: tuple[Event, ...],
+    sentences: list[str],
 ) -> None:
-    in_front(loaded, monkeypatch, active=active)
-    merge(loaded, worker, clock, seconds)
-    qtbot.wait(20)
-    assert (told, marked) == ([], [])
-
-
-def test_an_error_is_what_is_told(
-    loaded: MainWindow, worker: FakeWorker, clock, marked, told, monkeypatch, qtbot: QtBot
-) -> None:
-    in_front(loaded, monkeypatch, active=False)
+    now, marked, said = [100.0], [], []
+    monkeypatch.setattr(long_work.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(QApplication, "alert", lambda window, *_: marked.append(window))
+    monkeypatch.setattr(loaded, "isActiveWindow", lambda: active, raising=False)
+    loaded.long_work._window = loaded
+    loaded.long_work.notified.connect(said.append)
+    loaded.settings.notifies = notifies
     loaded.actions_.merge.trigger()
-    worker.say(started())
-    clock[0] += 60
-    worker.say(JobFailed(error=ResourceError("The disk is full.")))
-    qtbot.waitUntil(lambda: told == ["The disk is full."])
-
-
-def test_nothing_is_shown_where_one_prefers_so(
-    loaded: MainWindow, worker: FakeWorker, clock, marked, told, monkeypatch, qtbot: QtBot
-) -> None:
-    loaded.settings.notifies = False
-    in_front(loaded, monkeypatch, active=False)
-    merge(loaded, worker, clock, 11.0)
-    qtbot.waitUntil(lambda: marked == [loaded])
-    assert told == []
+    worker.say(started(), finished_tensor("layer.0.q"))
+    now[0] += seconds
+    worker.say(*end)
+    qtbot.wait(20)
+    assert said == sentences
+    assert marked == ([loaded] if not active and seconds > 10 else [])
 
 
 def test_the_title_counts(loaded: MainWindow, worker: FakeWorker) -> None:

@@ -9,18 +9,9 @@ from ace_gui.gui.state.chosen.history import History, change_text
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
-from tests.gui.fakes import COLA, ENGINE, TWO, adopt_two, plan
+from tests.gui.fakes import COLA, ENGINE, TWO, Clock, adopt_two, plan
 
 NEW = Path("/models/mnli")
-
-
-class Clock:
-    """Stands still until it is told."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
