@@ -17,12 +17,10 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
-from tests.gui.fakes import FakeWorker, finished_merge, started
+from tests.gui.fakes import finished_merge, started
 
 MARKUP = re.compile(r"<\w+[ >/]")
 
@@ -43,7 +41,7 @@ def stops(window: QWidget) -> list[QWidget]:
     return found
 
 
-def test_tab_goes_as_one_reads(loaded: MainWindow):
+def test_tab_goes_as_one_reads(loaded):
     reached, workspace = stops(loaded), loaded.workspace
     parts = [
         loaded.header,
@@ -60,7 +58,7 @@ def test_tab_goes_as_one_reads(loaded: MainWindow):
         assert max(before) < min(after)
 
 
-def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow, qtbot):
+def test_a_tab_that_is_made_late_has_its_place(loaded, qtbot):
     tabs = loaded.workspace.heterogeneity.tabs
     tabs.setCurrentIndex(1)
     made = tabs.content(1)
@@ -72,22 +70,20 @@ def test_a_tab_that_is_made_late_has_its_place(loaded: MainWindow, qtbot):
     assert inside[-1] < reached.index(loaded.statusBar().device)
 
 
-def test_names_and_tips_are_plain_text(loaded: MainWindow):
+def test_names_and_tips_are_plain_text(loaded):
     for widget in loaded.findChildren(QWidget):
         for text in (widget.accessibleName(), widget.accessibleDescription(), widget.toolTip()):
             assert not MARKUP.search(text), (widget, text)
 
 
-def test_return_presses_the_button_with_the_focus(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_return_presses_the_button_with_the_focus(loaded, qtbot):
     index = loaded.header.primary.main
     index.setFocus()
     qtbot.keyClick(index, Qt.Key.Key_Return)
     assert loaded.session.activity.is_running(State.MERGING)
 
 
-def test_the_main_button_keeps_the_focus_through_a_merge(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_main_button_keeps_the_focus_through_a_merge(loaded, worker, qtbot):
     main = loaded.header.primary.main
     loaded.activateWindow()
     main.setFocus()
@@ -99,9 +95,7 @@ def test_the_main_button_keeps_the_focus_through_a_merge(
     assert main.hasFocus()
 
 
-def test_tables_show_where_the_focus_is_before_a_row_is_chosen(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_tables_show_where_the_focus_is_before_a_row_is_chosen(loaded, qtbot):
     workspace = loaded.workspace
     loaded.activateWindow()
     for table in (workspace.experts.table, workspace.layers.table):
@@ -115,7 +109,7 @@ def test_tables_show_where_the_focus_is_before_a_row_is_chosen(
 
 @pytest.mark.parametrize("kind", ["", "primary", "again", "start", "tinted", "ghost", "link"])
 @pytest.mark.parametrize("control", [QPushButton, QToolButton, QCheckBox, QComboBox, QSpinBox])
-def test_what_tab_reaches_shows_it(control: type[QWidget], kind: str, qtbot: QtBot) -> None:
+def test_what_tab_reaches_shows_it(control, kind, qtbot):
     window = QWidget()
     qtbot.addWidget(window)
     layout = QVBoxLayout(window)
@@ -135,9 +129,7 @@ def test_what_tab_reaches_shows_it(control: type[QWidget], kind: str, qtbot: QtB
 
 
 @pytest.mark.parametrize("by_key", [True, False])
-def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(
-    loaded: MainWindow, qtbot: QtBot, by_key: bool
-) -> None:
+def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(loaded, qtbot, by_key):
     workspace, bar = loaded.workspace, loaded.workspace.heterogeneity.tabs.bar
     loaded.activateWindow()
     bar.setFocus()
@@ -155,9 +147,7 @@ def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(
     assert not workspace.cards.in_turns
 
 
-def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(
-    loaded: MainWindow, qtbot: QtBot
-):
+def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded, qtbot):
     left, line = loaded.workspace.left, loaded.fontMetrics().height()
     loaded.resize(100 * line, 60 * line)
     assert not left.is_folded
@@ -172,7 +162,7 @@ def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(
     assert not left.is_folded, "as the person wants it"
 
 
-def test_where_there_is_no_room_panels_take_turns(loaded: MainWindow):
+def test_where_there_is_no_room_panels_take_turns(loaded):
     cards, line = loaded.workspace.cards, loaded.fontMetrics().height()
     loaded.setMinimumSize(0, 0)
     loaded.resize(60 * line, 34 * line)

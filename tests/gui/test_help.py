@@ -1,19 +1,17 @@
 """The help pages in the window."""
 
-import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.dialogs.help_dialog import PAGES, HelpDialog, anchor_of, page
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, term_of
 from ace_gui.paths import resource_path
 from tests.helpers.windows import in_view
 
 
-def test_every_page_is_listed_and_shown(qtbot) -> None:
+def test_every_page_is_listed_and_shown(qtbot):
     dialog = HelpDialog()
     qtbot.addWidget(dialog)
     assert {path.stem for path in resource_path("help").glob("*.md")} == set(PAGES)
@@ -24,7 +22,7 @@ def test_every_page_is_listed_and_shown(qtbot) -> None:
         assert dialog.text.toPlainText().startswith(title)
 
 
-def test_links_turn_the_page_or_open_a_browser(qtbot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_turn_the_page_or_open_a_browser(qtbot, monkeypatch):
     opened = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
     dialog = HelpDialog()
@@ -36,7 +34,7 @@ def test_links_turn_the_page_or_open_a_browser(qtbot, monkeypatch: pytest.Monkey
     assert opened == ["https://arxiv.org/abs/2603.02945"]
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     import re
 
     for name in PAGES:
@@ -52,7 +50,7 @@ def headings(name: str) -> set[str]:
     return {anchor_of(line.lstrip("# ")) for line in lines if line.startswith("#")}
 
 
-def test_a_link_to_a_term_goes_to_it(qtbot) -> None:
+def test_a_link_to_a_term_goes_to_it(qtbot):
     dialog = in_view(qtbot, HelpDialog(), width=700, height=420)
     dialog.text.anchorClicked.emit(QUrl("glossary.md#cap-δ"))
     assert dialog.text.textCursor().block().text() == "Cap δ"
@@ -62,7 +60,7 @@ def test_a_link_to_a_term_goes_to_it(qtbot) -> None:
     assert dialog.text.verticalScrollBar().value() > near > 0
 
 
-def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded: MainWindow) -> None:
+def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded):
     workspace = loaded.workspace
     for tabs in workspace.panels_with_tabs().values():
         for index in range(tabs.count()):
@@ -73,7 +71,7 @@ def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded: MainWin
         assert anchor_of(term) in headings("glossary"), term
 
 
-def test_f1_explains_what_has_the_focus(loaded: MainWindow, qtbot) -> None:
+def test_f1_explains_what_has_the_focus(loaded, qtbot):
     loaded.activateWindow()
     form = next(
         each for each in loaded.findChildren(ParameterField) if each.field.name == "epsilon"

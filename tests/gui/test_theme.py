@@ -13,15 +13,13 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QFontInfo, QFontMetrics, QFontMetricsF, QIcon, QPalette
-from PySide6.QtWidgets import QApplication, QTableWidget, QTableWidgetItem
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QTableWidget, QTableWidgetItem
 
 from ace_gui.engine.contract.plan import role_family
 from ace_gui.gui.theme import (
     DARK,
     LIGHT,
     Face,
-    Tokens,
     apply_theme,
     current_theme,
     face,
@@ -80,13 +78,13 @@ WRITTEN = (
 
 @both
 @pytest.mark.parametrize(("ink", "ground"), WRITTEN)
-def test_text_is_readable(theme: Tokens, ink: str, ground: str):
+def test_text_is_readable(theme, ink, ground):
     assert contrast(getattr(theme, ink), getattr(theme, ground)) >= 4.5
 
 
 @both
 @pytest.mark.parametrize("ground", ["canvas", "card", "sunk"])
-def test_marks_stand_out(theme: Tokens, ground: str):
+def test_marks_stand_out(theme, ground):
     marks = (theme.control, theme.axis, theme.merged, theme.base, *theme.expert_colours)
     for mark in marks:
         assert contrast(mark, getattr(theme, ground)) >= 3, mark
@@ -95,7 +93,7 @@ def test_marks_stand_out(theme: Tokens, ground: str):
 
 
 @both
-def test_the_palette_writes_readably(theme: Tokens):
+def test_the_palette_writes_readably(theme):
     palette, role = palette_of(theme), QPalette.ColorRole
     for group in (QPalette.ColorGroup.Active, QPalette.ColorGroup.Disabled):
         for ink, ground in (
@@ -130,7 +128,7 @@ def oklab(rgb: np.ndarray) -> np.ndarray:
 
 @both
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
-def test_experts_are_told_apart(theme: Tokens, deficiency: str):
+def test_experts_are_told_apart(theme, deficiency):
     seen = [oklab(DEFICIENCIES[deficiency] @ linear(colour)) for colour in theme.expert_colours]
     closest = min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2))
     assert closest >= 0.09
@@ -158,7 +156,7 @@ def test_there_is_no_style_sheet():
 
 
 @pytest.mark.parametrize("role", Face)
-def test_the_bundled_fonts_have_every_sign_the_window_writes(qapp, role: Face):
+def test_the_bundled_fonts_have_every_sign_the_window_writes(qapp, role):
     signs = "γτεΣΔσλ×·→⁻⁴₀₁≤≥–…∞√‖"
     metrics = QFontMetrics(face(role))
     assert QFontInfo(face(role)).family() in (SANS, MONO)
@@ -166,7 +164,7 @@ def test_the_bundled_fonts_have_every_sign_the_window_writes(qapp, role: Face):
 
 
 @pytest.mark.parametrize("role", Face)
-def test_digits_are_of_one_width(qapp, role: Face):
+def test_digits_are_of_one_width(qapp, role):
     metrics = QFontMetricsF(face(role))
     widths = [metrics.horizontalAdvance(digit * 8) for digit in "0123456789"]
     assert max(widths) - min(widths) < 0.5  # of eight digits: hinting rounds to 64ths of a pixel
@@ -186,11 +184,11 @@ def test_digits_are_of_one_width(qapp, role: Face):
         ("head", "other"),
     ],
 )
-def test_roles_fall_into_families(role: str, family: str):
+def test_roles_fall_into_families(role, family):
     assert role_family(role) == family
 
 
-def test_scheme_sets_palette_and_tells(qtbot, qapp: QApplication, scheme):
+def test_scheme_sets_palette_and_tells(qtbot, qapp, scheme):
     scheme("light")
     watcher = apply_theme(qapp)
     assert apply_theme(qapp) is watcher
@@ -205,7 +203,7 @@ def test_scheme_sets_palette_and_tells(qtbot, qapp: QApplication, scheme):
     assert qapp.palette().color(QPalette.ColorRole.Window).name() == LIGHT.canvas
 
 
-def test_system_scheme_needs_no_override(qapp: QApplication, scheme):
+def test_system_scheme_needs_no_override(qapp, scheme):
     scheme("dark")
     scheme("system")
     assert current_theme() in (LIGHT, DARK)
@@ -232,7 +230,7 @@ def inks_of(pictured: QIcon, mode: QIcon.Mode = QIcon.Mode.Normal) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_icon_is_painted_in_the_colours_of_each_scheme(qapp, scheme, name: str):
+def test_one_icon_is_painted_in_the_colours_of_each_scheme(qapp, scheme, name):
     pictured = icon(name)
     inks = {}
     for which in ("light", "dark"):
@@ -255,7 +253,7 @@ def test_an_icon_that_does_not_exist_is_an_error(qapp):
         icon("no-such-drawing")
 
 
-def test_titles_of_low_rows_are_not_cut(qtbot: QtBot) -> None:
+def test_titles_of_low_rows_are_not_cut(qtbot):
     table = QTableWidget(1, 1)
     qtbot.addWidget(table)
     table.setVerticalHeaderItem(0, QTableWidgetItem("regime γ"))

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QObject
-from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.app import Guard
@@ -39,8 +38,8 @@ def raising(error: Exception) -> Callable[[], object]:
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, error: Exception, asked: bool
-) -> None:
+    qtbot, monkeypatch, error, asked
+):
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     guard, asker, background = Guard(), Asker(), Background()
     try:

@@ -95,13 +95,11 @@ def merging(ready: Control, session: Session, worker: FakeWorker) -> Control:
     return ready
 
 
-def test_opening_plans_and_then_compares(ready: Control, worker: FakeWorker) -> None:
+def test_opening_plans_and_then_compares(ready, worker):
     assert [type(job) for job in worker.jobs.values()] == [LoadRecipeJob, AnalyseJob]
 
 
-def test_an_expert_that_does_not_fit_changes_nothing(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_an_expert_that_does_not_fit_changes_nothing(ready, session, worker, qtbot):
     before = session.draft.inputs
     ready.conductor.add_experts([BROKEN])
     assert session.state is State.PLANNING
@@ -113,9 +111,7 @@ def test_an_expert_that_does_not_fit_changes_nothing(
     assert session.state is State.READY
 
 
-def test_adding_a_good_expert_compares_again(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_adding_a_good_expert_compares_again(ready, session, worker, qtbot):
     ready.conductor.change(session.draft.inputs.without_experts([1]))
     load(worker, COLA)
     assert isinstance(worker.jobs[len(worker.jobs)], AnalyseJob)
@@ -124,9 +120,7 @@ def test_adding_a_good_expert_compares_again(
     assert session.layers.is_analysed
 
 
-def test_only_the_latest_of_several_plans_counts(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_only_the_latest_of_several_plans_counts(ready, session, worker, qtbot):
     ready.conductor.change(session.draft.inputs.with_method("linear"))
     first = worker.newest(PlanJob)
     ready.conductor.change(replace(session.draft.inputs, scope="authors-vit"))
@@ -140,9 +134,7 @@ def test_only_the_latest_of_several_plans_counts(
     assert session.draft.inputs.scope == "authors-vit"
 
 
-def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
-    ready: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_opening_is_stopped_at_once_and_what_was_loaded_stays(ready, session, worker):
     loaded = session.draft.inputs
     ready.conductor.change(replace(session.draft.inputs, base=BROKEN))
     proposed = worker.newest(PlanJob)
@@ -158,9 +150,7 @@ def test_opening_is_stopped_at_once_and_what_was_loaded_stays(
     assert session.state is State.READY
 
 
-def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
-    ready: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_something_else_is_opened_in_the_place_of_what_is_being_opened(ready, session, worker):
     loaded = session.draft.inputs
     ready.conductor.change(replace(session.draft.inputs, base=BROKEN))
     ready.conductor.open([COLA])
@@ -171,9 +161,7 @@ def test_something_else_is_opened_in_the_place_of_what_is_being_opened(
     assert [expert.path for expert in session.draft.inputs.experts] == [SST2]
 
 
-def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
-    ready: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(ready, session, worker):
     ready.merge.start()
     ready.conductor.change(session.draft.inputs.with_method("linear"))
     first = worker.newest(PlanJob)
@@ -182,9 +170,7 @@ def test_no_merge_is_lost_for_a_plan_that_is_not_wanted(
     assert first not in worker.cancelled
 
 
-def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(ready, session, worker, qtbot):
     with qtbot.waitSignal(ready.engine.idle):
         ready.conductor.set_parameter("tau", 0.6)
     assert session.draft.inputs.touched == {"tau": 0.6}
@@ -198,9 +184,7 @@ def test_the_threshold_needs_no_plan_other_parameters_one_in_a_while(
         load(worker, COLA, SST2)
 
 
-def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(ready, session, worker, qtbot):
     ready.conductor.add_experts([BROKEN])
     ready.conductor.set_parameter("tau", 0.8)
     worker.say(PlanReady(plan=plan(recipe(COLA, SST2, BROKEN))), JobDone())
@@ -209,7 +193,7 @@ def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(
         worker.say(*analysed(GAMMAS))
 
 
-def test_a_merge_from_start_to_end(merging: Control, session: Session, worker: FakeWorker) -> None:
+def test_a_merge_from_start_to_end(merging, session, worker):
     assert session.state is State.MERGING
     assert (session.activity.progress.done, session.activity.progress.total) == (1, 2)
     worker.say(finished_tensor("layer.2.q", done=2), finished_merge(), JobDone())
@@ -219,9 +203,7 @@ def test_a_merge_from_start_to_end(merging: Control, session: Session, worker: F
     assert session.activity.progress is None
 
 
-def test_merging_takes_the_place_of_comparing(
-    control: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_merging_takes_the_place_of_comparing(control, session, worker, qtbot):
     with qtbot.waitSignal(control.engine.idle):
         control.conductor.open([Path("recipe.yaml")])
         load(worker, COLA, SST2)
@@ -234,9 +216,7 @@ def test_merging_takes_the_place_of_comparing(
     assert session.state is State.MERGED
 
 
-def test_a_cancelled_merge_is_continued_in_its_store(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_cancelled_merge_is_continued_in_its_store(merging, session, worker, qtbot):
     first = worker.newest(MergeJob)
     merging.conductor.cancel()
     assert worker.cancelled == [first]
@@ -251,9 +231,7 @@ def test_a_cancelled_merge_is_continued_in_its_store(
     assert set(session.results.merge.reports) == {"layer.0.q"}
 
 
-def test_other_parameters_begin_a_new_merge(
-    merging: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_other_parameters_begin_a_new_merge(merging, session, worker):
     first = worker.jobs[worker.newest(MergeJob)]
     worker.say(JobCancelled())
     merging.conductor.set_parameter("tau", 0.9)
@@ -264,9 +242,7 @@ def test_other_parameters_begin_a_new_merge(
     assert again.recipe.parameters == {"tau": 0.9}
 
 
-def test_a_store_of_changed_files_is_given_up(
-    merging: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_a_store_of_changed_files_is_given_up(merging, session, worker):
     worker.say(JobCancelled())
     merging.merge.start()
     worker.say(JobFailed(error=ResumeError("The files have changed; merge again.")))
@@ -275,9 +251,7 @@ def test_a_store_of_changed_files_is_given_up(
     assert not worker.jobs[worker.newest(MergeJob)].resume
 
 
-def test_a_lost_engine_costs_no_more_than_the_running_step(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_lost_engine_costs_no_more_than_the_running_step(merging, session, worker, qtbot):
     with qtbot.waitSignal(session.problem) as told:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
     assert "stopped" in told.args[0].sentence
@@ -288,9 +262,7 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(
     assert not merging.engine.is_busy
 
 
-def test_an_idle_engine_that_is_lost_asks_for_nothing(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_an_idle_engine_that_is_lost_asks_for_nothing(merging, session, worker, qtbot):
     worker.say(finished_merge(), JobDone())
     with qtbot.waitSignal(session.problem) as told:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
@@ -298,9 +270,7 @@ def test_an_idle_engine_that_is_lost_asks_for_nothing(
     assert session.can_export
 
 
-def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(ready, session, worker, qtbot):
     session.select("layer.0.q")
     session.select("layer.10.q")
     qtbot.waitUntil(lambda: any(isinstance(job, SpectrumJob) for job in worker.jobs.values()))
@@ -317,8 +287,8 @@ def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(
 
 
 def test_of_a_method_that_learns_a_spectrum_is_asked_for_once_it_has_merged(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    merging, session, worker, qtbot
+):
     session.draft.set_methods([replace(each, learns=True) for each in session.draft.methods])
     assert session.must_learn
     session.select("layer.10.q")
@@ -330,8 +300,8 @@ def test_of_a_method_that_learns_a_spectrum_is_asked_for_once_it_has_merged(
 
 
 def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    merging, session, worker, qtbot
+):
     def store_asked(name: str) -> Path | None:
         count = len(worker.jobs)
         session.select(name)
@@ -349,9 +319,7 @@ def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
     assert store_asked("layer.0.q") == session.results.merge.store
 
 
-def test_an_export_tells_its_progress_and_its_end(
-    merging: Control, session: Session, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_an_export_tells_its_progress_and_its_end(merging, session, worker, qtbot, tmp_path):
     worker.say(finished_merge(), JobDone())
     merging.output.export(tmp_path / "out", "bfloat16", 10)
     job = worker.jobs[worker.newest(ExportJob)]
@@ -365,8 +333,8 @@ def test_an_export_tells_its_progress_and_its_end(
 
 
 def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
-    merging: Control, session: Session, worker: FakeWorker, tmp_path: Path, qtbot: QtBot
-) -> None:
+    merging, session, worker, tmp_path, qtbot
+):
     merging.output.report(tmp_path / "report.html")
     assert not any(isinstance(job, ReportJob) for job in worker.jobs.values())
     worker.say(finished_merge(), JobDone())
@@ -384,9 +352,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     assert session.can_report
 
 
-def test_closing_the_models_keeps_their_merge_on_the_disk(
-    merging: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_closing_the_models_keeps_their_merge_on_the_disk(merging, session, worker):
     worker.say(finished_merge(), JobDone())
     store = session.results.merge.store
     merging.conductor.close()
@@ -395,18 +361,14 @@ def test_closing_the_models_keeps_their_merge_on_the_disk(
     assert store.exists()
 
 
-def test_what_an_earlier_run_merged_is_shown_as_merged(
-    ready: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_what_an_earlier_run_merged_is_shown_as_merged(ready, session, worker):
     ready.merge.start()
     begun = replace(started(), done=1, reports=(finished_tensor("layer.2.q").report,))
     worker.say(begun, finished_tensor("layer.0.q", done=2))
     assert set(session.results.merge.reports) == {"layer.0.q", "layer.2.q"}
 
 
-def test_an_interrupted_merge_waits_while_another_is_made(
-    merging: Control, session: Session, worker: FakeWorker
-) -> None:
+def test_an_interrupted_merge_waits_while_another_is_made(merging, session, worker):
     first = worker.jobs[worker.newest(MergeJob)]
     worker.say(JobCancelled())
     merging.conductor.set_parameter("tau", 0.9)
@@ -420,9 +382,7 @@ def test_an_interrupted_merge_waits_while_another_is_made(
     assert (again.store, again.resume) == (first.store, True)
 
 
-def test_a_pickle_is_converted_on_consent_and_then_added(
-    ready: Control, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_pickle_is_converted_on_consent_and_then_added(ready, session, worker, qtbot):
     ready.conductor.add_experts([BROKEN])
     wanted = worker.jobs[worker.newest(PlanJob)]
     with qtbot.waitSignal(session.problem):

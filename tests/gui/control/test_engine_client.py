@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import (
@@ -57,7 +56,7 @@ def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
     engine.deleteLater()
 
 
-def test_events_reach_who_asked_and_nobody_else(engine: EngineClient, worker: FakeWorker) -> None:
+def test_events_reach_who_asked_and_nobody_else(engine, worker):
     first, second = Asked(engine), Asked(engine)
     event = finished_tensor("q")
     worker.say(event, job=1)
@@ -69,9 +68,7 @@ def test_events_reach_who_asked_and_nobody_else(engine: EngineClient, worker: Fa
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
-def test_an_end_is_heard_once_and_nothing_after_it(
-    end: End, engine: EngineClient, worker: FakeWorker
-) -> None:
+def test_an_end_is_heard_once_and_nothing_after_it(end, engine, worker):
     asked = Asked(engine)
     worker.say(end, finished_tensor("q"), JobDone())
     assert (asked.events, asked.ends) == ([], [end])
@@ -81,9 +78,7 @@ def test_an_end_is_heard_once_and_nothing_after_it(
     assert not worker.withdrawn
 
 
-def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(
-    engine: EngineClient, worker: FakeWorker
-) -> None:
+def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(engine, worker):
     cancelled, dropped, replaced = Asked(engine), Asked(engine), Asked(engine)
     cancelled.operation.cancel()
     dropped.operation.drop()
@@ -95,9 +90,7 @@ def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(
     assert [asked.ends for asked in (cancelled, dropped, replaced)] == [[JobCancelled()], [], []]
 
 
-def test_a_lost_engine_ends_every_operation_and_is_told_once(
-    engine: EngineClient, session: Session, worker: FakeWorker
-) -> None:
+def test_a_lost_engine_ends_every_operation_and_is_told_once(engine, session, worker):
     told: list[object] = []
     session.problem.connect(told.append)
     several = [Asked(engine, job) for job, _ in STATES]
@@ -113,8 +106,8 @@ def test_a_lost_engine_ends_every_operation_and_is_told_once(
 
 @pytest.mark.parametrize(("job", "state"), STATES)
 def test_the_session_is_in_a_state_until_the_last_job_of_its_kind_ends(
-    job: Job, state: State, engine: EngineClient, session: Session, worker: FakeWorker
-) -> None:
+    job, state, engine, session, worker
+):
     Asked(engine, job), Asked(engine, job)
     worker.say(JobDone(), job=1)
     assert session.state is state
@@ -122,9 +115,7 @@ def test_the_session_is_in_a_state_until_the_last_job_of_its_kind_ends(
     assert session.state is State.EMPTY
 
 
-def test_a_job_may_be_asked_for_where_another_ends(
-    engine: EngineClient, session: Session, worker: FakeWorker
-) -> None:
+def test_a_job_may_be_asked_for_where_another_ends(engine, session, worker):
     heard: list[End] = []
     engine.run(
         MERGE,
@@ -140,9 +131,7 @@ def test_a_job_may_be_asked_for_where_another_ends(
     assert with_idle == [True]
 
 
-def test_a_delayed_action_happens_once_and_then_all_is_idle(
-    engine: EngineClient, qtbot: QtBot
-) -> None:
+def test_a_delayed_action_happens_once_and_then_all_is_idle(engine, qtbot):
     done: list[bool] = []
     timer = engine.delayed(20, lambda: done.append(True))
     with qtbot.waitSignal(engine.idle):
@@ -152,9 +141,7 @@ def test_a_delayed_action_happens_once_and_then_all_is_idle(
     assert done == [True]
 
 
-def test_an_error_is_told_unless_who_asked_shows_it(
-    engine: EngineClient, session: Session, worker: FakeWorker
-) -> None:
+def test_an_error_is_told_unless_who_asked_shows_it(engine, session, worker):
     told: list[object] = []
     session.problem.connect(told.append)
     failed = ENDS[-1]

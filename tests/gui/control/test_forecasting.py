@@ -14,7 +14,6 @@ from ace_gui.engine.contract.jobs import ExportJob, SampleMergesJob
 from ace_gui.errors import MethodError
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.layers.forecasting import DELAY, Forecasting
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import ENGINE, GAMMAS, FakeWorker, adopt_two, finished_merge
@@ -60,8 +59,8 @@ def report(name: str, length: float) -> LayerReport:
 
 
 def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
-    forecasting: Forecasting, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    forecasting, session, worker, qtbot
+):
     qtbot.wait(2 * DELAY)
     assert not worker.jobs
     analyse(session)
@@ -76,9 +75,7 @@ def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
     assert len(worker.jobs) == 1
 
 
-def test_another_recipe_makes_it_stale_and_is_asked_about(
-    forecasting: Forecasting, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_another_recipe_makes_it_stale_and_is_asked_about(forecasting, session, worker, qtbot):
     analyse(session)
     first = asked(worker, qtbot)
     session.draft.set_parameter("tau", 0.7)
@@ -92,13 +89,7 @@ def test_another_recipe_makes_it_stale_and_is_asked_about(
     assert forecasting.current is None
 
 
-def test_it_gives_way_to_work_that_the_person_wants(
-    forecasting: Forecasting,
-    session: Session,
-    engine: EngineClient,
-    worker: FakeWorker,
-    qtbot: QtBot,
-) -> None:
+def test_it_gives_way_to_work_that_the_person_wants(forecasting, session, engine, worker, qtbot):
     analyse(session)
     number = asked(worker, qtbot)
     engine.run(ExportJob(store=Path("/cache/store"), folder=Path("/out")))
@@ -109,9 +100,7 @@ def test_it_gives_way_to_work_that_the_person_wants(
     asked(worker, qtbot, 3)
 
 
-def test_after_the_merge_its_own_reports_take_its_place(
-    forecasting: Forecasting, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_after_the_merge_its_own_reports_take_its_place(forecasting, session, worker, qtbot):
     analyse(session)
     worker.say(report(LAYERS[0], 7.0), JobDone(), job=asked(worker, qtbot))
     run = MergeRun(
@@ -128,9 +117,7 @@ def test_after_the_merge_its_own_reports_take_its_place(
     assert forecasting.current.relative_norm == pytest.approx(1.0)
 
 
-def test_a_failure_is_not_told_and_not_tried_again(
-    forecasting: Forecasting, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_failure_is_not_told_and_not_tried_again(forecasting, session, worker, qtbot):
     analyse(session)
     with qtbot.assertNotEmitted(session.problem):
         worker.say(JobFailed(error=MethodError("No.")), job=asked(worker, qtbot))
@@ -139,9 +126,7 @@ def test_a_failure_is_not_told_and_not_tried_again(
     assert forecasting.current is None
 
 
-def test_nobody_looks_and_nothing_is_asked(
-    forecasting: Forecasting, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_nobody_looks_and_nothing_is_asked(forecasting, session, worker, qtbot):
     forecasting.look(False)
     analyse(session)
     qtbot.wait(2 * DELAY)
@@ -152,9 +137,7 @@ def test_nobody_looks_and_nothing_is_asked(
     assert worker.withdrawn == [number]
 
 
-def test_the_sentence_stands_where_the_settings_are(
-    opened: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_sentence_stands_where_the_settings_are(opened, worker, qtbot):
     panel = opened.workspace.method
     opened.show()
     qtbot.waitExposed(opened)

@@ -5,7 +5,7 @@ from ace_gui.gui.control.operations.merge_operation import QUIET, Pace, cost
 from tests.gui.fakes import Clock, row
 
 
-def test_nothing_is_said_at_the_beginning() -> None:
+def test_nothing_is_said_at_the_beginning():
     clock = Clock()
     pace = Pace(clock)
     assert pace.seconds_left(0, 10) is None
@@ -16,7 +16,7 @@ def test_nothing_is_said_at_the_beginning() -> None:
     assert pace.seconds_left(0, 10) is None, "another sequence"
 
 
-def test_what_an_earlier_run_did_took_no_time() -> None:
+def test_what_an_earlier_run_did_took_no_time():
     clock = Clock()
     pace = Pace(clock)
     pace.seconds_left(8, 10)
@@ -25,7 +25,7 @@ def test_what_an_earlier_run_did_took_no_time() -> None:
     assert pace.seconds_left(9, 10) == pytest.approx(10.0)
 
 
-def test_cheap_tensors_first_do_not_promise_a_quick_end() -> None:
+def test_cheap_tensors_first_do_not_promise_a_quick_end():
     cheap, large = (
         row("b", shape=(128,), disposition=Disposition.AVERAGED),
         row("w", shape=(128, 128)),
@@ -33,7 +33,7 @@ def test_cheap_tensors_first_do_not_promise_a_quick_end() -> None:
     assert cost(large) > 100 * cost(cheap)
 
 
-def test_one_slow_tensor_moves_it_only_so_far() -> None:
+def test_one_slow_tensor_moves_it_only_so_far():
     clock = Clock()
     pace = Pace(clock)
     pace.seconds_left(0, 10)

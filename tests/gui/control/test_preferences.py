@@ -52,9 +52,7 @@ def newest(worker: FakeWorker) -> ConfigureJob:
     return job
 
 
-def test_threads_go_to_the_engine_and_to_each_new_one(
-    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_threads_go_to_the_engine_and_to_each_new_one(dialog, window, worker):
     dialog.threads.setRange(0, 8)
     dialog.threads.setValue(3)
     assert Settings().threads == 3
@@ -71,8 +69,8 @@ def test_threads_go_to_the_engine_and_to_each_new_one(
 
 
 def test_the_scratch_folder_is_where_new_merges_go_and_old_ones_stay_known(
-    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+    dialog, window, worker, tmp_path
+):
     scratch = tmp_path / "fast"
     dialog.scratch.take(scratch)
     assert newest(worker).scratch == scratch
@@ -84,14 +82,14 @@ def test_the_scratch_folder_is_where_new_merges_go_and_old_ones_stay_known(
     assert Settings().merge_folders == (cache_root() / "merges", scratch / "merges")
 
 
-def test_runs_are_found_in_every_scratch_folder(tmp_path: Path) -> None:
+def test_runs_are_found_in_every_scratch_folder(tmp_path):
     stores = MergeStores(tmp_path / "one")
     stores.look_in([tmp_path / "two", tmp_path / "one"])
     assert stores.roots == (tmp_path / "two", tmp_path / "one")
     assert read_all(*stores.roots) == []  # neither is there
 
 
-def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp) -> None:
+def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path, qapp):
     stores = MergeStores(tmp_path)
     old, new = (
         recorded(tmp_path / (name * 32), Recipe(base_model=BASE, models=())) for name in "ab"
@@ -107,9 +105,7 @@ def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path: Path, qapp
     assert sorted(tmp_path.iterdir()) == [new, record_of(new)]
 
 
-def test_colours_and_memory_are_those_of_the_menus(
-    dialog: PreferencesDialog, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_colours_and_memory_are_those_of_the_menus(dialog, window, worker):
     dialog.scheme.choose("dark")
     assert current_theme().dark
     chosen = [each.data() for each in window.actions_.schemes.actions() if each.isChecked()]
@@ -128,9 +124,7 @@ def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:
     qtbot.waitUntil(window.centralWidget().updatesEnabled)
 
 
-def test_letters_grow_everywhere_and_shrink_again(
-    dialog: PreferencesDialog, window: MainWindow, qapp: QApplication, qtbot: QtBot
-) -> None:
+def test_letters_grow_everywhere_and_shrink_again(dialog, window, qapp, qtbot):
     before = {each: each.font().pointSizeF() for each in window.findChildren(QWidget)}
     body, title = qapp.font().pointSizeF(), face(Face.TITLE).pointSizeF()
     try:
@@ -147,9 +141,7 @@ def test_letters_grow_everywhere_and_shrink_again(
         assert widget.font().pointSizeF() == pytest.approx(size), widget
 
 
-def test_the_names_on_the_rail_have_room_in_larger_letters(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_the_names_on_the_rail_have_room_in_larger_letters(loaded, qtbot):
     experts = loaded.workspace.left.rail.experts
     before = experts.minimumHeight()
     try:
@@ -161,7 +153,7 @@ def test_the_names_on_the_rail_have_room_in_larger_letters(
         enlarge(loaded, 100, qtbot)
 
 
-def test_what_is_measured_in_letters_follows_them(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_what_is_measured_in_letters_follows_them(loaded, qtbot):
     workspace = loaded.workspace
 
     def measures() -> list[float]:
@@ -189,16 +181,14 @@ def test_what_is_measured_in_letters_follows_them(loaded: MainWindow, qtbot: QtB
     assert measures() == pytest.approx(before)
 
 
-def test_exports_are_proposed_in_the_folder_that_is_preferred(
-    loaded: MainWindow, tmp_path: Path, qtbot: QtBot
-) -> None:
+def test_exports_are_proposed_in_the_folder_that_is_preferred(loaded, tmp_path, qtbot):
     loaded.settings.export_folder = tmp_path
     dialog = ExportDialog(loaded.session, loaded.output, loaded)
     assert Path(dialog.folder.text()).parent == tmp_path
     dialog.deleteLater()
 
 
-def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path: Path) -> None:
+def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path):
     engine = EngineProcess()
     try:
         first = engine.receive(120)
@@ -215,9 +205,7 @@ def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path: Path) -> None:
         engine.close()
 
 
-def test_the_disk_that_counts_is_that_of_the_scratch_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_that_counts_is_that_of_the_scratch_folder(tmp_path, monkeypatch):
     asked: list[Path] = []
     monkeypatch.setattr("ace_gui.engine.planning.memory.free_bytes", asked.append)
     use_scratch(tmp_path)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
 from ace_gui.engine.contract.figures.findings import LayerReport
@@ -75,9 +74,7 @@ def choose(window: MainWindow, worker: FakeWorker, tau: float | None) -> None:
     window.conductor.set_parameter("tau", tau)
 
 
-def test_settings_of_before_find_their_merge(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
-) -> None:
+def test_settings_of_before_find_their_merge(loaded, worker, merge):
     first = merge()
     choose(loaded, worker, 0.7)
     assert loaded.header.primary.outdated.isVisible()
@@ -91,8 +88,8 @@ def test_settings_of_before_find_their_merge(
 
 
 def test_a_merge_that_is_made_again_takes_the_earlier_ones_place_once_it_is_done(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
-) -> None:
+    loaded, worker, merge
+):
     first = merge()
     loaded.runs.rename(first, "the best")
     loaded.merge.start()
@@ -105,17 +102,12 @@ def test_a_merge_that_is_made_again_takes_the_earlier_ones_place_once_it_is_done
     assert not first.store.exists()
 
 
-def test_the_norm_is_of_all_tensors_by_the_experts_mean(merge: Callable[[], MergeRun]) -> None:
+def test_the_norm_is_of_all_tensors_by_the_experts_mean(merge):
     # Over both tensors ‖Δ‖ = 5; the experts' energies are 1 and 2 in each.
     assert merge().norm == pytest.approx(5.0 / ((2**0.5 + 4**0.5) / 2))
 
 
-def test_a_later_window_knows_the_kept_merges(
-    loaded: MainWindow,
-    merge: Callable[[], MergeRun],
-    other_window: tuple[MainWindow, FakeWorker],
-    qtbot: QtBot,
-) -> None:
+def test_a_later_window_knows_the_kept_merges(loaded, merge, other_window, qtbot):
     run = merge()
     loaded.runs.rename(run, "the best")
     loaded.close_unasked()
@@ -143,9 +135,7 @@ def test_a_later_window_knows_the_kept_merges(
     worker.say(*analysed(GAMMAS), job=len(worker.jobs))
 
 
-def test_a_kept_merge_of_changed_models_is_shown_and_never_taken_for_current(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
-) -> None:
+def test_a_kept_merge_of_changed_models_is_shown_and_never_taken_for_current(loaded, worker, merge):
     run = merge()
     choose(loaded, worker, 0.7)
     run.outdated = True
@@ -155,9 +145,7 @@ def test_a_kept_merge_of_changed_models_is_shown_and_never_taken_for_current(
     assert "models changed since" in panel.model.index(0, 0).data(0x0100).line
 
 
-def test_a_run_is_restored_with_all_of_its_settings(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
-) -> None:
+def test_a_run_is_restored_with_all_of_its_settings(loaded, worker, merge):
     first = merge()
     colours = [expert.colour for expert in loaded.session.draft.inputs.experts]
     loaded.conductor.change(loaded.session.draft.inputs.without_experts([0]))
@@ -175,9 +163,7 @@ def test_a_run_is_restored_with_all_of_its_settings(
     worker.say(PlanReady(plan=plan(loaded.session.draft.inputs.recipe())), JobDone())
 
 
-def test_the_panel_renames_compares_and_deletes(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun]
-) -> None:
+def test_the_panel_renames_compares_and_deletes(loaded, worker, merge):
     panel: RunsPanel = loaded.workspace.runs
     assert not panel.isVisible()
     first = merge()
@@ -199,9 +185,7 @@ def test_the_panel_renames_compares_and_deletes(
     assert not first.store.exists()
 
 
-def test_an_exported_run_says_so_and_goes_unasked(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], tmp_path: Path
-) -> None:
+def test_an_exported_run_says_so_and_goes_unasked(loaded, worker, merge, tmp_path):
     run = merge()
     loaded.output.export(tmp_path / "out", None, 10)
     worker.say(Exported(folder=tmp_path / "out", files=(), bytes=1), JobDone())
@@ -214,9 +198,7 @@ def test_an_exported_run_says_so_and_goes_unasked(
     assert not record_of(run.store).exists()
 
 
-def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], qtbot: QtBot
-) -> None:
+def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge, qtbot):
     run = merge()
     loaded.runs.finish()
     elsewhere = run.store.with_name("e" * 32)
@@ -233,9 +215,7 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(
     assert run.store.exists()
 
 
-def test_what_is_kept_is_measured_on_the_disk(
-    loaded: MainWindow, worker: FakeWorker, merge: Callable[[], MergeRun], qtbot: QtBot
-) -> None:
+def test_what_is_kept_is_measured_on_the_disk(loaded, worker, merge, qtbot):
     """However a run came into the list, and whatever its record said."""
     runs = [merge()]
     for tau in (0.7, 0.8):
@@ -260,9 +240,7 @@ def test_what_is_kept_is_measured_on_the_disk(
     assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}
 
 
-def test_records_say_everything_and_damaged_ones_are_passed_over(
-    merge: Callable[[], MergeRun], tmp_path: Path
-) -> None:
+def test_records_say_everything_and_damaged_ones_are_passed_over(merge, tmp_path):
     run = replace(merge(), name="a", accuracies={"cola": 0.5}, bytes=9)
     store = tmp_path / "kept" / "store"
     make_store(store)

@@ -24,7 +24,7 @@ def later(tmp_path: Path) -> Sessions:
     return Sessions(Session(), tmp_path / "sessions")
 
 
-def test_a_window_that_died_leaves_what_was_open(sessions: Sessions, tmp_path: Path) -> None:
+def test_a_window_that_died_leaves_what_was_open(sessions, tmp_path):
     assert later(tmp_path).recover() == (), "it is still open"
     assert sessions._lock is not None
     sessions._lock.unlock()  # as at the end of the process
@@ -35,9 +35,7 @@ def test_a_window_that_died_leaves_what_was_open(sessions: Sessions, tmp_path: P
     sessions.leave(keep=False)
 
 
-def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(
-    sessions: Sessions, tmp_path: Path
-) -> None:
+def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(sessions, tmp_path):
     kept = sessions.leave(keep=True)
     assert kept is not None
     assert kept.name == "base with cola, sst2.ace.yaml"
@@ -46,9 +44,7 @@ def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(
     assert later(tmp_path).recover() == ()
 
 
-def test_nothing_of_a_persons_is_written_over(
-    sessions: Sessions, session: Session, tmp_path: Path
-) -> None:
+def test_nothing_of_a_persons_is_written_over(sessions, session, tmp_path):
     """Neither what cannot be read, nor what is called as a project that is recovered."""
     folder = tmp_path / "sessions"
     own = {"base with cola, sst2.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
@@ -67,9 +63,7 @@ def test_nothing_of_a_persons_is_written_over(
     assert {name: (folder / name).read_text() for name in own} == own
 
 
-def test_other_models_of_the_same_names_take_no_projects_place(
-    sessions: Sessions, session: Session, tmp_path: Path
-) -> None:
+def test_other_models_of_the_same_names_take_no_projects_place(sessions, session, tmp_path):
     first = sessions.leave(keep=True)
     session.draft.set_parameter("tau", 0.7)
     assert sessions.leave(keep=True) == first, "the same models"
@@ -83,7 +77,7 @@ def test_other_models_of_the_same_names_take_no_projects_place(
     assert load_recipe(first).base_model == TWO.base
 
 
-def test_every_change_is_written(session: Session, sessions: Sessions) -> None:
+def test_every_change_is_written(session, sessions):
     session.draft.set_parameter("tau", 0.7)
     assert sessions._timer.isActive()
     sessions.write()
@@ -95,7 +89,7 @@ def test_every_change_is_written(session: Session, sessions: Sessions) -> None:
     sessions.leave(keep=False)
 
 
-def test_a_name_can_be_that_of_a_file() -> None:
+def test_a_name_can_be_that_of_a_file():
     assert "/" not in project_name(recipe(Path("/models/a:b?"), COLA, SST2))
     long = recipe(*(Path(f"/models/{'x' * 40}{index}") for index in range(9)))
     assert len(project_name(long)) <= 80

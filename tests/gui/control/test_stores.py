@@ -14,7 +14,6 @@ from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.overrides import Override
 from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import ParameterValue
 from tests.gui.fakes import make_store, recorded
 
 ONE = Recipe(base_model=Path("base"), models=())
@@ -34,7 +33,7 @@ def aged(path: Path, days: int) -> None:
     os.utime(path, (when, when))
 
 
-def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path) -> None:
+def test_what_is_discarded_goes_and_the_rest_stays(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     gone, kept = filled(stores), filled(stores, OTHER)
     stores.discard(gone)
@@ -43,7 +42,7 @@ def test_what_is_discarded_goes_and_the_rest_stays(qapp: object, tmp_path: Path)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [kept]
 
 
-def test_tasks_are_no_part_of_what_is_merged(qapp: object, tmp_path: Path) -> None:
+def test_tasks_are_no_part_of_what_is_merged(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     recipe = Recipe(base_model=Path("/base"), models=())
     filled(stores, recipe)
@@ -51,7 +50,7 @@ def test_tasks_are_no_part_of_what_is_merged(qapp: object, tmp_path: Path) -> No
     stores.close()
 
 
-def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path) -> None:
+def test_the_next_window_finds_an_unfinished_merge(qapp, tmp_path):
     first = MergeStores(tmp_path)
     store = filled(first)
     first.close()
@@ -62,7 +61,7 @@ def test_the_next_window_finds_an_unfinished_merge(qapp: object, tmp_path: Path)
     assert (store / "model.safetensors").exists()
 
 
-def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp: object, tmp_path: Path) -> None:
+def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     kept, tried = filled(stores, complete=True), filled(stores, OTHER, complete=True)
     recorded(kept, ONE)
@@ -81,21 +80,19 @@ def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp: object, tmp_pat
     assert not record_of(kept).exists()
 
 
-def test_a_finished_merge_is_not_merged_over(qapp: object, tmp_path: Path) -> None:
+def test_a_finished_merge_is_not_merged_over(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     store = filled(stores, complete=True)
     assert stores.new(ONE) != store
     assert store.exists()
 
 
-def test_two_windows_never_share_a_folder(qapp: object, tmp_path: Path) -> None:
+def test_two_windows_never_share_a_folder(qapp, tmp_path):
     first, second = MergeStores(tmp_path), MergeStores(tmp_path)
     assert first.new(ONE) != second.new(ONE)
 
 
-def test_a_sweep_spares_open_windows_and_what_may_be_continued(
-    qapp: object, tmp_path: Path
-) -> None:
+def test_a_sweep_spares_open_windows_and_what_may_be_continued(qapp, tmp_path):
     other = MergeStores(tmp_path)
     theirs = filled(other, complete=True)
     recent, old, finished, trash = (tmp_path / (name * 32) for name in "abcd")
@@ -155,7 +152,7 @@ def contents(folder: Path) -> dict[str, object]:
     return found
 
 
-def test_what_is_not_named_and_marked_as_ours_stays(qapp: object, tmp_path: Path) -> None:
+def test_what_is_not_named_and_marked_as_ours_stays(qapp, tmp_path):
     elsewhere, merges = tmp_path / "elsewhere", tmp_path / "merges"
     recorded(elsewhere / "record", ONE)
     (elsewhere / "mark").write_bytes(MARK_TEXT)
@@ -196,7 +193,7 @@ def test_what_is_not_named_and_marked_as_ours_stays(qapp: object, tmp_path: Path
     assert len(now) < len(before), "some of ours went"
 
 
-def test_links_in_a_folder_of_ours_are_not_followed(qapp: object, tmp_path: Path) -> None:
+def test_links_in_a_folder_of_ours_are_not_followed(qapp, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "letter.txt").write_text("dear")
@@ -212,7 +209,7 @@ def test_links_in_a_folder_of_ours_are_not_followed(qapp: object, tmp_path: Path
         assert (mine / "letter.txt").read_text() == "dear"
 
 
-def test_a_folder_in_the_way_of_a_merge_is_left_alone(qapp: object, tmp_path: Path) -> None:
+def test_a_folder_in_the_way_of_a_merge_is_left_alone(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     wanted = stores.new(ONE)
     stores.release(wanted)
@@ -236,11 +233,8 @@ VALUES = (0, 1, 0.3, True, "cosine")
     data=st.data(),
 )
 def test_recipes_share_an_unfinished_merge_if_and_only_if_they_are_equal(
-    parameters: dict[str, ParameterValue],
-    others: dict[str, ParameterValue],
-    seed: int,
-    data: st.DataObject,
-) -> None:
+    parameters, others, seed, data
+):
     stores = MergeStores(Path("/nowhere"))
     order = data.draw(st.permutations(list(parameters)))
     shuffled = {name: parameters[name] for name in order}
@@ -260,9 +254,7 @@ def test_recipes_share_an_unfinished_merge_if_and_only_if_they_are_equal(
         assert (stores._folder(left) == stores._folder(right)) == (left == right)
 
 
-def test_a_finished_merge_that_is_made_again_stays_free_for_others(
-    qapp: object, tmp_path: Path
-) -> None:
+def test_a_finished_merge_that_is_made_again_stays_free_for_others(qapp, tmp_path):
     first = MergeStores(tmp_path)
     store = recorded(first.new(ONE), ONE)
     first.close()
@@ -271,7 +263,7 @@ def test_a_finished_merge_that_is_made_again_stays_free_for_others(
     assert MergeStores(tmp_path).take(store)
 
 
-def test_records_without_a_merge_go_after_a_while(qapp: object, tmp_path: Path) -> None:
+def test_records_without_a_merge_go_after_a_while(qapp, tmp_path):
     for name, days in (("a", 8), ("b", 1)):
         store = recorded(tmp_path / (name * 32), ONE)
         shutil.rmtree(store)
@@ -281,12 +273,12 @@ def test_records_without_a_merge_go_after_a_while(qapp: object, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == [f"{'b' * 32}.json"]
 
 
-def test_a_sweep_of_nothing_is_quiet(qapp: object, tmp_path: Path) -> None:
+def test_a_sweep_of_nothing_is_quiet(qapp, tmp_path):
     MergeStores(tmp_path / "never made").sweep()
     wait()
 
 
-def test_an_unusable_cache_is_no_obstacle(tmp_path: Path) -> None:
+def test_an_unusable_cache_is_no_obstacle(tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     stores = MergeStores(tmp_path / "cache" / "merges")
     assert not stores.has(ONE)

@@ -20,7 +20,6 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.layers.layer_queries import DELAY
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
@@ -79,9 +78,7 @@ def shown_row(panel: WhatIfPanel, figure: str) -> list[str]:
     return [row.text(column) for column in (1, 2)]
 
 
-def test_trying_asks_once_for_the_last_of_many_values(
-    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_trying_asks_once_for_the_last_of_many_values(what_if, session, worker, qtbot):
     for value in (0.2, 0.1, 0.05):
         what_if.try_parameter("k_frac", value)
     (job,) = asked(worker, qtbot, 1)
@@ -93,14 +90,8 @@ def test_trying_asks_once_for_the_last_of_many_values(
 @pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
 @pytest.mark.parametrize("rule", [None, Override(role="key", merge_method="linear")])
 def test_what_is_done_after_the_method_can_be_tried(
-    what_if: WhatIf,
-    panel: WhatIfPanel,
-    session: Session,
-    worker: FakeWorker,
-    qtbot: QtBot,
-    name: str,
-    rule: Override | None,
-) -> None:
+    what_if, panel, session, worker, qtbot, name, rule
+):
     if rule is not None:
         overridden(session, rule, method="linear")
     panel.form.fields[name].control.setValue(0.5)
@@ -114,9 +105,7 @@ def test_what_is_done_after_the_method_can_be_tried(
     assert what_if.parameter(name) == 1.0
 
 
-def test_a_newer_question_takes_the_place_of_the_one_before(
-    what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_newer_question_takes_the_place_of_the_one_before(what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-3)
     asked(worker, qtbot, 1)
     what_if.try_scope("authors-vit")
@@ -130,9 +119,7 @@ def test_a_newer_question_takes_the_place_of_the_one_before(
     assert what_if.new.report.delta_norm == 7.0
 
 
-def test_what_was_answered_is_not_asked_again(
-    what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_what_was_answered_is_not_asked_again(what_if, worker, qtbot):
     what_if.try_parameter("tau", 2.0)
     asked(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
@@ -150,9 +137,7 @@ def of_two_variants(session: Session, what_if: WhatIf) -> WhatIf:
     return what_if
 
 
-def test_somebody_who_looks_sees_both_variants(
-    of_two_variants: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_somebody_who_looks_sees_both_variants(of_two_variants, session, worker, qtbot):
     panel = in_view(qtbot, WhatIfPanel(session, of_two_variants), width=1000, height=280)
     (job,) = asked(worker, qtbot, 1)
     assert job.recipe.parameters == {"variant": "automatic"}
@@ -178,8 +163,8 @@ def test_somebody_who_looks_sees_both_variants(
 
 
 def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
-    of_two_variants: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    of_two_variants, session, worker, qtbot
+):
     session.draft.set_parameter("variant", "automatic")
     of_two_variants.look(True)
     (job,) = asked(worker, qtbot, 1)
@@ -187,7 +172,7 @@ def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
     assert of_two_variants.labels == ("automatic", "published")
 
 
-def test_the_recipes_own_value_is_no_trial(what_if: WhatIf, session: Session) -> None:
+def test_the_recipes_own_value_is_no_trial(what_if, session):
     what_if.try_parameter("tau", 0.7)
     what_if.try_scope("authors-vit")
     session.draft.set_parameter("tau", 0.7)  # set in the form, or applied
@@ -196,18 +181,14 @@ def test_the_recipes_own_value_is_no_trial(what_if: WhatIf, session: Session) ->
     assert not what_if.is_on
 
 
-def test_layers_without_a_spectrum_are_not_asked_about(
-    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot, panel: WhatIfPanel
-) -> None:
+def test_layers_without_a_spectrum_are_not_asked_about(what_if, session, worker, qtbot, panel):
     session.select("layer.0.q.bias")
     what_if.try_parameter("tau", 2.0)
     asked(worker, qtbot, 0)
     assert "Select a layer" in panel.plot.message()
 
 
-def test_the_panel_shows_old_beside_new(
-    panel: WhatIfPanel, what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_panel_shows_old_beside_new(panel, what_if, session, worker, qtbot):
     assert "Change a value" in panel.plot.message()
     session.results.findings.record(session.draft.recipe_key(), answer(1.0))
     panel.form.fields["k_frac"].control.setValue(0.9)
@@ -227,9 +208,7 @@ def test_the_panel_shows_old_beside_new(
     assert panel.form.fields["k_frac"].control.value() == 0.3
 
 
-def test_what_cannot_be_computed_says_why(
-    panel: WhatIfPanel, what_if: WhatIf, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_what_cannot_be_computed_says_why(panel, what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-9)
     asked(worker, qtbot, 1)
     worker.say(JobFailed(error=MethodError("It does not work; raise epsilon.")))
@@ -238,12 +217,12 @@ def test_what_cannot_be_computed_says_why(
     assert what_if.error is None
 
 
-def test_methods_without_a_figure_show_a_dash() -> None:
+def test_methods_without_a_figure_show_a_dash():
     assert figure_text(spectrum(LAYER).report, "condition") == "–"
     assert figure_text(spectrum(LAYER).report, "regime") == "heterogeneous"
 
 
-def test_applying_makes_it_the_recipe(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_applying_makes_it_the_recipe(loaded, worker):
     loaded.what_if.try_parameter("k_frac", 0.9)
     loaded.what_if.try_scope("authors-vit")
     loaded.workspace.apply_trial()
@@ -270,9 +249,7 @@ def overridden(session: Session, *rules: Override, method: str = "ace") -> None:
 RULE = Override(role="key", parameters={"tau": 0.7})
 
 
-def test_a_layers_own_parameters_are_what_is_tried(
-    what_if: WhatIf, session: Session, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_layers_own_parameters_are_what_is_tried(what_if, session, worker, qtbot):
     overridden(session, RULE)
     assert what_if.parameter("tau") == 0.7
     what_if.try_parameter("tau", 0.7)
@@ -284,9 +261,7 @@ def test_a_layers_own_parameters_are_what_is_tried(
     assert job.recipe.parameters == {}
 
 
-def test_what_is_tried_of_the_recipe_and_of_an_override_are_two_things(
-    what_if: WhatIf, session: Session
-) -> None:
+def test_what_is_tried_of_the_recipe_and_of_an_override_are_two_things(what_if, session):
     overridden(session, RULE)
     session.select("layer.0.q")
     what_if.try_parameter("tau", 2.0)
@@ -297,9 +272,7 @@ def test_what_is_tried_of_the_recipe_and_of_an_override_are_two_things(
     assert what_if.parameter("tau") == 2.0
 
 
-def test_an_override_of_weights_leaves_the_layer_its_recipes_parameters(
-    what_if: WhatIf, session: Session, panel: WhatIfPanel
-) -> None:
+def test_an_override_of_weights_leaves_the_layer_its_recipes_parameters(what_if, session, panel):
     overridden(session, Override(role="key", weights={"cola": 0.5}))
     assert what_if.override is None
     assert not panel.own.isVisible()
@@ -307,9 +280,7 @@ def test_an_override_of_weights_leaves_the_layer_its_recipes_parameters(
     assert what_if.inputs().touched == {"tau": 2.0}
 
 
-def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(
-    what_if: WhatIf, session: Session, panel: WhatIfPanel
-) -> None:
+def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(what_if, session, panel):
     overridden(session, Override(role="key", merge_method="linear"), method="linear")
     assert [name for name in panel.form.fields if not name.startswith("after.")] == [
         "normalize",
@@ -322,7 +293,7 @@ def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(
     assert not panel.own.isVisible()
 
 
-def test_the_last_rule_with_parameters_in_force_governs() -> None:
+def test_the_last_rule_with_parameters_in_force_governs():
     linear = Override(role="key", merge_method="linear", parameters={"normalize": False})
     weights = Override(role="key", weights={"cola": 0.5})
     assert governing((RULE, weights), (0, 1), "ace") == 0
@@ -331,7 +302,7 @@ def test_the_last_rule_with_parameters_in_force_governs() -> None:
     assert governing((weights,), (0,), "ace") is None
 
 
-def test_applying_writes_to_the_override(opened: MainWindow, worker: FakeWorker) -> None:
+def test_applying_writes_to_the_override(opened, worker):
     session, what_if = opened.session, opened.what_if
     overridden(session, RULE)
     session.select(LAYER)

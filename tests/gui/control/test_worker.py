@@ -106,7 +106,7 @@ def start(qtbot: QtBot) -> Iterator[Start]:
         assert worker.wait(5000)
 
 
-def test_jobs_submitted_before_the_engine_is_up_are_done(start: Start, qtbot: QtBot) -> None:
+def test_jobs_submitted_before_the_engine_is_up_are_done(start, qtbot):
     worker, _, heard = start({PlanJob: [JobDone()]}, running=False)
     first, second = worker.submit(PLAN), worker.submit(PLAN)
     worker.start()
@@ -114,7 +114,7 @@ def test_jobs_submitted_before_the_engine_is_up_are_done(start: Start, qtbot: Qt
     assert heard.of(first) == [JobDone()]
 
 
-def test_events_arrive_in_order_with_their_jobs_number(start: Start, qtbot: QtBot) -> None:
+def test_events_arrive_in_order_with_their_jobs_number(start, qtbot):
     many = [STEP] * (BATCH + 10) + [JobDone()]
     worker, _, heard = start({AnalyseJob: many, PlanJob: [JobDone()]})
     plan = worker.submit(PLAN)
@@ -124,7 +124,7 @@ def test_events_arrive_in_order_with_their_jobs_number(start: Start, qtbot: QtBo
     assert heard.of(plan) == [JobDone()]
 
 
-def test_a_job_that_listens_is_cancelled_gently(start: Start, qtbot: QtBot) -> None:
+def test_a_job_that_listens_is_cancelled_gently(start, qtbot):
     worker, engines, heard = start({})
     number = worker.submit(MERGE)
     worker.cancel(number)
@@ -133,7 +133,7 @@ def test_a_job_that_listens_is_cancelled_gently(start: Start, qtbot: QtBot) -> N
     assert not heard.lost
 
 
-def test_a_job_that_does_not_listen_takes_its_engine_along(start: Start, qtbot: QtBot) -> None:
+def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
     worker, engines, heard = start({}, deaf=True)
     other, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
     worker.cancel(number)
@@ -143,7 +143,7 @@ def test_a_job_that_does_not_listen_takes_its_engine_along(start: Start, qtbot: 
     assert not heard.lost  # it was wanted
 
 
-def test_what_is_opened_instead_is_planned_by_the_next_engine(start: Start, qtbot: QtBot) -> None:
+def test_what_is_opened_instead_is_planned_by_the_next_engine(start, qtbot):
     worker, engines, heard = start({}, deaf=True)
     stuck, wanted = worker.submit(PLAN), worker.submit(PLAN)
     worker.cancel(stuck)
@@ -154,7 +154,7 @@ def test_what_is_opened_instead_is_planned_by_the_next_engine(start: Start, qtbo
     qtbot.waitUntil(lambda: heard.of(wanted) == [JobDone()])
 
 
-def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start: Start, qtbot: QtBot) -> None:
+def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start, qtbot):
     worker, engines, heard = start({MERGE.__class__: [JobDone()]}, deaf=True)
     worker.withdraw(worker.submit(PLAN))
     qtbot.wait(150)  # three times its patience
@@ -163,7 +163,7 @@ def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start: Start, qtbot:
     assert len(engines) == 1
 
 
-def test_a_lost_engine_is_told_and_replaced(start: Start, qtbot: QtBot) -> None:
+def test_a_lost_engine_is_told_and_replaced(start, qtbot):
     worker, engines, heard = start({PlanJob: [JobDone()]})
     worker.submit(MERGE)
     qtbot.waitUntil(lambda: bool(engines[0].jobs))
@@ -174,7 +174,7 @@ def test_a_lost_engine_is_told_and_replaced(start: Start, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
 
 
-def test_an_engine_that_cannot_start_is_told(qtbot: QtBot) -> None:
+def test_an_engine_that_cannot_start_is_told(qtbot):
     def refuse() -> ScriptedEngine:
         raise OSError("no more processes")
 
@@ -186,7 +186,7 @@ def test_an_engine_that_cannot_start_is_told(qtbot: QtBot) -> None:
     assert worker.wait(5000)
 
 
-def test_stopping_spares_an_engine_that_writes(start: Start, qtbot: QtBot) -> None:
+def test_stopping_spares_an_engine_that_writes(start, qtbot):
     worker, engines, _ = start({})
     worker.submit(MERGE)
     qtbot.waitUntil(lambda: bool(engines[0].jobs))
@@ -199,7 +199,7 @@ def test_stopping_spares_an_engine_that_writes(start: Start, qtbot: QtBot) -> No
     assert idle_engines[0].ended == ["terminate", "close"]
 
 
-def test_a_thread_that_meets_the_unexpected_goes_on(start: Start, qtbot: QtBot) -> None:
+def test_a_thread_that_meets_the_unexpected_goes_on(start, qtbot):
     worker, engines, heard = start({PlanJob: [JobDone()]})
     engines[0]._theirs.send_bytes(b"not a pickle")
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))

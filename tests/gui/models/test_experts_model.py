@@ -1,7 +1,6 @@
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
-from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -19,9 +18,7 @@ def model(session: Session) -> ExpertsModel:
     return model
 
 
-def test_an_expert_whose_headers_are_being_read_says_so(
-    model: ExpertsModel, session: Session
-) -> None:
+def test_an_expert_whose_headers_are_being_read_says_so(model, session):
     session.draft.propose(session.draft.inputs.with_experts([SST2]))
     assert model.index(0, STATUS).data() == "✓ 1.0 MB"
     assert "reading" in model.index(1, STATUS).data()
@@ -29,14 +26,14 @@ def test_an_expert_whose_headers_are_being_read_says_so(
     assert model.rowCount() == 1
 
 
-def test_warnings_are_marked_and_told(model: ExpertsModel, session: Session) -> None:
+def test_warnings_are_marked_and_told(model, session):
     warned = type(summary(COLA))(**{**vars(summary(COLA)), "warnings": ("an odd <config>",)})
     session.adopt(session.draft.inputs, plan(recipe(COLA), experts=(warned,)))
     assert model.index(0, STATUS).data().startswith("⚠")
     assert "an odd <config>" in model.index(0, NAME).data(Qt.ItemDataRole.ToolTipRole)
 
 
-def test_editing_asks_for_the_expert_it_should_become(model: ExpertsModel, qtbot: QtBot) -> None:
+def test_editing_asks_for_the_expert_it_should_become(model, qtbot):
     with qtbot.waitSignal(model.expert_edited) as asked:
         assert model.setData(model.index(0, NAME), " grammar\u202e ")
     assert asked.args[1].name == "grammar"
@@ -46,6 +43,6 @@ def test_editing_asks_for_the_expert_it_should_become(model: ExpertsModel, qtbot
     assert model.index(0, WEIGHT).data() == "1"  # nothing has changed before it is planned
 
 
-def test_names_and_weights_can_be_edited_the_status_cannot(model: ExpertsModel) -> None:
+def test_names_and_weights_can_be_edited_the_status_cannot(model):
     editable = [bool(model.flags(model.index(0, c)) & Qt.ItemFlag.ItemIsEditable) for c in range(3)]
     assert editable == [True, True, False]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, RowOverride
@@ -61,9 +60,7 @@ def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
     model.deleteLater()
 
 
-def test_the_same_plan_again_keeps_the_view_where_it_is(
-    model: LayersModel, session: Session, qtbot: QtBot
-) -> None:
+def test_the_same_plan_again_keeps_the_view_where_it_is(model, session, qtbot):
     with qtbot.assertNotEmitted(model.modelReset), qtbot.waitSignal(model.figures_changed):
         adopt_two(session)
 
@@ -76,27 +73,25 @@ def cell(model: LayersModel, name: str, column: Column, role: int = 0) -> str:
     return model.index_of(name, column.index).data(role)
 
 
-def test_the_plan_is_shown_from_the_models_input_to_its_output(model: LayersModel) -> None:
+def test_the_plan_is_shown_from_the_models_input_to_its_output(model):
     assert names(model) == IN_ORDER
     assert cell(model, "layer.10.q", SHAPE) == "8 × 3"
     assert cell(model, "head", OUTCOME) == Disposition.PER_EXPERT.value
 
 
-def test_names_sort_as_people_count(model: LayersModel) -> None:
+def test_names_sort_as_people_count(model):
     model.sort(TENSOR.index, Ascending)
     assert names(model) == ["head", "layer.0.q", "layer.0.q.bias", "layer.2.q", "layer.10.q"]
 
 
 @pytest.mark.parametrize(("order", "first"), [(Ascending, "layer.0.q"), (Descending, "layer.10.q")])
-def test_gamma_sorts_as_a_number_and_unknown_comes_last(
-    model: LayersModel, order: Qt.SortOrder, first: str
-) -> None:
+def test_gamma_sorts_as_a_number_and_unknown_comes_last(model, order, first):
     model.sort(GAMMA.index, order)
     assert names(model)[0] == first
     assert set(names(model)[3:]) == {"layer.0.q.bias", "head"}
 
 
-def test_every_column_sorts_to_a_permutation(model: LayersModel) -> None:
+def test_every_column_sorts_to_a_permutation(model):
     before = sorted(names(model))
     for column in range(len(COLUMNS)):
         for order in (Ascending, Descending):
@@ -106,7 +101,7 @@ def test_every_column_sorts_to_a_permutation(model: LayersModel) -> None:
     assert names(model) == IN_ORDER
 
 
-def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> None:
+def test_filters_by_text_whatever_its_case_and_by_role(model):
     model.set_filter("LAYER", "")
     assert "head" not in names(model)
     model.set_filter("layer", "key")
@@ -116,16 +111,14 @@ def test_filters_by_text_whatever_its_case_and_by_role(model: LayersModel) -> No
     assert len(model.shown) == model.total
 
 
-def test_only_what_is_merged_is_shown_where_anything_is(model: LayersModel) -> None:
+def test_only_what_is_merged_is_shown_where_anything_is(model):
     model.set_filter("", "", merged=True)
     assert names(model) == ["layer.0.q", "layer.2.q", "layer.10.q"]
     assert model.total == 5
     assert model.total_merged == 3
 
 
-def test_a_tensor_that_an_override_names_stays_among_the_merged(
-    model: LayersModel, session: Session
-) -> None:
+def test_a_tensor_that_an_override_names_stays_among_the_merged(model, session):
     model.set_filter("", "", merged=True)
     own = RowOverride(method="ace", parameters={}, weights=(1.0, 1.0), rules=(0,))
     for name, fate in product(("layer.2.q", "layer.0.q.bias"), Disposition):
@@ -139,7 +132,7 @@ def test_a_tensor_that_an_override_names_stays_among_the_merged(
         assert model.total_merged == len(model.shown)
 
 
-def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Session) -> None:
+def test_regimes_follow_the_threshold_strictly(model, session):
     session.draft.preview_tau(0.5)
     assert cell(model, "layer.2.q", REGIME) == "homogeneous"
     assert cell(model, "layer.10.q", REGIME) == "heterogeneous"
@@ -149,7 +142,7 @@ def test_regimes_follow_the_threshold_strictly(model: LayersModel, session: Sess
     assert cell(model, "layer.2.q", REGIME) == "heterogeneous"
 
 
-def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
+def test_states_through_a_merge(model, session):
     run = MergeRun(
         recipe=session.draft.inputs.recipe(),
         parameters=session.draft.resolved_parameters(),
@@ -166,9 +159,7 @@ def test_states_through_a_merge(model: LayersModel, session: Session) -> None:
 
 
 @pytest.mark.parametrize("column", [-1, TENSOR.index])
-def test_streaming_figures_are_signalled_once_for_many(
-    model: LayersModel, session: Session, qtbot: QtBot, column: int
-) -> None:
+def test_streaming_figures_are_signalled_once_for_many(model, session, qtbot, column):
     model.sort(column, Ascending)
     with qtbot.waitSignal(model.figures_changed):
         pass  # what the fixture recorded
@@ -182,7 +173,7 @@ def test_streaming_figures_are_signalled_once_for_many(
     assert len(signals) == 2
 
 
-def test_hostile_names_are_shown_plainly(session: Session, healths: Healths) -> None:
+def test_hostile_names_are_shown_plainly(session, healths):
     model = LayersModel(session, healths)
     session.adopt(
         Inputs(base=BASE).with_experts([COLA]),
@@ -192,7 +183,7 @@ def test_hostile_names_are_shown_plainly(session: Session, healths: Healths) -> 
     assert "<img" not in model.index_of("a\u202eb<img src=x>").data(Qt.ItemDataRole.ToolTipRole)
 
 
-def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths) -> None:
+def test_twenty_thousand_rows_sort_and_filter(session, healths):
     generator = np.random.default_rng(0)
     rows = tuple(
         row(f"model.layers.{index // 8}.block.{index % 8}.weight", role=f"role {index % 5}")
@@ -216,7 +207,7 @@ def test_twenty_thousand_rows_sort_and_filter(session: Session, healths: Healths
     assert len(model.shown) == len(expected) > 0
 
 
-def test_no_index_no_data(model: LayersModel) -> None:
+def test_no_index_no_data(model):
     assert model.data(QModelIndex()) is None
     assert model.headerData(len(COLUMNS), Qt.Orientation.Horizontal) is None
 
@@ -231,7 +222,7 @@ def blocks(model: LayersModel) -> dict[str, list[str]]:
     return found
 
 
-def test_tensors_stand_below_their_blocks(model: LayersModel) -> None:
+def test_tensors_stand_below_their_blocks(model):
     assert blocks(model) == {
         "Block 0": ["layer.0.q", "layer.0.q.bias"],
         "Block 2": ["layer.2.q"],
@@ -240,20 +231,20 @@ def test_tensors_stand_below_their_blocks(model: LayersModel) -> None:
     }
 
 
-def test_a_group_says_how_many_of_what_are_in_it(model: LayersModel) -> None:
+def test_a_group_says_how_many_of_what_are_in_it(model):
     assert model.index(0, 0).data(COUNT) == "1 merged, 1 averaged"
     assert model.index(1, 0).data(COUNT) == "1 matrix"
     spoken = model.index(1, 0).data(Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == "Block 2, 1 matrix"
 
 
-def test_a_group_spans_the_gammas_below_it(model: LayersModel) -> None:
+def test_a_group_spans_the_gammas_below_it(model):
     gamma = GAMMAS["layer.2.q"]
     assert model.index(1, GAMMA.index).data(RANGE) == pytest.approx((gamma, gamma))
     assert model.index(3, GAMMA.index).data(RANGE) is None
 
 
-def test_every_tensor_is_found_where_it_is_shown(model: LayersModel) -> None:
+def test_every_tensor_is_found_where_it_is_shown(model):
     for position in range(model.total):
         index = model.index_of(model.name_at(position))
         assert model.position_of(index) == position
@@ -263,7 +254,7 @@ def test_every_tensor_is_found_where_it_is_shown(model: LayersModel) -> None:
     assert model.position_of(QModelIndex()) == -1
 
 
-def test_sorted_rows_are_one_list_and_blocks_come_back(model: LayersModel) -> None:
+def test_sorted_rows_are_one_list_and_blocks_come_back(model):
     model.sort(GAMMA.index, Qt.SortOrder.DescendingOrder)
     assert not model.groups
     assert model.rowCount() == 5
@@ -272,20 +263,20 @@ def test_sorted_rows_are_one_list_and_blocks_come_back(model: LayersModel) -> No
     assert len(model.groups) == 4
 
 
-def test_groups_without_rows_are_not_shown(model: LayersModel) -> None:
+def test_groups_without_rows_are_not_shown(model):
     model.set_filter("layer.2", "")
     assert list(blocks(model)) == ["Block 2"]
     model.set_filter("nothing has this name", "")
     assert model.rowCount() == 0
 
 
-def test_groups_are_not_selected(model: LayersModel) -> None:
+def test_groups_are_not_selected(model):
     selectable = Qt.ItemFlag.ItemIsSelectable
     assert not model.flags(model.index(0, 0)) & selectable
     assert model.flags(model.index_of("layer.2.q")) & selectable
 
 
-def test_the_first_click_on_gamma_brings_the_largest_first(model: LayersModel) -> None:
+def test_the_first_click_on_gamma_brings_the_largest_first(model):
     role = Qt.ItemDataRole.InitialSortOrderRole
     across = Qt.Orientation.Horizontal
     assert model.headerData(GAMMA.index, across, role) == Descending.value
@@ -295,14 +286,12 @@ def test_the_first_click_on_gamma_brings_the_largest_first(model: LayersModel) -
 @pytest.mark.parametrize(
     ("gamma", "text"), [(0.413, "0.413"), (3e-5, "3.0×10⁻⁵"), (4e-4, "4.0×10⁻⁴"), (0.0, "0")]
 )
-def test_a_small_gamma_does_not_look_like_zero(
-    model: LayersModel, session: Session, gamma: float, text: str
-) -> None:
+def test_a_small_gamma_does_not_look_like_zero(model, session, gamma, text):
     record_gammas(session, {"layer.2.q": gamma})
     assert cell(model, "layer.2.q", GAMMA).strip() == text
 
 
-def test_columns_that_say_nothing_are_not_useful(model: LayersModel, session: Session) -> None:
+def test_columns_that_say_nothing_are_not_useful(model, session):
     assert {OUTCOME.index, REGIME.index} <= model.useful
     model.set_filter("", "", merged=True)
     assert OUTCOME.index not in model.useful

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QWidget
-from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS, Cards
@@ -26,9 +25,7 @@ def focus(loaded: MainWindow, panel: QWidget) -> None:
     panel.setFocus()
 
 
-def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(
-    loaded: MainWindow, cards: Cards, qtbot: QtBot
-) -> None:
+def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(loaded, cards, qtbot):
     sizes = cards.top.sizes(), cards.rows.sizes()
     layers = loaded.workspace.layers
     focus(loaded, layers.table)
@@ -45,7 +42,7 @@ def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(
     assert (cards.top.sizes(), cards.rows.sizes()) == sizes
 
 
-def test_the_last_panel_stays(loaded: MainWindow, cards: Cards) -> None:
+def test_the_last_panel_stays(loaded, cards):
     for index in (LAYERS, INSPECTOR, VIEWS):
         cards.bring(index)
         cards._current = index
@@ -58,9 +55,7 @@ def test_the_last_panel_stays(loaded: MainWindow, cards: Cards) -> None:
     assert cards.rows.indexOf(cards._cards[VIEWS]) == 1
 
 
-def test_another_start_finds_panels_where_they_were(
-    loaded: MainWindow, cards: Cards, again: MainWindow
-) -> None:
+def test_another_start_finds_panels_where_they_were(loaded, cards, again):
     cards._take_apart(VIEWS).setGeometry(120, 90, 640, 320)
     cards._toggle(INSPECTOR)
     loaded.workspace.left.fold(True)

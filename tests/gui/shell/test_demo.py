@@ -1,8 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from pytestqt.qtbot import QtBot
-
 from ace_gui.engine.contract.events import (
     Evaluated,
     JobCancelled,
@@ -12,7 +10,6 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.sample_tour import COMPARED
 from ace_gui.recipe.recommended import TITLE, with_recommended
 from ace_gui.recipe.tasks import Task
@@ -23,7 +20,6 @@ from tests.gui.fakes import (
     ENGINE,
     GAMMAS,
     SST2,
-    FakeWorker,
     analysed,
     finished_merge,
     finished_tensor,
@@ -35,9 +31,7 @@ from tests.gui.fakes import (
 from tests.helpers.windows import timers_rest
 
 
-def test_merge_the_sample_does_all_that_a_person_would(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     window.actions_.sample.trigger()
     worker.say(ENGINE, job=0)
     assert worker.jobs[1].paths[0].name == "sample.yaml"
@@ -88,9 +82,7 @@ def test_merge_the_sample_does_all_that_a_person_would(
     worker.say(JobDone())
 
 
-def test_models_opened_in_its_place_are_not_merged(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_models_opened_in_its_place_are_not_merged(window, worker, qtbot):
     worker.say(ENGINE, job=0)
     window.actions_.sample.trigger()
     worker.say(JobCancelled())

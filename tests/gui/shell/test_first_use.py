@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
     QStyleOptionSpinBox,
     QWidget,
 )
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
 from ace_gui.gui.models.compared_model import ComparedModel
@@ -32,25 +31,24 @@ from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
 from ace_gui.gui.plots.frame.export_image import PictureDialog
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.shell.footer import Footer
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_paths
 from ace_gui.gui.widgets.tables.table_tools import FittedTable
 from ace_gui.paths import Sample
-from tests.gui.fakes import BASE, COLA, FakeWorker, load, plan, recipe
+from tests.gui.fakes import BASE, COLA, load, plan, recipe
 from tests.helpers.windows import in_view, items_of
 
 
-def test_a_selected_row_keeps_the_colours_of_its_icons(qapp: QApplication) -> None:
+def test_a_selected_row_keeps_the_colours_of_its_icons(qapp):
     pixmap = QPixmap(8, 8)
     pixmap.fill("#1c7abb")
     shown = QIcon(pixmap).pixmap(QSize(8, 8), 1.0, QIcon.Mode.Selected)
     assert shown.toImage().pixelColor(4, 4).name() == "#1c7abb"
 
 
-def test_a_weights_arrows_stand_beside_the_value(loaded: MainWindow) -> None:
+def test_a_weights_arrows_stand_beside_the_value(loaded):
     table = loaded.workspace.experts.table
     table.edit(table.model().index(0, WEIGHT))
     (editor,) = table.viewport().findChildren(QDoubleSpinBox)
@@ -64,9 +62,7 @@ def test_a_weights_arrows_stand_beside_the_value(loaded: MainWindow) -> None:
     assert editor.alignment() & Qt.AlignmentFlag.AlignRight, "as the cell writes it"
 
 
-def test_sorting_and_another_model_begin_at_the_top(
-    loaded: MainWindow,
-) -> None:
+def test_sorting_and_another_model_begin_at_the_top(loaded):
     layers = loaded.workspace.layers
     layers.show_only(1)
     loaded.setMinimumSize(0, 0)
@@ -86,7 +82,7 @@ def test_sorting_and_another_model_begin_at_the_top(
 
 
 @pytest.mark.parametrize("height", range(640, 700, 7))
-def test_no_row_is_cut_at_the_end_of_the_table(loaded: MainWindow, height: int) -> None:
+def test_no_row_is_cut_at_the_end_of_the_table(loaded, height):
     table = loaded.workspace.layers.table
     table.expandAll()
     loaded.resize(1100, height)
@@ -96,7 +92,7 @@ def test_no_row_is_cut_at_the_end_of_the_table(loaded: MainWindow, height: int) 
     assert not last.isValid() or port.contains(table.visualRect(last))
 
 
-def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded: MainWindow) -> None:
+def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded):
     table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
     expanded = [table.isExpanded(model.index(row, 0)) for row in range(model.rowCount())]
     assert not any(expanded)
@@ -108,7 +104,7 @@ def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded: MainWindow
     assert not table.isExpanded(model.index_of("layer.0.q").parent())
 
 
-def test_the_selected_row_stays_in_view_when_the_window_shrinks(loaded: MainWindow) -> None:
+def test_the_selected_row_stays_in_view_when_the_window_shrinks(loaded):
     table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
     table.expandAll()
     loaded.session.select("layer.10.q")
@@ -120,9 +116,7 @@ def test_the_selected_row_stays_in_view_when_the_window_shrinks(loaded: MainWind
         assert table.viewport().rect().contains(row)
 
 
-def test_a_name_without_room_keeps_its_blocks_number(
-    loaded: MainWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
     written: list[tuple[str, float]] = []
     write = layer_cells.write
 
@@ -143,14 +137,14 @@ def test_a_name_without_room_keeps_its_blocks_number(
 
 
 @pytest.mark.parametrize("words", ["kept from base", "kept per expert", "averaged"])
-def test_what_becomes_of_a_tensor_is_not_cut(loaded: MainWindow, words: str) -> None:
+def test_what_becomes_of_a_tensor_is_not_cut(loaded, words):
     table = loaded.workspace.layers.table
     table.setColumnHidden(OUTCOME.index, False)
     assert table.columnWidth(OUTCOME.index) >= table.fontMetrics().horizontalAdvance(words) + 12
 
 
 @pytest.mark.parametrize("by_menu", [False, True])
-def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu: bool) -> None:
+def test_cancel_answers_at_once(loaded, worker, by_menu):
     loaded.actions_.merge.trigger()
     button = loaded.header.primary.cancel
     assert button.text() == "Cancel"
@@ -159,9 +153,7 @@ def test_cancel_answers_at_once(loaded: MainWindow, worker: FakeWorker, by_menu:
     assert worker.cancelled, "and nothing was heard of the engine yet"
 
 
-def test_what_the_pointer_passes_over_hides_no_progress(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_what_the_pointer_passes_over_hides_no_progress(loaded, worker):
     """Qt shows the status tip of an action in place of what stands in the row below."""
     loaded.session.activity.begin(State.SCORING)
     footer = loaded.statusBar()
@@ -176,7 +168,7 @@ def test_what_the_pointer_passes_over_hides_no_progress(
     loaded.session.activity.end(State.SCORING)
 
 
-def test_dark_after_light_leaves_no_word_unseen(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_dark_after_light_leaves_no_word_unseen(loaded, qtbot):
     """Buttons with a style sheet of their own once kept the ink of the scheme they began with."""
     set_scheme("light")
     qtbot.wait(120)
@@ -190,9 +182,7 @@ def test_dark_after_light_leaves_no_word_unseen(loaded: MainWindow, qtbot: QtBot
         set_scheme("system")
 
 
-def test_pictures_of_plots_go_where_the_last_one_went(
-    loaded: MainWindow, tmp_path: Path, qtbot: QtBot
-) -> None:
+def test_pictures_of_plots_go_where_the_last_one_went(loaded, tmp_path, qtbot):
     (plot,) = [p for p in loaded.workspace.heterogeneity.findChildren(Plot) if p.isVisible()]
     ask_for_picture(plot, plot)
     plot.findChild(PictureDialog).accept()
@@ -218,9 +208,7 @@ def _choose(parent: QWidget, file: Path) -> None:
     dialog.reject()
 
 
-def test_a_table_gives_up_its_first_columns_room_before_the_last_is_cut(
-    qtbot: QtBot, qapp: QApplication
-) -> None:
+def test_a_table_gives_up_its_first_columns_room_before_the_last_is_cut(qtbot, qapp):
     table, model = FittedTable(), ComparedModel()
     table.setModel(model)
     in_view(qtbot, table, width=900, height=200)
@@ -232,7 +220,7 @@ def test_a_table_gives_up_its_first_columns_room_before_the_last_is_cut(
     assert header.length() <= table.viewport().width()
 
 
-def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) -> None:
+def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot):
     scatter = MergeScatter()
     in_view(qtbot, scatter, width=320, height=240)
     title = "ACE-Merging, measured covariances"
@@ -246,7 +234,7 @@ def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot: QtBot) 
             assert index.right() <= right + 1, name.toPlainText()
 
 
-def test_values_of_one_parameter_are_a_curve_over_it(qtbot: QtBot) -> None:
+def test_values_of_one_parameter_are_a_curve_over_it(qtbot):
     scatter = MergeScatter()
     in_view(qtbot, scatter, width=320, height=240)
     tried = [_point("c", 1e-3), _point("a", 1e-7), _point("b", 1e-5)]
@@ -264,7 +252,7 @@ def written(plot: MergeScatter) -> list[pg.TextItem]:
     return [item for item in items_of(plot, pg.TextItem) if item.toPlainText()]
 
 
-def test_merges_differ_in_one_number_or_not() -> None:
+def test_merges_differ_in_one_number_or_not():
     def row(method: str, **parameters: object) -> MethodCompared:
         variant = Variant(recipe=recipe(merge_method=method), store=Path("/store"))
         return MethodCompared(title="", variant=variant, index=0, parameters=parameters)
@@ -280,9 +268,7 @@ def _point(title: str, x: float) -> MergePoint:
     return MergePoint(title=title, x=x, y=0.4, current=False)
 
 
-def test_undo_by_key_takes_back_what_was_just_typed_into_a_field(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_undo_by_key_takes_back_what_was_just_typed_into_a_field(loaded, qtbot):
     """A line takes the keys of Undo and Redo for itself, also where it has nothing to take back."""
     tau = loaded.workspace.method.fields["tau"].control
     loaded.activateWindow()
@@ -307,9 +293,7 @@ def _keeps(field: QWidget, keys: QKeySequence.StandardKey) -> bool:
     return event.isAccepted()
 
 
-def test_the_samples_own_recipe_is_not_what_saving_proposes(
-    loaded: MainWindow,
-) -> None:
+def test_the_samples_own_recipe_is_not_what_saving_proposes(loaded):
     loaded.project.open((Sample.IMAGES.recipe,))
     loaded.opener.save_recipe()
     dialog = loaded.findChild(QFileDialog)
@@ -322,9 +306,7 @@ def test_the_samples_own_recipe_is_not_what_saving_proposes(
             thread.join(30)
 
 
-def test_experts_are_looked_for_beside_the_last_one_several_at_once(
-    loaded: MainWindow, tmp_path: Path
-) -> None:
+def test_experts_are_looked_for_beside_the_last_one_several_at_once(loaded, tmp_path):
     for name in ("cola", "sst2"):
         (tmp_path / name).mkdir()
     session = loaded.session
@@ -338,9 +320,7 @@ def test_experts_are_looked_for_beside_the_last_one_several_at_once(
 
 
 @pytest.mark.parametrize("names", [("cola",), ("cola", "sst2"), ("one.safetensors",)])
-def test_one_dialog_takes_folders_and_files(
-    qtbot: QtBot, tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_one_dialog_takes_folders_and_files(qtbot, tmp_path, names):
     for name in ("cola", "sst2"):
         (tmp_path / name).mkdir()
     (tmp_path / "one.safetensors").touch()
@@ -361,9 +341,7 @@ def test_one_dialog_takes_folders_and_files(
     assert not dialog.isVisible()
 
 
-def test_the_first_page_counts_the_seconds_while_something_is_opened(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_first_page_counts_the_seconds_while_something_is_opened(window, worker, qtbot):
     usual = window.welcome.subtitle.text()
     window.opener.open_paths([Sample.IMAGES.recipe])
     first = window.welcome.subtitle.text()
@@ -373,9 +351,7 @@ def test_the_first_page_counts_the_seconds_while_something_is_opened(
     assert window.welcome.subtitle.text() == usual
 
 
-def test_escape_ends_the_tutorial_and_brings_all_panels_back(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_escape_ends_the_tutorial_and_brings_all_panels_back(loaded, qtbot):
     tour = loaded.help.begin_tutorial()
     qtbot.keyClick(loaded, Qt.Key.Key_Escape)
     assert not tour.is_running
@@ -388,7 +364,7 @@ def test_escape_ends_the_tutorial_and_brings_all_panels_back(
     assert not cards.is_maximised
 
 
-def test_another_project_opens_with_its_layers(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_another_project_opens_with_its_layers(loaded, worker):
     loaded.workspace.show_scores()
     assert loaded.header.workspaces.current == 1
     loaded.opener.open_paths([BASE, COLA])

@@ -3,7 +3,6 @@ import signal
 import sys
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.app import Guard, Interrupts
@@ -16,9 +15,7 @@ from ace_gui.gui.app import Guard, Interrupts
         (ZeroDivisionError("oops"), "An unexpected error occurred: ZeroDivisionError: oops."),
     ],
 )
-def test_what_nothing_caught_is_told(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
-) -> None:
+def test_what_nothing_caught_is_told(qtbot, monkeypatch, error, sentence):
     printed: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *parts: printed.append(parts))
     guard = Guard()
@@ -32,7 +29,7 @@ def test_what_nothing_caught_is_told(
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_wish_to_end_is_heard_while_qt_waits(qtbot: QtBot, kind: signal.Signals) -> None:
+def test_a_wish_to_end_is_heard_while_qt_waits(qtbot, kind):
     heard: list[bool] = []
     before = signal.getsignal(kind)
     interrupts = Interrupts(lambda: heard.append(True))

@@ -8,7 +8,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QDialog
-from pytestqt.qtbot import QtBot
 
 from ace_gui import __version__
 from ace_gui.engine.contract.events import JobDone, JobFailed
@@ -21,7 +20,7 @@ from ace_gui.gui.models.command_search import COMMAND, Command, found
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.log import KEPT, Level, Log, Source
-from tests.gui.fakes import BASE, COLA, ENGINE, FakeWorker, started
+from tests.gui.fakes import BASE, COLA, ENGINE, started
 
 
 def command(title: str, where: str = "", **more: str) -> Command:
@@ -50,7 +49,7 @@ COMMANDS = [
         ("mge ex", []),
     ],
 )
-def test_words_find_commands(typed: str, titles: list[str]) -> None:
+def test_words_find_commands(typed, titles):
     assert [each.title for each in found(COMMANDS, typed)] == titles
 
 
@@ -65,7 +64,7 @@ def palette_of(window: MainWindow) -> CommandPalette:
     return palette
 
 
-def test_every_action_and_panel_is_in_the_palette(loaded: MainWindow) -> None:
+def test_every_action_and_panel_is_in_the_palette(loaded):
     titles = {each.title for each in loaded.help.commands()}
     for action in actions_of(loaded):
         assert action.text().replace("&", "") in titles
@@ -73,7 +72,7 @@ def test_every_action_and_panel_is_in_the_palette(loaded: MainWindow) -> None:
     assert "Automatic" in titles  # a device
 
 
-def test_the_palette_does_what_is_typed_by_keys_alone(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_the_palette_does_what_is_typed_by_keys_alone(loaded, qtbot):
     palette = palette_of(loaded)
     assert palette.focusWidget() is palette.field
     qtbot.keyClicks(palette.field, "what if")
@@ -84,9 +83,7 @@ def test_the_palette_does_what_is_typed_by_keys_alone(loaded: MainWindow, qtbot:
     qtbot.waitUntil(lambda: not loaded.findChildren(CommandPalette))
 
 
-def test_arrows_move_in_the_list_while_the_field_has_the_focus(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_arrows_move_in_the_list_while_the_field_has_the_focus(loaded, qtbot):
     palette = palette_of(loaded)
     for key, row in ((Qt.Key.Key_Down, 1), (Qt.Key.Key_PageDown, 10), (Qt.Key.Key_Up, 9)):
         qtbot.keyClick(palette.field, key)
@@ -95,7 +92,7 @@ def test_arrows_move_in_the_list_while_the_field_has_the_focus(
     palette.close()
 
 
-def test_what_cannot_be_done_says_why_and_is_not_done(window: MainWindow, qtbot: QtBot) -> None:
+def test_what_cannot_be_done_says_why_and_is_not_done(window, qtbot):
     palette = palette_of(window)
     qtbot.keyClicks(palette.field, "merge experts into")
     index = palette.list.currentIndex()
@@ -107,7 +104,7 @@ def test_what_cannot_be_done_says_why_and_is_not_done(window: MainWindow, qtbot:
     palette.close()
 
 
-def test_disabled_actions_say_why_in_their_tips(window: MainWindow) -> None:
+def test_disabled_actions_say_why_in_their_tips(window):
     a = window.actions_
     assert a.export.toolTip().endswith("\nMerge first.")
     assert a.find.toolTip().endswith("\nOpen a base model first.")
@@ -116,7 +113,7 @@ def test_disabled_actions_say_why_in_their_tips(window: MainWindow) -> None:
         assert action.isEnabled() or action.property("why"), action.text()
 
 
-def test_a_tip_forgets_why_once_it_can_be_done(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_a_tip_forgets_why_once_it_can_be_done(loaded, worker):
     a = loaded.actions_
     assert a.merge.toolTip() == "Merge the experts into the base"
     a.merge.trigger()
@@ -126,7 +123,7 @@ def test_a_tip_forgets_why_once_it_can_be_done(loaded: MainWindow, worker: FakeW
     assert a.merge.toolTip() == "Merge the experts into the base"
 
 
-def test_the_shortcut_sheet_has_every_key_of_the_actions(loaded: MainWindow) -> None:
+def test_the_shortcut_sheet_has_every_key_of_the_actions(loaded):
     loaded.actions_.shortcuts.trigger()
     (dialog,) = loaded.findChildren(ShortcutsDialog)
     groups = [dialog.tree.topLevelItem(n) for n in range(dialog.tree.topLevelItemCount())]
@@ -140,7 +137,7 @@ def test_the_shortcut_sheet_has_every_key_of_the_actions(loaded: MainWindow) -> 
     dialog.close()
 
 
-def test_no_two_actions_have_one_key(loaded: MainWindow) -> None:
+def test_no_two_actions_have_one_key(loaded):
     keys = [each.shortcut for each in loaded.help.commands() if each.shortcut]
     assert len(keys) == len(set(keys))
 
@@ -148,7 +145,7 @@ def test_no_two_actions_have_one_key(loaded: MainWindow) -> None:
 # The log
 
 
-def test_the_log_has_what_engine_and_window_said(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_the_log_has_what_engine_and_window_said(loaded, worker):
     log = loaded.session.log
     said = [(each.source, each.text.partition(":")[0]) for each in log.entries]
     assert ("Engine", "The engine is ready") in said
@@ -163,7 +160,7 @@ def test_the_log_has_what_engine_and_window_said(loaded: MainWindow, worker: Fak
     assert [each.text for each in log.entries].count("The file is empty.") == 1
 
 
-def test_the_log_keeps_its_end(qtbot: QtBot) -> None:
+def test_the_log_keeps_its_end(qtbot):
     log = Log()
     dialog = LogDialog(log)
     qtbot.addWidget(dialog)
@@ -174,7 +171,7 @@ def test_the_log_keeps_its_end(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: dialog.details.toPlainText() == f"entry {KEPT + 4}")  # it follows
 
 
-def test_the_log_is_filtered_and_copied(loaded: MainWindow) -> None:
+def test_the_log_is_filtered_and_copied(loaded):
     log = loaded.session.log
     log.add(Level.DETAIL, Source.ENGINE, "Spectrum: begun.")
     log.add(Level.WARNING, Source.WINDOW, "Two vocabularies differ.", "cola: 100")
@@ -194,7 +191,7 @@ def test_the_log_is_filtered_and_copied(loaded: MainWindow) -> None:
 # Diagnostics and reports
 
 
-def test_diagnostics_name_versions_and_devices_and_no_model(loaded: MainWindow) -> None:
+def test_diagnostics_name_versions_and_devices_and_no_model(loaded):
     loaded.actions_.diagnostics.trigger()
     text = QGuiApplication.clipboard().text()
     assert f"ACE Workbench: {__version__}" in text
@@ -204,7 +201,7 @@ def test_diagnostics_name_versions_and_devices_and_no_model(loaded: MainWindow) 
         assert name not in text
 
 
-def test_a_report_has_the_log_without_names(loaded: MainWindow) -> None:
+def test_a_report_has_the_log_without_names(loaded):
     loaded.show_error(CheckpointError("cola: /models/cola/model.safetensors is cut short."))
     text = problem_text(loaded.session, "File /opt/x/ace_gui/gui/app.py, line 3 in run")
     assert "<expert 1>: <expert 1>/model.safetensors is cut short." in text
@@ -223,16 +220,16 @@ def test_a_report_has_the_log_without_names(loaded: MainWindow) -> None:
         ("18:20:05 “/a/b” is empty", "18:20:05 “<path>” is empty"),
     ],
 )
-def test_names_and_paths_are_replaced(loaded: MainWindow, said: str, left: str) -> None:
+def test_names_and_paths_are_replaced(loaded, said, left):
     assert without_names(said, loaded.session) == left
 
 
-def test_no_model_is_no_name_to_replace(window: MainWindow, worker: FakeWorker) -> None:
+def test_no_model_is_no_name_to_replace(window, worker):
     worker.say(ENGINE, job=0)
     assert without_names(f"{BASE} {COLA.name}", window.session) == "<path> cola"
 
 
-def test_a_report_can_be_completed_and_copied(loaded: MainWindow) -> None:
+def test_a_report_can_be_completed_and_copied(loaded):
     loaded.actions_.problem.trigger()
     (dialog,) = loaded.findChildren(ProblemDialog)
     dialog.text.insertPlainText("I pressed Merge.")
@@ -243,7 +240,7 @@ def test_a_report_can_be_completed_and_copied(loaded: MainWindow) -> None:
     dialog.close()
 
 
-def test_a_crash_of_before_is_offered_to_be_reported(window: MainWindow) -> None:
+def test_a_crash_of_before_is_offered_to_be_reported(window):
     window.recent_projects.show_crash("")
     assert not window.notice.isVisible()
     window.recent_projects.show_crash("Fatal Python error: Segmentation fault")
@@ -254,7 +251,7 @@ def test_a_crash_of_before_is_offered_to_be_reported(window: MainWindow) -> None
     dialog.close()
 
 
-def test_the_dialogs_of_help_are_let_go_when_they_close(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_the_dialogs_of_help_are_let_go_when_they_close(loaded, qtbot):
     a = loaded.actions_
     for action in (a.palette, a.help, a.glossary, a.shortcuts, a.log, a.problem, a.about):
         action.trigger()

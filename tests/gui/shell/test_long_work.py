@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Event, JobDone, JobFailed, Reported
+from ace_gui.engine.contract.events import JobDone, JobFailed, Reported
 from ace_gui.errors import ResourceError
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell import long_work
-from ace_gui.gui.shell.main_window import MainWindow
-from tests.gui.fakes import FakeWorker, finished_merge, finished_tensor, started
+from tests.gui.fakes import finished_merge, finished_tensor, started
 
 DONE = (finished_merge(), JobDone())
 FAILED = (JobFailed(error=ResourceError("The disk is full.")),)
@@ -31,16 +27,8 @@ FAILED = (JobFailed(error=ResourceError("The disk is full.")),)
     ],
 )
 def test_long_work_behind_other_windows_is_announced(
-    loaded: MainWindow,
-    worker: FakeWorker,
-    monkeypatch: pytest.MonkeyPatch,
-    qtbot: QtBot,
-    active: bool,
-    seconds: float,
-    notifies: bool,
-    end: tuple[Event, ...],
-    sentences: list[str],
-) -> None:
+    loaded, worker, monkeypatch, qtbot, active, seconds, notifies, end, sentences
+):
     now, marked, said = [100.0], [], []
     monkeypatch.setattr(long_work.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(QApplication, "alert", lambda window, *_: marked.append(window))
@@ -57,7 +45,7 @@ def test_long_work_behind_other_windows_is_announced(
     assert marked == ([loaded] if not active and seconds > 10 else [])
 
 
-def test_the_title_counts(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_the_title_counts(loaded, worker):
     before = loaded.windowTitle()
     loaded.actions_.merge.trigger()
     worker.say(started(), finished_tensor("layer.0.q"))
@@ -66,9 +54,7 @@ def test_the_title_counts(loaded: MainWindow, worker: FakeWorker) -> None:
     assert loaded.windowTitle() == before
 
 
-def test_a_report_can_be_opened_and_shown(
-    loaded: MainWindow, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path):
     opened: list[str] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toLocalFile()))
     file = tmp_path / "merge.html"
@@ -83,7 +69,7 @@ def test_a_report_can_be_opened_and_shown(
     assert loaded.session.log.entries[-1].text == f"The report is in {file}."
 
 
-def test_a_question_does_not_pass(loaded: MainWindow) -> None:
+def test_a_question_does_not_pass(loaded):
     loaded.notice.ask(Severity.INFO, "Really?", "", {"Yes": lambda: None})
     assert not loaded.notice.passes
     loaded.notice.show_message(Severity.INFO, "News.")

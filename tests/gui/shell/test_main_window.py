@@ -16,11 +16,9 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
-    QApplication,
     QMessageBox,
     QSplitter,
 )
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import (
     FoundModel,
@@ -61,7 +59,7 @@ def drop(window: MainWindow, *paths: Path) -> None:
     window.dropEvent(event)
 
 
-def test_an_empty_window_offers_to_begin_and_nothing_else(window: MainWindow) -> None:
+def test_an_empty_window_offers_to_begin_and_nothing_else(window):
     assert window.welcome.isVisible()
     a = window.actions_
     assert a.open_base.isEnabled()
@@ -76,11 +74,8 @@ SIZES = ((700, 500), (1000, 700), (1440, 900), (2560, 1440), (5000, 1000), (1000
 @pytest.mark.parametrize("remembered", [None, *SIZES])
 @pytest.mark.parametrize("screen", [(1024, 700), (1280, 720), (1440, 900), (2560, 1440)])
 def test_the_window_fits_the_screen_whatever_was_remembered(
-    window: MainWindow,
-    monkeypatch: pytest.MonkeyPatch,
-    screen: tuple[int, int],
-    remembered: tuple[int, int] | None,
-) -> None:
+    window, monkeypatch, screen, remembered
+):
     class Screen:
         def availableGeometry(self) -> QRect:
             return QRect(0, 30, *screen)
@@ -111,9 +106,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("case", MODELS)
-def test_a_project_without_a_file_is_called_by_the_folder_of_its_models(
-    opened: MainWindow, case: str
-) -> None:
+def test_a_project_without_a_file_is_called_by_the_folder_of_its_models(opened, case):
     base, experts, name = MODELS[case]
     inputs = Inputs(base=Path(base)).with_experts(map(Path, experts))
     opened.session.adopt(inputs, plan(inputs.recipe()))
@@ -122,14 +115,14 @@ def test_a_project_without_a_file_is_called_by_the_folder_of_its_models(
     assert opened.project.name == "mine"
 
 
-def test_loading_shows_the_workspace_and_allows_to_merge(loaded: MainWindow) -> None:
+def test_loading_shows_the_workspace_and_allows_to_merge(loaded):
     assert loaded.workspace.isVisible()
     assert loaded.actions_.merge.isEnabled()
     assert loaded.windowTitle().startswith(BASE.parent.name)
     assert loaded.workspace.layers.model.total == 5
 
 
-def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_progress_waits_for_the_turns_own_repaint(loaded, worker):
     loaded.actions_.merge.trigger()
     painted: list[QEvent.Type] = []
 
@@ -148,7 +141,7 @@ def test_progress_waits_for_the_turns_own_repaint(loaded: MainWindow, worker: Fa
     assert QEvent.Type.Paint not in painted
 
 
-def test_a_window_does_not_grow_by_being_used(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_a_window_does_not_grow_by_being_used(loaded, qtbot):
     """What every change leaves behind has to be gone through by the next."""
 
     def change(epsilon: float) -> int:
@@ -161,9 +154,7 @@ def test_a_window_does_not_grow_by_being_used(loaded: MainWindow, qtbot: QtBot) 
     assert min(counts[3:]) <= max(counts[:3]), "but for a passing animation"
 
 
-def test_a_merge_locks_the_models_and_unlocks_the_export(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_merge_locks_the_models_and_unlocks_the_export(loaded, worker):
     a = loaded.actions_
     a.merge.trigger()
     worker.say(started(), finished_tensor("layer.0.q"))
@@ -182,9 +173,7 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(
     assert index.main.text() == "Merge again"
 
 
-def test_a_cancelled_merge_is_offered_to_be_continued(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_cancelled_merge_is_offered_to_be_continued(loaded, worker):
     loaded.actions_.merge.trigger()
     worker.say(started(), finished_tensor("layer.0.q"))
     loaded.actions_.cancel.trigger()
@@ -193,7 +182,7 @@ def test_a_cancelled_merge_is_offered_to_be_continued(
     assert loaded.actions_.merge.isEnabled()
 
 
-def test_an_error_is_shown_and_nothing_is_unloaded(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_an_error_is_shown_and_nothing_is_unloaded(loaded, worker):
     loaded.conductor.add_experts([Path("/models/empty")])
     worker.say(JobFailed(error=CheckpointError("File is empty (0 bytes). Download it again.")))
     assert loaded.notice.isVisible()
@@ -203,9 +192,7 @@ def test_an_error_is_shown_and_nothing_is_unloaded(loaded: MainWindow, worker: F
     assert loaded.notice.isVisible()
 
 
-def test_selecting_anywhere_selects_everywhere(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_selecting_anywhere_selects_everywhere(loaded, worker, qtbot):
     table = loaded.workspace.layers.table
     table.expandAll()
     with qtbot.waitSignal(loaded.queries.awaited):
@@ -220,7 +207,7 @@ def test_selecting_anywhere_selects_everywhere(
     worker.say(JobDone())
 
 
-def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded: MainWindow) -> None:
+def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded):
     plot = loaded.workspace.heterogeneity.plot
     plot.tau_changed.emit(0.6)
     assert loaded.workspace.method.fields["tau"].control.value() == 0.6
@@ -231,9 +218,7 @@ def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded: MainWi
     assert plot.tau == pytest.approx(0.2)
 
 
-def test_a_first_drop_is_the_base_and_later_ones_are_experts(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_a_first_drop_is_the_base_and_later_ones_are_experts(window, worker, tmp_path):
     drop(window, tmp_path / "base")
     assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / "base",))
     load(worker)
@@ -242,9 +227,7 @@ def test_a_first_drop_is_the_base_and_later_ones_are_experts(
     assert [entry.model.name for entry in planned.models] == ["a", "b"]
 
 
-def test_several_models_at_once_raise_the_question_of_the_base(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_several_models_at_once_raise_the_question_of_the_base(window, worker, tmp_path):
     one, other, broken = tmp_path / "a", tmp_path / "b", tmp_path / "broken"
     drop(window, one, other, broken)
     assert worker.jobs[1] == ScanJob(paths=(one, other, broken))
@@ -265,9 +248,7 @@ def test_several_models_at_once_raise_the_question_of_the_base(
     assert worker.jobs[2] == LoadRecipeJob(paths=(other, one))
 
 
-def test_a_folder_of_models_is_looked_into(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_a_folder_of_models_is_looked_into(loaded, worker, tmp_path):
     for name in ("base", "mnli"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").touch()
@@ -285,8 +266,8 @@ def test_a_folder_of_models_is_looked_into(
 
 
 def test_models_of_the_hugging_face_cache_are_offered_under_their_names_there(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    loaded, worker, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     loaded.actions_.open_cached.trigger()
     assert worker.jobs[worker.newest(ScanJob)] == ScanJob(paths=(tmp_path,), base=BASE)
@@ -308,9 +289,7 @@ def test_models_of_the_hugging_face_cache_are_offered_under_their_names_there(
     assert planned.expert_names[-2:] == ("<b>cola", "sst2-2")
 
 
-def test_an_empty_cache_says_where_it_is(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_cache_says_where_it_is(window, worker, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     window.actions_.open_cached.trigger()
     worker.say(ModelsFound(models=(), base=None, alike=()), JobDone())
@@ -321,16 +300,12 @@ def test_an_empty_cache_says_where_it_is(
 
 
 @pytest.mark.parametrize("dropped", [["r.yaml"], ["model", "r.YML"], ["notes.txt"]])
-def test_a_recipe_is_opened_before_what_is_dropped_with_it(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path, dropped: list[str]
-) -> None:
+def test_a_recipe_is_opened_before_what_is_dropped_with_it(window, worker, tmp_path, dropped):
     drop(window, *(tmp_path / name for name in dropped))
     assert worker.jobs[1] == LoadRecipeJob(paths=(tmp_path / dropped[-1],))
 
 
-def test_nothing_is_opened_under_a_merge(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_nothing_is_opened_under_a_merge(loaded, worker, tmp_path):
     Settings().remember(tmp_path / "r.yaml")
     loaded.recent_projects.refresh()
     loaded.actions_.merge.trigger()
@@ -348,9 +323,7 @@ def test_nothing_is_opened_under_a_merge(
     assert loaded.actions_.reopen.isEnabled()
 
 
-def test_recipes_are_offered_again_with_their_whole_paths(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_recipes_are_offered_again_with_their_whole_paths(loaded, worker, tmp_path):
     assert Settings().recent == ()
     loaded.opener.write_recipe(tmp_path / "mine.yaml")
     assert Settings().recent == (tmp_path / "mine.yaml",)
@@ -361,9 +334,7 @@ def test_recipes_are_offered_again_with_their_whole_paths(
     assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (tmp_path / "mine.yaml",)
 
 
-def test_a_project_without_a_file_gets_one_when_it_is_left(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_project_without_a_file_gets_one_when_it_is_left(loaded, worker):
     from ace_gui.recipe.recipe_file import load_recipe
 
     recipe = loaded.session.draft.inputs.recipe()
@@ -375,7 +346,7 @@ def test_a_project_without_a_file_gets_one_when_it_is_left(
     assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (kept,)
 
 
-def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Path) -> None:
+def test_the_recipe_can_be_saved_and_read_again(loaded, tmp_path):
     from ace_gui.recipe.recipe_file import load_recipe
 
     loaded.conductor.set_parameter("tau", 0.7)
@@ -385,9 +356,7 @@ def test_the_recipe_can_be_saved_and_read_again(loaded: MainWindow, tmp_path: Pa
     assert "There is no such folder" in loaded.notice.sentence.text()
 
 
-def test_the_recipe_can_be_saved_for_mergekit(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_the_recipe_can_be_saved_for_mergekit(loaded, worker, tmp_path):
     loaded.opener.write_recipe(tmp_path / "theirs.yaml", mergekit=True)
     assert "mergekit has no method 'ace'" in loaded.notice.sentence.text()
     loaded.conductor.change(loaded.session.draft.inputs.with_method("linear"))
@@ -406,9 +375,7 @@ def answer(window: MainWindow, words: str) -> None:
     next(button for button in box.buttons() if words in button.text()).click()
 
 
-def test_closing_under_a_merge_asks_cancels_and_waits(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_closing_under_a_merge_asks_cancels_and_waits(loaded, worker, qtbot):
     loaded.actions_.merge.trigger()
     with qtbot.assertNotEmitted(loaded.closed):
         loaded.close()
@@ -423,9 +390,7 @@ def test_closing_under_a_merge_asks_cancels_and_waits(
         worker.say(JobCancelled())
 
 
-def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(
-    loaded: MainWindow, tmp_path: Path
-) -> None:
+def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(loaded, tmp_path):
     loaded.opener.write_recipe(tmp_path / "mine.yaml")
     assert not loaded.isWindowModified()
     loaded.conductor.set_parameter("tau", 0.7)
@@ -440,9 +405,7 @@ def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(
     assert "tau: 0.7" in (tmp_path / "mine.yaml").read_text()
 
 
-def test_changes_are_thrown_away_only_by_choice(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_changes_are_thrown_away_only_by_choice(loaded, worker, tmp_path):
     loaded.conductor.set_parameter("tau", 0.7)
     for path in (tmp_path / "other.yaml", BASE):
         loaded.opener.open_paths([path])
@@ -454,9 +417,7 @@ def test_changes_are_thrown_away_only_by_choice(
     assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (tmp_path / "other.yaml",)
 
 
-def test_layout_and_colours_are_remembered(
-    loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_layout_and_colours_are_remembered(loaded, worker, tmp_path):
     top = loaded.workspace.findChild(QSplitter, "top")
     top.setSizes([500, 600])
     sizes = top.sizes()
@@ -477,7 +438,7 @@ def test_layout_and_colours_are_remembered(
         next(a for a in loaded.actions_.schemes.actions() if a.data() == "system").trigger()
 
 
-def test_every_action_can_be_reached_from_the_menus(loaded: MainWindow) -> None:
+def test_every_action_can_be_reached_from_the_menus(loaded):
     reachable: set[QAction] = set()
 
     def walk(actions: list[QAction]) -> None:
@@ -493,7 +454,7 @@ def test_every_action_can_be_reached_from_the_menus(loaded: MainWindow) -> None:
             assert action.toolTip(), name
 
 
-def test_starting_the_window_imports_no_heavy_library() -> None:
+def test_starting_the_window_imports_no_heavy_library():
     code = (
         "import os, sys; os.environ['QT_QPA_PLATFORM'] = 'offscreen'\n"
         "from PySide6.QtWidgets import QApplication\n"
@@ -511,9 +472,7 @@ def test_starting_the_window_imports_no_heavy_library() -> None:
     assert done.stdout.strip() == "[] []", done.stderr
 
 
-def test_another_scheme_is_shown_by_all_of_the_window_at_once(
-    loaded: MainWindow, qapp: QApplication, qtbot: QtBot
-) -> None:
+def test_another_scheme_is_shown_by_all_of_the_window_at_once(loaded, qapp, qtbot):
     watcher = apply_theme(qapp)
     watcher.changed.connect(loaded.set_theme)
     central, plot = loaded.centralWidget(), loaded.workspace.heterogeneity.plot
@@ -539,9 +498,7 @@ def test_another_scheme_is_shown_by_all_of_the_window_at_once(
         set_scheme("system")
 
 
-def test_without_room_beside_the_menus_the_workspaces_stand_below_them(
-    loaded: MainWindow, qtbot: QtBot
-) -> None:
+def test_without_room_beside_the_menus_the_workspaces_stand_below_them(loaded, qtbot):
     header = loaded.header
 
     def is_below() -> bool:
@@ -557,9 +514,7 @@ def test_without_room_beside_the_menus_the_workspaces_stand_below_them(
     qtbot.waitUntil(lambda: not is_below())
 
 
-def test_a_pass_over_the_whole_model_has_its_own_words_and_count(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_pass_over_the_whole_model_has_its_own_words_and_count(loaded, worker):
     loaded.merge.start()
     worker.say(PassProgress(title="looking at the whole model", done=3, total=7))
     primary = loaded.header.primary

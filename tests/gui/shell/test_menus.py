@@ -16,7 +16,7 @@ from ace_gui.gui.shell.menus import GIGABYTE, DeviceMenu, Menus
 from ace_gui.gui.shell.projects.opener import is_collection, local_paths
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from tests.gui.fakes import ENGINE, FakeWorker
+from tests.gui.fakes import ENGINE
 
 CPU = DeviceInfo(name="cpu", title="Processor (CPU)")
 GPU = DeviceInfo(name="cuda:0", title="GPU 0")
@@ -38,7 +38,7 @@ def titles(menu: DeviceMenu) -> list[str]:
     return [action.text() for action in menu.actions()]
 
 
-def test_the_device_menu_says_why_there_is_no_gpu(qtbot: QtBot, devices: DeviceMenu) -> None:
+def test_the_device_menu_says_why_there_is_no_gpu(qtbot, devices):
     devices.offer((CPU,), "auto", ("The driver is too old.", "Update it."))
     why = devices.actions()[-1]
     assert why.text() == "&Why no GPU?"
@@ -53,7 +53,7 @@ def test_the_device_menu_says_why_there_is_no_gpu(qtbot: QtBot, devices: DeviceM
     assert devices.title_chosen == "Automatic"
 
 
-def test_workers_of_a_cluster(empty: QMainWindow, devices: DeviceMenu) -> None:
+def test_workers_of_a_cluster(empty, devices):
     session = Session()
     devices.chosen.connect(session.choose_device)
     devices.offer((CPU,), session.chosen_device, threads=4)
@@ -95,9 +95,7 @@ def choose(window: MainWindow, text: str) -> None:
     next(action for action in actions if action.text().replace("&", "") == text).trigger()
 
 
-def test_memory_is_limited_by_an_offered_or_any_other_size(
-    window: MainWindow, worker: FakeWorker
-) -> None:
+def test_memory_is_limited_by_an_offered_or_any_other_size(window, worker):
     assert not window.menus.memory.isEnabled()  # the engine knows the machine
     worker.say(MACHINE, job=0)
     assert checked(window) == "All free memory"
@@ -123,13 +121,13 @@ def model(folder: Path) -> Path:
     return folder
 
 
-def test_only_local_paths_count(tmp_path: Path) -> None:
+def test_only_local_paths_count(tmp_path):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(tmp_path)), QUrl("https://example.org/model")])
     assert local_paths(data) == (tmp_path,)
 
 
-def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path: Path) -> None:
+def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path):
     outer = model(tmp_path / "outer")
     model(outer / "checkpoint-500")
     assert is_collection(tmp_path)
@@ -139,7 +137,7 @@ def test_a_folder_of_models_is_looked_into_and_a_model_is_not(tmp_path: Path) ->
     assert not is_collection(tmp_path / "nowhere")
 
 
-def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path: Path) -> None:
+def test_a_pipeline_is_one_model_and_not_its_parts(tmp_path):
     model(tmp_path / "sd/unet")
     (tmp_path / "sd/model_index.json").write_text("{}")
     assert not is_collection(tmp_path / "sd")

@@ -43,9 +43,7 @@ def merge(window: MainWindow, worker: FakeWorker) -> Path:
     return store
 
 
-def test_after_each_merge_one_message_says_what_is_worth_seeing(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_after_each_merge_one_message_says_what_is_worth_seeing(loaded, worker):
     merge(loaded, worker)
     assert "0.9" in loaded.notice.message_text
     see = loaded.notice.answers[0]
@@ -58,7 +56,7 @@ def test_after_each_merge_one_message_says_what_is_worth_seeing(
     assert loaded.header.workspaces.current == 1
 
 
-def test_a_restored_merge_is_no_news(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_a_restored_merge_is_no_news(loaded, worker):
     merge(loaded, worker)
     loaded.conductor.set_parameter("tau", 0.7)
     merge(loaded, worker)
@@ -81,13 +79,13 @@ def report(name: str, **changes: object) -> LayerReport:
         ([report("a"), report("b")], 0, "2 tensors"),
     ],
 )
-def test_the_worst_comes_first(reports: list[LayerReport], warned: int, words: str) -> None:
+def test_the_worst_comes_first(reports, warned, words):
     run = MergeRun(recipe=recipe(COLA), store=Path("/cache/store"))
     run.reports |= {each.name: each for each in reports}
     assert words in what_to_see(run, warned)
 
 
-def test_layers_with_warnings_are_one_click_away(loaded: MainWindow, worker: FakeWorker) -> None:
+def test_layers_with_warnings_are_one_click_away(loaded, worker):
     loaded.actions_.merge.trigger()
     number = worker.newest(MergeJob)
     tensor = finished_tensor("layer.10.q")
@@ -99,7 +97,7 @@ def test_layers_with_warnings_are_one_click_away(loaded: MainWindow, worker: Fak
     assert isinstance(loaded.workspace.heterogeneity.tabs.current, HealthPanel)
 
 
-def test_a_question_stands_below_the_button_that_asked_it(loaded: MainWindow) -> None:
+def test_a_question_stands_below_the_button_that_asked_it(loaded):
     loaded.resize(1440, 900)
     notice, button = loaded.notice, area_of(loaded.header.primary.main)
     notice.ask(Severity.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
@@ -113,7 +111,7 @@ def test_a_question_stands_below_the_button_that_asked_it(loaded: MainWindow) ->
     assert area_of(notice).left() < 20
 
 
-def test_news_do_not_cover_what_is_being_edited(loaded: MainWindow) -> None:
+def test_news_do_not_cover_what_is_being_edited(loaded):
     loaded.resize(1440, 900)
     loaded.activateWindow()
     notice = loaded.notice

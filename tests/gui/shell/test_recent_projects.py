@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QFileDialog
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.jobs import LoadRecipeJob
 from ace_gui.gui.control.merge_stores import MergeStores
@@ -52,7 +51,7 @@ def rows(window: MainWindow) -> list[RecentRow]:
     return [row for row in window.welcome.recent.findChildren(RecentRow) if not row.isHidden()]
 
 
-def test_a_project_is_noted_as_it_was_when_it_was_left(loaded: MainWindow, tmp_path: Path) -> None:
+def test_a_project_is_noted_as_it_was_when_it_was_left(loaded, tmp_path):
     loaded.opener.write_recipe(tmp_path / "mine.yaml")
     plan = loaded.session.draft.plan
     assert plan is not None
@@ -77,16 +76,16 @@ def test_a_project_is_noted_as_it_was_when_it_was_left(loaded: MainWindow, tmp_p
         ({"is_merged": True, "mean": 0.8071, "is_exported": True}, "exported"),
     ],
 )
-def test_a_row_says_what_is_in_it_and_how_far_it_came(values: dict[str, object], end: str) -> None:
+def test_a_row_says_what_is_in_it_and_how_far_it_came(values, end):
     project = known(Path("/a/glue.ace.yaml"), **values)
     assert summary_of(project) == f"Bert · 2 experts · ACE-Merging · {end}"
 
 
-def test_where_nothing_was_noted_the_folder_is_named() -> None:
+def test_where_nothing_was_noted_the_folder_is_named():
     assert summary_of(RecentProject(path=Path("/a/b/glue.yaml"))) == str(Path("/a/b"))
 
 
-def test_the_last_use_is_told_by_the_day() -> None:
+def test_the_last_use_is_told_by_the_day():
     project, now = Path("/a/glue.yaml"), time.time()
     assert last_use(known(project, left=now)).startswith("today ")
     assert last_use(known(project, left=now - DAY)).startswith("yesterday ")
@@ -99,7 +98,7 @@ def test_the_last_use_is_told_by_the_day() -> None:
 @pytest.mark.parametrize(
     "broken", ["", "[1]", "{", '{"%s": {"colours": "red", "bytes": [], "x": 1}}']
 )
-def test_what_is_noted_wrongly_is_left_out(tmp_path: Path, broken: str) -> None:
+def test_what_is_noted_wrongly_is_left_out(tmp_path, broken):
     settings = Settings()
     settings.remember(tmp_path / "r.yaml")
     noted = broken.replace("%s", str(tmp_path / "r.yaml"))
@@ -108,9 +107,7 @@ def test_what_is_noted_wrongly_is_left_out(tmp_path: Path, broken: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_damaged_settings_keep_no_window_from_opening(
-    text: str, own_settings: None, tmp_path: Path
-) -> None:
+def test_damaged_settings_keep_no_window_from_opening(text, own_settings, tmp_path):
     recipe = tmp_path / "a.ace.yaml"
     recipe.write_text("x", encoding="utf-8")
     value = text.replace("%s", str(recipe))
@@ -134,9 +131,7 @@ def test_damaged_settings_keep_no_window_from_opening(
     made.deleteLater()
 
 
-def test_a_recipe_that_is_gone_can_be_located(
-    opened: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_recipe_that_is_gone_can_be_located(opened, worker, qtbot, tmp_path):
     here, gone = tmp_path / "here.yaml", tmp_path / "gone.yaml"
     here.write_text("x", encoding="utf-8")
     Settings().remember(gone)
@@ -162,8 +157,8 @@ def crashed(own_settings: None) -> Path:
 
 
 def test_a_crash_is_told_once_and_its_project_stays_among_the_recent_ones(
-    crashed: Path, window: MainWindow, tmp_path: Path
-) -> None:
+    crashed, window, tmp_path
+):
     assert not window.notice.isHidden()
     (kept,) = Settings().recent
     assert kept.name.startswith("project, recovered 20")
@@ -178,9 +173,7 @@ def test_a_crash_is_told_once_and_its_project_stays_among_the_recent_ones(
         later.deleteLater()
 
 
-def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
-    crashed: Path, opened: MainWindow, worker: FakeWorker
-) -> None:
+def test_what_offers_a_crashed_session_goes_once_it_is_reopened(crashed, opened, worker):
     opened.recent_projects.show_crash("Fatal Python error: Aborted")
     opened.recent_projects.refresh()
     assert not opened.notice.isHidden()
@@ -190,7 +183,7 @@ def test_what_offers_a_crashed_session_goes_once_it_is_reopened(
     assert opened.notice.isHidden()
 
 
-def test_the_pictures_are_those_of_the_held_out_data(qtbot: QtBot) -> None:
+def test_the_pictures_are_those_of_the_held_out_data(qtbot):
     pictures = SamplePictures()
     qtbot.addWidget(pictures)
     strip, tasks = pictures.strip, sample_figures().tasks
@@ -205,7 +198,7 @@ def test_the_pictures_are_those_of_the_held_out_data(qtbot: QtBot) -> None:
             assert shown == image.tolist(), task
 
 
-def test_the_figures_are_those_of_the_help() -> None:
+def test_the_figures_are_those_of_the_help():
     """Which other tests hold to what the commands print."""
     file = Path(__file__).parents[3] / "packaging/sample/make_figures.py"
     spec = importlib.util.spec_from_file_location("make_figures", file)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
-from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.tours.tutorial import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
 from ace_gui.gui.widgets.labels.formula import Drawing
@@ -16,7 +14,6 @@ from tests.gui.fakes import (
     ENGINE,
     GAMMAS,
     SST2,
-    FakeWorker,
     analysed,
     finished_tensor,
     load,
@@ -34,9 +31,7 @@ def place_of(widget: QWidget) -> QRect:
     return QRect(widget.mapTo(widget.window(), QPoint(0, 0)), widget.size())
 
 
-def test_the_tutorial_goes_on_by_what_is_done(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_tutorial_goes_on_by_what_is_done(window, worker, qtbot):
     worker.say(ENGINE, job=0)
     window.actions_.tutorial.trigger()
     tour = window.help.begin_tutorial()  # again: the first is ended
@@ -75,7 +70,7 @@ def test_the_tutorial_goes_on_by_what_is_done(
     qtbot.waitUntil(lambda: not window.findChildren(CoachMark))
 
 
-def test_a_tour_can_be_ended_at_any_step(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_a_tour_can_be_ended_at_any_step(loaded, qtbot):
     tour = loaded.help.begin_tutorial()
     tour.mark.end.click()
     assert not tour.is_running
@@ -83,7 +78,7 @@ def test_a_tour_can_be_ended_at_any_step(loaded: MainWindow, qtbot: QtBot) -> No
     loaded.session.select("layer.0.q")  # nothing listens any more
 
 
-def test_a_mark_follows_what_it_points_to(qtbot: QtBot) -> None:
+def test_a_mark_follows_what_it_points_to(qtbot):
     window = QWidget()
     row = QHBoxLayout(window)
     button = QPushButton("Press")
@@ -109,7 +104,7 @@ def test_a_mark_follows_what_it_points_to(qtbot: QtBot) -> None:
         (QRect(690, 0, 100, 600), "left"),
     ],
 )
-def test_a_bubble_stands_beside_and_inside_of_the_window(where: QRect, side: str) -> None:
+def test_a_bubble_stands_beside_and_inside_of_the_window(where, side):
     bubble = QRect(next_to(where, QSize(200, 90), QRect(0, 0, 800, 600)), QSize(200, 90))
     assert QRect(0, 0, 800, 600).contains(bubble)
     assert not bubble.intersects(where)
@@ -122,6 +117,6 @@ def test_a_bubble_stands_beside_and_inside_of_the_window(where: QRect, side: str
     assert sides[side]
 
 
-def test_a_bubble_over_all_of_the_window_stays_inside() -> None:
+def test_a_bubble_over_all_of_the_window_stays_inside():
     room = QRect(0, 0, 800, 600)
     assert room.contains(QRect(next_to(room, QSize(200, 90), room), QSize(200, 90)))

@@ -33,7 +33,7 @@ def adopt(session: Session, inputs: Inputs) -> None:
     session.adopt(inputs, plan(inputs.recipe()))
 
 
-def test_every_edit_is_undone_and_done_again(history: History, session: Session) -> None:
+def test_every_edit_is_undone_and_done_again(history, session):
     edits = [
         TWO.with_expert(0, replace(TWO.experts[0], name="grammar")),
         TWO.with_expert(1, replace(TWO.experts[1], weight=0.5)),
@@ -58,7 +58,7 @@ def test_every_edit_is_undone_and_done_again(history: History, session: Session)
     assert history.stack.count() == len(edits)
 
 
-def test_one_number_typed_is_one_step(history: History, session: Session, clock: Clock) -> None:
+def test_one_number_typed_is_one_step(history, session, clock):
     for value in (0.5, 0.55, 0.551):
         session.draft.set_parameter("tau", value)
     clock.now = 10.0
@@ -71,13 +71,13 @@ def test_one_number_typed_is_one_step(history: History, session: Session, clock:
     assert session.draft.inputs == TWO
 
 
-def test_a_number_typed_back_is_no_step(history: History, session: Session) -> None:
+def test_a_number_typed_back_is_no_step(history, session):
     session.draft.set_parameter("tau", 0.5)
     session.draft.set_parameter("tau", None)
     assert history.stack.isClean()
 
 
-def test_a_step_that_cannot_be_undone_is_taken_back(session: Session) -> None:
+def test_a_step_that_cannot_be_undone_is_taken_back(session):
     session.set_engine(ENGINE)
     adopt_two(session)
     history = History(session.draft, session)
@@ -96,7 +96,7 @@ def test_a_step_that_cannot_be_undone_is_taken_back(session: Session) -> None:
     assert history.stack.redoText() == "adding mnli"
 
 
-def test_nothing_is_undone_beyond_what_was_opened(history: History, session: Session) -> None:
+def test_nothing_is_undone_beyond_what_was_opened(history, session):
     session.draft.set_parameter("tau", 0.5)
     history.reset()
     assert not history.stack.canUndo()
@@ -120,6 +120,6 @@ def test_nothing_is_undone_beyond_what_was_opened(history: History, session: Ses
         (replace(TWO, seed=7), "change of options"),
     ],
 )
-def test_changes_have_names(after: Inputs, text: str) -> None:
+def test_changes_have_names(after, text):
     titles, labels = {"linear": "Weight averaging"}, {"epsilon": "Ridge ε"}
     assert change_text(TWO, after, titles, labels) == text

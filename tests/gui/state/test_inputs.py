@@ -5,25 +5,24 @@ from pathlib import Path
 import pytest
 
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.session import Session
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recommended import NAME
 from tests.gui.fakes import BASE, COLA, SST2, recipe
 
 
-def test_a_recipe_survives_the_way_through_the_window() -> None:
+def test_a_recipe_survives_the_way_through_the_window():
     original = recipe(COLA, SST2, parameters={"tau": 0.5}, scope="authors-vit")
     assert Inputs.from_recipe(original).recipe() == original
 
 
-def test_an_expert_keeps_its_colour_when_another_leaves() -> None:
+def test_an_expert_keeps_its_colour_when_another_leaves():
     inputs = Inputs(base=BASE).with_experts([COLA, SST2]).without_experts([0])
     assert [expert.colour for expert in inputs.experts] == [1]
     again = inputs.with_experts([COLA])
     assert [expert.colour for expert in again.experts] == [1, 0]
 
 
-def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own() -> None:
+def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own():
     inputs = Inputs(base=BASE, method="ace").with_parameter("tau", 0.5)
     other = Inputs(base=BASE, method="linear", parameters=inputs.parameters)
     assert inputs.recipe().parameters == {"tau": 0.5}
@@ -31,12 +30,12 @@ def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own(
     assert inputs.with_parameter("tau", None).recipe().parameters == {}
 
 
-def test_without_a_base_there_is_no_recipe() -> None:
+def test_without_a_base_there_is_no_recipe():
     with pytest.raises(ValueError, match="base"):
         Inputs(base=None).with_experts([Path("x")]).recipe()
 
 
-def test_many_experts_cost_time_in_proportion_to_their_number() -> None:
+def test_many_experts_cost_time_in_proportion_to_their_number():
     """With time for each pair, these would take minutes."""
     paths = [Path(f"/models/{index % 3}/model.safetensors") for index in range(20_000)]
     started = time.process_time()
@@ -45,9 +44,7 @@ def test_many_experts_cost_time_in_proportion_to_their_number() -> None:
     assert time.process_time() - started < 8
 
 
-def test_a_new_project_starts_with_the_merge_that_the_command_line_recommends(
-    session: Session, tmp_path: Path
-) -> None:
+def test_a_new_project_starts_with_the_merge_that_the_command_line_recommends(session, tmp_path):
     base, expert = tmp_path / "base", tmp_path / "expert"
     inputs = replace(session.draft.inputs, base=base).with_experts([expert])
     assert inputs.is_recommended
@@ -55,7 +52,7 @@ def test_a_new_project_starts_with_the_merge_that_the_command_line_recommends(
 
 
 @pytest.mark.parametrize("name", ["ace", "ties"])
-def test_another_method_than_the_recommended_merge_starts_with_its_own_defaults(name: str) -> None:
+def test_another_method_than_the_recommended_merge_starts_with_its_own_defaults(name):
     start = replace(Inputs(), base=Path("/models/base")).recommended()
     chosen = start.with_method(name)
     assert not chosen.is_recommended
@@ -63,7 +60,7 @@ def test_another_method_than_the_recommended_merge_starts_with_its_own_defaults(
     assert chosen.with_method(NAME) == start
 
 
-def test_what_a_person_set_stays_with_another_method() -> None:
+def test_what_a_person_set_stays_with_another_method():
     start = Inputs().recommended().with_parameter("alpha", 0.5)
     chosen = start.with_method("ties")
     assert chosen == replace(start, method="ties")

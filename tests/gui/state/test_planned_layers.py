@@ -35,7 +35,7 @@ def parts(whole: PlanRow, labels: list[str]) -> list[PlanRow]:
     ]
 
 
-def test_blocks_are_counted_and_parts_stay_as_they_lie() -> None:
+def test_blocks_are_counted_and_parts_stay_as_they_lie():
     embedding = row("wte.weight", role="embedding")
     fused = parts(row("h.2.attn.c_attn.weight", 2), ["query", "key", "value"])
     stack = parts(row("h.10.mlp.experts.down_proj", 10), [str(index) for index in range(12)])
@@ -44,7 +44,7 @@ def test_blocks_are_counted_and_parts_stay_as_they_lie() -> None:
     assert model_order(mixed) == (embedding, *fused, *stack, last)
 
 
-def test_a_block_is_listed_in_the_order_of_computation() -> None:
+def test_a_block_is_listed_in_the_order_of_computation():
     roles = {
         "ln_1": "norm",
         "attention.query": "query",

@@ -89,7 +89,7 @@ def changed(each: Field[Any]) -> Recipe:
 
 
 @pytest.mark.parametrize("each", of(Recipe))
-def test_a_file_says_it_and_nothing_of_the_others(each: Field[Any], tmp_path: Path) -> None:
+def test_a_file_says_it_and_nothing_of_the_others(each, tmp_path):
     recipe, file = changed(each), tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe != usual()
@@ -98,7 +98,7 @@ def test_a_file_says_it_and_nothing_of_the_others(each: Field[Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize("each", of(ModelEntry))
-def test_a_file_says_it_of_an_expert(each: Field[Any], tmp_path: Path) -> None:
+def test_a_file_says_it_of_an_expert(each, tmp_path):
     entry = replace(usual().models[0], **{each.name: other(ModelEntry, each)})
     recipe, file = replace(usual(), models=(entry,)), tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
@@ -107,7 +107,7 @@ def test_a_file_says_it_of_an_expert(each: Field[Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("each", of(Override))
-def test_a_file_says_it_of_a_rule(each: Field[Any], tmp_path: Path) -> None:
+def test_a_file_says_it_of_a_rule(each, tmp_path):
     rule = replace(
         Override(role="key", disposition="average"), **{each.name: other(Override, each)}
     )
@@ -117,9 +117,7 @@ def test_a_file_says_it_of_a_rule(each: Field[Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("each", of(Recipe))
-def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(
-    each: Field[Any],
-) -> None:
+def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(each):
     session, recipe = Session(), changed(each)
     session.draft.keep(Inputs.from_recipe(usual()))
     run = MergeRun(
@@ -135,14 +133,14 @@ def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(
 
 
 @pytest.mark.parametrize("each", of(Choices))
-def test_statistics_are_forgotten_where_it_changes_the_task_vectors(each: Field[Any]) -> None:
+def test_statistics_are_forgotten_where_it_changes_the_task_vectors(each):
     assert (changed(each).of_task_vectors() != usual().of_task_vectors()) == (
         traits_of(each).task_vectors
     )
 
 
 @pytest.mark.parametrize("each", of(Recipe))
-def test_an_unfinished_merge_of_another_value_is_not_resumed(each: Field[Any]) -> None:
+def test_an_unfinished_merge_of_another_value_is_not_resumed(each):
     now, before = manifest(changed(each)), manifest(usual())
     on_disk = TypeAdapter(Manifest)
     assert on_disk.validate_json(on_disk.dump_json(before)).differences(now) == ["recipe"]
@@ -157,7 +155,7 @@ def manifest(recipe: Recipe) -> Manifest:
 
 
 @pytest.mark.parametrize("each", of(Choices))
-def test_mergekit_is_told_it_or_it_is_refused(each: Field[Any], tmp_path: Path) -> None:
+def test_mergekit_is_told_it_or_it_is_refused(each, tmp_path):
     if each.name in _EXPRESSED:
         return
     recipe = replace(changed(each), merge_method="linear")
@@ -165,7 +163,7 @@ def test_mergekit_is_told_it_or_it_is_refused(each: Field[Any], tmp_path: Path) 
         dump_mergekit(recipe, {"normalize": True, "base_weight": 0.0}, tmp_path)
 
 
-def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_path: Path) -> None:
+def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_path):
     family = roberta_family(tmp_path)
     prepared = prepare(recipe_of(family))
     row = row_named(prepared, "layer.0.attention.self.query.weight")
@@ -183,7 +181,7 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
 
 
 @pytest.mark.parametrize("each", fields(Choices), ids=lambda each: each.name)
-def test_what_is_known_of_task_vectors_can_be_found_whatever_is_chosen(each: Field[Any]) -> None:
+def test_what_is_known_of_task_vectors_can_be_found_whatever_is_chosen(each):
     recipe = replace(usual(), **{each.name: other(Choices, each)})
     key = Inputs.from_recipe(recipe).task_vectors
     assert {key: each.name}[Inputs.from_recipe(recipe).task_vectors] == each.name

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMetaMethod
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.plan import Disposition
@@ -47,7 +46,7 @@ def run_of(session: Session) -> MergeRun:
     )
 
 
-def test_a_rejected_proposal_leaves_what_was_loaded(loaded: Session) -> None:
+def test_a_rejected_proposal_leaves_what_was_loaded(loaded):
     loaded.draft.propose(loaded.draft.inputs.with_experts([Path("/models/broken")]))
     assert len(loaded.draft.inputs.experts) == 3
     loaded.draft.reject()
@@ -56,14 +55,14 @@ def test_a_rejected_proposal_leaves_what_was_loaded(loaded: Session) -> None:
     assert loaded.layers.statistics
 
 
-def test_a_parameter_set_meanwhile_survives_a_rejected_proposal(loaded: Session) -> None:
+def test_a_parameter_set_meanwhile_survives_a_rejected_proposal(loaded):
     loaded.draft.propose(loaded.draft.inputs.with_experts([Path("/models/broken")]))
     loaded.draft.set_parameter("epsilon", 1e-3)
     loaded.draft.reject()
     assert loaded.draft.inputs == TWO.with_parameter("epsilon", 1e-3)
 
 
-def test_states_by_importance(loaded: Session) -> None:
+def test_states_by_importance(loaded):
     assert loaded.state is State.READY
     loaded.activity.begin(State.ANALYSING)
     loaded.activity.begin(State.MERGING)
@@ -78,7 +77,7 @@ def test_states_by_importance(loaded: Session) -> None:
     assert loaded.can_export
 
 
-def test_statistics_stay_with_their_experts_and_fall_with_them(loaded: Session) -> None:
+def test_statistics_stay_with_their_experts_and_fall_with_them(loaded):
     linear = replace(TWO, method="linear")
     loaded.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear")))
     assert loaded.layers.is_analysed
@@ -88,7 +87,7 @@ def test_statistics_stay_with_their_experts_and_fall_with_them(loaded: Session) 
     assert not loaded.layers.is_analysed
 
 
-def test_gamma_is_asked_for_again_where_another_method_merges_more(session: Session) -> None:
+def test_gamma_is_asked_for_again_where_another_method_merges_more(session):
     linear = replace(TWO, method="linear")
     few = tuple(replace(each, disposition=Disposition.AVERAGED) for each in ROWS[:2])
     session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear"), rows=(*few, *ROWS[2:])))
@@ -98,13 +97,13 @@ def test_gamma_is_asked_for_again_where_another_method_merges_more(session: Sess
     assert not session.layers.is_analysed
 
 
-def test_without_a_threshold_nothing_is_above_it(session: Session) -> None:
+def test_without_a_threshold_nothing_is_above_it(session):
     linear = replace(TWO, method="linear")
     session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear"), parameters={}))
     assert session.draft.tau == math.inf
 
 
-def test_renaming_an_expert_renames_its_figures(loaded: Session) -> None:
+def test_renaming_an_expert_renames_its_figures(loaded):
     inputs = loaded.draft.inputs
     renamed = inputs.with_expert(0, replace(inputs.experts[0], name="grammar"))
     loaded.adopt(renamed, plan(renamed.recipe()))
@@ -112,9 +111,7 @@ def test_renaming_an_expert_renames_its_figures(loaded: Session) -> None:
     assert loaded.layers.is_analysed
 
 
-def test_the_threshold_as_dragged_then_set_then_left_to_the_method(
-    loaded: Session, qtbot: QtBot
-) -> None:
+def test_the_threshold_as_dragged_then_set_then_left_to_the_method(loaded, qtbot):
     with qtbot.waitSignal(loaded.draft.tau_changed):
         loaded.draft.preview_tau(0.7)
     assert loaded.draft.tau == 0.7
@@ -125,7 +122,7 @@ def test_the_threshold_as_dragged_then_set_then_left_to_the_method(
     assert loaded.draft.tau == 0.3
 
 
-def test_a_merge_is_current_only_for_what_it_was_made_from(loaded: Session) -> None:
+def test_a_merge_is_current_only_for_what_it_was_made_from(loaded):
     loaded.results.start_merge(run_of(loaded))
     assert loaded.can_resume
     loaded.results.finish_merge(finished_merge())
@@ -137,7 +134,7 @@ def test_a_merge_is_current_only_for_what_it_was_made_from(loaded: Session) -> N
     assert loaded.can_export
 
 
-def test_spectra_are_kept_by_layer_and_recipe(loaded: Session) -> None:
+def test_spectra_are_kept_by_layer_and_recipe(loaded):
     loaded.results.findings.record(loaded.draft.recipe_key(), spectrum("layer.0.q"))
     loaded.draft.set_parameter("tau", 0.9)
     assert loaded.spectrum("layer.0.q") is None
@@ -145,7 +142,7 @@ def test_spectra_are_kept_by_layer_and_recipe(loaded: Session) -> None:
     assert loaded.spectrum("layer.0.q") is not None
 
 
-def test_only_tensors_of_the_plan_can_be_selected(loaded: Session, qtbot: QtBot) -> None:
+def test_only_tensors_of_the_plan_can_be_selected(loaded, qtbot):
     with qtbot.waitSignal(loaded.selection_changed):
         loaded.select("layer.0.q")
     with qtbot.assertNotEmitted(loaded.selection_changed):
@@ -153,9 +150,7 @@ def test_only_tensors_of_the_plan_can_be_selected(loaded: Session, qtbot: QtBot)
         loaded.select("no such tensor")
 
 
-def test_the_same_plan_again_changes_neither_rows_nor_inputs_nor_selection(
-    loaded: Session, qtbot: QtBot
-) -> None:
+def test_the_same_plan_again_changes_neither_rows_nor_inputs_nor_selection(loaded, qtbot):
     loaded.select("layer.0.q")
     rows = loaded.layers.rows
     with qtbot.assertNotEmitted(loaded.selection_changed):
@@ -164,7 +159,7 @@ def test_the_same_plan_again_changes_neither_rows_nor_inputs_nor_selection(
     assert loaded.layers.rows is rows
 
 
-def test_a_plan_of_another_method_has_rows_of_its_own(loaded: Session) -> None:
+def test_a_plan_of_another_method_has_rows_of_its_own(loaded):
     rows = loaded.layers.rows
     other = recipe(COLA, SST2, merge_method="average")
     loaded.adopt(Inputs.from_recipe(other), plan(other))
@@ -172,14 +167,14 @@ def test_a_plan_of_another_method_has_rows_of_its_own(loaded: Session) -> None:
     assert loaded.layers.rows is not rows
 
 
-def test_closing_unloads_everything_but_the_engine(loaded: Session) -> None:
+def test_closing_unloads_everything_but_the_engine(loaded):
     loaded.close()
     assert loaded.state is State.EMPTY
     assert loaded.engine == ENGINE
     assert loaded.draft.inputs == Inputs()
 
 
-def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session: Session) -> None:
+def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session):
     inputs = Inputs(base=BASE).with_experts([COLA])
     session.adopt(inputs, plan(recipe(COLA)))
     before = session.draft.recipe_key(), session.layers.analysis_key
@@ -188,7 +183,7 @@ def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session:
     assert session.layers.analysis_key != before[1]
 
 
-def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded: Session) -> None:
+def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
     loaded.select("layer.2.q")
     found: list[tuple[object, ...]] = []
 
