@@ -121,7 +121,6 @@ class Preload(QThread):
     """Imports the workspace with its plots, which the empty window does not need."""
 
     def run(self) -> None:
-        """Import."""
         import_module("ace_gui.gui.shell.layout.workspace")
 
 
@@ -136,7 +135,6 @@ class Guard(QObject):
         sys.excepthook = self._report
 
     def release(self) -> None:
-        """Restore the previous hook."""
         sys.excepthook = self._before
 
     def _report(
@@ -171,7 +169,6 @@ class Interrupts(QObject):
         self._notifier.activated.connect(self._heard)
 
     def release(self) -> None:
-        """Restore the previous handler."""
         self._notifier.setEnabled(False)
         signal.set_wakeup_fd(self._wakeup)
         for each, handler in self._handlers.items():

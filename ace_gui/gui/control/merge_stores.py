@@ -93,7 +93,6 @@ class MergeStores:
         return _is_complete(store) and _is_ours(store, _NAME) and self._lock(store)
 
     def release(self, store: Path) -> None:
-        """Release the reservation of a merge."""
         lock = self._locks.pop(store, None)
         if lock is not None:
             lock.unlock()

@@ -65,7 +65,6 @@ class Preferences(QObject):
         return max(os.cpu_count() or 1, self.settings.threads or 0)
 
     def devices(self) -> list[tuple[str, str]]:
-        """Name and title of every device."""
         engine = self._session.engine
         return [(device.name, device.title) for device in engine.devices] if engine else []
 

@@ -53,7 +53,6 @@ class ExpertsModel(QAbstractTableModel):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update from the session's experts."""
         inputs = self._session.draft.inputs
         if len(inputs.experts) == len(self._experts) and self._experts:
             self._experts, self._names = inputs.experts, inputs.names

@@ -68,7 +68,6 @@ class FiguresModel(QAbstractTableModel):
         return self._columns
 
     def set_columns(self, columns: Sequence[FigureColumn]) -> None:
-        """Set the columns, all of the same length."""
         self.beginResetModel()
         self._columns = tuple(columns)
         self._arrange()

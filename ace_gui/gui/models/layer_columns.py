@@ -115,18 +115,15 @@ class Layer:
 
     @property
     def gamma_unsure(self) -> bool:
-        """Whether γ is unreliable here."""
         known = self.statistics
         return known is not None and gamma_unreliable(known, self.tau)
 
     @property
     def health(self) -> LayerHealth | None:
-        """The findings, if anything is known."""
         return self._healths.of(self.row.name)
 
     @property
     def state(self) -> LayerState:
-        """The progress of its merge."""
         merge = self._session.results.merge
         if merge is not None and self.row.name in merge.reports:
             return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
@@ -202,7 +199,6 @@ class Column:
         return value if isinstance(value, str) else _number(value)
 
     def spoken(self, layer: Layer) -> str:
-        """The text for screen readers."""
         return self.text(layer) if self.read is None else self.read(layer)
 
     def sort_key(self, layer: Layer) -> Value:

@@ -54,7 +54,6 @@ class RunsModel(QStandardItemModel):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update from the session's runs."""
         runs = tuple(reversed(self._session.results.runs.all))
         if [id(run) for run in runs] != [id(run) for run in self._runs]:
             self._runs = runs

@@ -95,7 +95,6 @@ class Footer(QStatusBar):
             signal.connect(lambda *_: start_once(self._counting))
 
     def refresh(self) -> None:
-        """Show the session's state."""
         self._timer.stop()
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")

@@ -67,7 +67,6 @@ class HelpDesk:
 
     @property
     def is_touring(self) -> bool:
-        """Whether the tutorial is under way."""
         return self._tour is not None and isValid(self._tour) and self._tour.is_running
 
     def begin_tutorial(self) -> Tour:
@@ -100,7 +99,6 @@ class HelpDesk:
         show_once(ShortcutsDialog(self.commands(), self._window), modal=False)
 
     def show_log(self) -> None:
-        """Show the messages of the engine and the window."""
         from ace_gui.gui.dialogs.log_dialog import LogDialog
 
         show_once(LogDialog(self._session.log, self._window), modal=False)

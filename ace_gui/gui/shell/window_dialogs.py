@@ -165,7 +165,6 @@ class Dialogs:
         self._edit(rule, lambda made: (*self._session.draft.inputs.overrides, made))
 
     def override(self, rules: tuple[Override, ...]) -> None:
-        """Replace the recipe's overrides."""
         self._window.conductor.change(replace(self._session.draft.inputs, overrides=rules))
 
     def _edit(

@@ -128,7 +128,6 @@ class Activity(QObject):
         return not self._running.isdisjoint(states)
 
     def begin(self, state: State) -> None:
-        """A job of this kind starts."""
         self._running.add(state)
         self.changed.emit()
 

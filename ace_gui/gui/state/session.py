@@ -152,7 +152,6 @@ class Session(QObject):
 
     @property
     def merge_is_current(self) -> bool:
-        """Whether the merge belongs to the current inputs."""
         merge = self.results.merge
         return merge is not None and merge.key == self.draft.recipe_key()
 
@@ -179,7 +178,6 @@ class Session(QObject):
     # Updates
 
     def set_engine(self, engine: EngineReady) -> None:
-        """The engine runs and has reported its capabilities."""
         self.engine = engine
         self.draft.set_methods(self.engine.methods)
         self.engine_changed.emit()
@@ -216,7 +214,6 @@ class Session(QObject):
         self._gather_checks()
 
     def limit_memory(self, memory_bytes: int | None) -> None:
-        """Set a merge's memory limit; None: all free memory."""
         self.memory_bytes = memory_bytes
         self._gather_checks()
 
@@ -227,7 +224,6 @@ class Session(QObject):
         self.layers.learnt.emit("")
 
     def record_report(self, report: LayerReport) -> None:
-        """A tensor is merged."""
         if self.results.merge is not None:
             self.results.merge.reports[report.name] = report
             self.layers.record_report(report)

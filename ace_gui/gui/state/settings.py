@@ -82,7 +82,6 @@ class RecentProject:
         return cls(path=path, colours=tuple(colours), **known)
 
     def record(self) -> dict[str, object]:
-        """All fields but the path, for JSON."""
         fields = asdict(self)
         del fields["path"]
         return fields
@@ -156,7 +155,6 @@ class Settings:
         return self._bytes(f"layout/{name}")
 
     def save_layout(self, name: str, state: QByteArray) -> None:
-        """Save the state of a splitter or header by its object name."""
         self.store.setValue(f"layout/{name}", state)
 
     @property
@@ -192,7 +190,6 @@ class Settings:
         return noted if isinstance(noted, dict) else {}
 
     def replace_recent(self, gone: Path, found: Path) -> None:
-        """Replace the path of a recent recipe that was moved."""
         paths = [str(found.absolute() if path == gone else path) for path in self.recent]
         self.store.setValue("recent", list(dict.fromkeys(paths)))
 

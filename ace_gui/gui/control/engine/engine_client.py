@@ -138,7 +138,6 @@ class EngineClient(QObject):
         return bool(self._running) or any(timer.isActive() for timer in self._timers)
 
     def cancel(self, *kinds: type) -> None:
-        """Stop the running jobs of these kinds."""
         for entry in self.running(*kinds):
             entry.cancel()
 
@@ -282,7 +281,6 @@ class EngineThread(QThread):
 
     @property
     def engine_pid(self) -> int | None:
-        """Process id of the engine, or None."""
         engine = self._engine
         return engine.pid if engine is not None else None
 

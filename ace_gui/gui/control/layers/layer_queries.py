@@ -72,14 +72,12 @@ class LatestQuestion(QObject):
         """Check again which query is needed."""
 
     def drop(self) -> None:
-        """Drop the pending query."""
         if self._operation is not None:
             self._operation.drop()
             self._forget()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an answer is pending."""
         return self._operation is not None
 
     def _ask(self) -> None:

@@ -60,7 +60,6 @@ class WhatIf(QObject):
 
     @property
     def scope(self) -> str:
-        """The effective scope."""
         return self._session.draft.inputs.scope if self._scope is None else self._scope
 
     @property
@@ -81,7 +80,6 @@ class WhatIf(QObject):
         return next((m for m in session.draft.methods if m.name == row.override.method), None)
 
     def parameter(self, name: str) -> ParameterValue | None:
-        """The effective value of a parameter."""
         tried = self._parameters.get(name)
         return self._own(name) if tried is None else tried
 
@@ -102,7 +100,6 @@ class WhatIf(QObject):
         self._ask_anew()
 
     def back(self) -> None:
-        """Discard all trial values."""
         self._parameters.clear()
         self._scope = None
         self._ask_anew()

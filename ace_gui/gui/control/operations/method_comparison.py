@@ -103,7 +103,6 @@ class MethodComparison(OneOperation):
             self._session.results.start_merge(run)
 
     def end(self) -> None:
-        """No step is running."""
         self.progress = None
 
 
@@ -126,5 +125,4 @@ class ModelComparison(OneOperation):
                 self.found = event
 
     def end(self) -> None:
-        """No step is running."""
         self.progress = None

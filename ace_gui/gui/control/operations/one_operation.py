@@ -31,7 +31,6 @@ class OneOperation(QObject):
 
     @property
     def is_running(self) -> bool:
-        """Whether a job is under way."""
         return self._operation is not None
 
     def stop(self) -> None:
@@ -139,7 +138,6 @@ class TryOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """Take more of a model's answer."""
         match event:
             case TriedBegun(model=model):
                 turns = zip(self.questions, self._answers.get(model, ()), strict=False)

@@ -96,7 +96,6 @@ class RunOperations(QObject):
             self.note(run)
 
     def delete(self, runs: Iterable[MergeRun]) -> None:
-        """Remove runs and their stores."""
         results = self._session.results
         for run in tuple(runs):
             results.runs.forget(run.store)
@@ -105,7 +104,6 @@ class RunOperations(QObject):
             self.stores.discard(run.store)
 
     def list_all(self) -> None:
-        """List the kept merges of any base model."""
         roots = self.stores.roots
         self._background.ask(lambda: read_all(*roots), self.listed)
 
@@ -264,7 +262,6 @@ class OutputOperations(QObject):
             self.engine.run(job, self._hear)
 
     def report(self, file: Path) -> None:
-        """Write an HTML report of the finished merge."""
         run = self._session.results.merge
         if run is not None and self._session.can_report:
             job = ReportJob(store=run.store, file=file, device=self._session.device)

@@ -219,7 +219,6 @@ class CovarianceOperation(OneOperation):
         )
 
     def take(self, event: Event) -> None:
-        """Keep one more matrix."""
         if isinstance(event, CovariancesCompared):
             if event.layer is not None:
                 self._session.results.findings.record(self._key, event.layer)
@@ -306,7 +305,6 @@ class TuneOperation(OneOperation):
         self._begin(job, quiet=True)
 
     def take(self, event: Event) -> None:
-        """Take a trial or the final result."""
         match event:
             case TunePoint(index=index, of=of):
                 self.points = (*self.points, event)

@@ -111,7 +111,6 @@ class Cards(QWidget):
             self._take_apart(index)
 
     def put_back(self) -> None:
-        """Dock all detached cards."""
         for index in sorted(self._detached):
             self._put_back(index)
 

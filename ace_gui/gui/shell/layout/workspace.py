@@ -272,7 +272,6 @@ class Workspace(QWidget):
         self.show_look(TWO_MERGES)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        """Compare these two merges layer by layer."""
         self.show_comparison()
         self.comparison.compare(first, second)
 
@@ -285,7 +284,6 @@ class Workspace(QWidget):
             yield from restyle_plots(space, theme)
 
     def set_awaited(self, kind: Kind, awaited: bool) -> None:
-        """Set whether a finding of this kind is being computed."""
         for panel in self.findChildren(LayerPanel):
             if panel.finding is kind:
                 panel.set_busy(awaited)

@@ -92,7 +92,6 @@ class Opener:
             self._conductor.add_experts(paths)
 
     def scan(self) -> None:
-        """Ask for folders and search them for models."""
         ask_folders(self._window, "Scan a folder", MODELS, self._scan_for_more)
 
     def _scan_for_more(self, paths: Sequence[Path]) -> None:

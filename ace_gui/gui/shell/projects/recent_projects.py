@@ -41,7 +41,6 @@ class RecentProjects:
             self._show_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
-        """Update the list of recent projects."""
         projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
         self._is_known = bool(projects)
         self._allow()

@@ -53,7 +53,6 @@ class Tour(QObject):
 
     @property
     def is_running(self) -> bool:
-        """Whether a mark is shown."""
         return 0 <= self.step_index < len(self._steps)
 
     def end(self) -> None:

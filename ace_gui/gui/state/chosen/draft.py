@@ -89,7 +89,6 @@ class Draft(QObject):
             self.tau_changed.emit(tau)
 
     def set_methods(self, methods: Sequence[MethodInfo]) -> None:
-        """Set the methods that the engine reported."""
         self.methods = tuple(methods)
         self._replace(self.inputs)
 

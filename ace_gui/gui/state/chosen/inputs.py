@@ -62,7 +62,6 @@ class Inputs(Choices):
 
     @property
     def is_recommended(self) -> bool:
-        """Whether these are the settings of the recommended merge."""
         return self == self.recommended()
 
     def with_method(self, name: str) -> Inputs:
@@ -90,7 +89,6 @@ class Inputs(Choices):
 
     @property
     def models(self) -> tuple[Path, ...]:
-        """The folders and files of all models."""
         base = () if self.base is None else (self.base,)
         return (*base, *(expert.path for expert in self.experts))
 

@@ -43,7 +43,6 @@ class KnownScores(QObject):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the current inputs."""
         return self._inputs.tasks
 
     def line(self, model: str) -> Mapping[str, TaskScore]:
@@ -52,7 +51,6 @@ class KnownScores(QObject):
         return {title: score for title, score in found if score is not None}
 
     def mean(self, model: str) -> MeanScore:
-        """A model's means over all tasks."""
         known = {task.title for task in self.tasks}
         every = [score for (_, title), score in self._scores.items() if title in known]
         line = next((each for each in means(every) if each.model == model), None)
@@ -60,7 +58,6 @@ class KnownScores(QObject):
 
     @property
     def models(self) -> frozenset[str]:
-        """The models with any known score."""
         return frozenset(model for model, _ in self._scores)
 
     def is_complete(self, model: str) -> bool:
@@ -76,7 +73,6 @@ class KnownScores(QObject):
         return wanted if wanted in self._inputs.names else None
 
     def owner_of(self, title: str) -> str | None:
-        """The own expert of the task with this name."""
         return next((self.owner(task) for task in self.tasks if task.title == title), None)
 
     def described(self, task: Task) -> TaskDescribed | None:
@@ -113,12 +109,10 @@ class KnownScores(QObject):
         self.changed.emit()
 
     def describe(self, found: TaskDescribed) -> None:
-        """Record the description of a task."""
         self._described[found.task.title] = found
         self.changed.emit()
 
     def compare(self, store: Path, found: ExamplesCompared, *, with_base: bool) -> None:
-        """Record what a merge lost and gained on one task."""
         self._examples.setdefault((str(store), with_base), {})[found.task] = found
         self.changed.emit()
 

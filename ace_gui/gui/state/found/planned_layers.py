@@ -58,7 +58,6 @@ class PlannedLayers(QObject):
         self._rows = {row.name: row for row in rows}
 
     def row(self, name: str | None) -> PlanRow | None:
-        """The plan's row of a tensor."""
         return self._rows.get(name) if name is not None else None
 
     @property
@@ -79,13 +78,12 @@ class PlannedLayers(QObject):
     # Statistics of the experts
 
     def gamma(self, name: str) -> float | None:
-        """γ of a tensor, or NaN."""
+        """γ of a tensor, if known."""
         statistics = self.statistics.get(name)
         return statistics.gamma if statistics else None
 
     @property
     def most_heterogeneous(self) -> str | None:
-        """The merged tensor with the largest γ."""
         known = [(self.gamma(row.name), row.name) for row in self.merged]
         return max(((g, n) for g, n in known if g is not None), default=(0.0, None))[1]
 
@@ -101,7 +99,6 @@ class PlannedLayers(QObject):
         return self._analysed == self.analysis_key and self._merged <= self._with_gamma
 
     def record_statistics(self, statistics: LayerStatistics) -> None:
-        """Record a tensor's statistics of the task vectors."""
         self.statistics[statistics.name] = statistics
         self.learnt.emit(statistics.name)
 

@@ -89,7 +89,6 @@ class LearningCurves(QObject):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no step is known."""
         return not self.figures
 
     def clear(self) -> None:
@@ -145,7 +144,6 @@ class Comparison(QObject):
             self.compare(None, None)
 
     def record(self, difference: LayerDifference) -> None:
-        """Record one layer's difference."""
         self.differences[difference.name] = difference
         if difference.first is not None:
             self.spectra[difference.name] = difference
@@ -193,7 +191,6 @@ class Results(QObject):
 
     @property
     def is_merged(self) -> bool:
-        """Whether the latest merge is finished."""
         return self.merge is not None and self.merge.finished is not None
 
     def start_merge(self, run: MergeRun | None) -> None:

@@ -37,7 +37,6 @@ class Runs(QObject):
         return next(found, None)
 
     def store_of(self, key: RecipeKey) -> Path | None:
-        """The store of a recipe's latest merge."""
         run = self.find(key)
         return None if run is None else run.store
 
@@ -62,7 +61,6 @@ class Runs(QObject):
         self._set(tuple(sorted((*new, *self.all), key=lambda run: run.made)))
 
     def forget(self, store: Path) -> None:
-        """Remove the merge in this store."""
         self._set(tuple(run for run in self.all if run.store != store))
 
     def clear(self) -> tuple[MergeRun, ...]:
