@@ -136,6 +136,10 @@ class States:
         session = self.session
         self.until_idle(lambda: condition() and session.can_merge and session.layers.is_analysed)
 
+    def use_few_examples(self) -> None:
+        few = (replace(task, limit=EXAMPLES_USED) for task in self.draft.inputs.tasks)
+        self.draft.set_tasks(tuple(few))
+
     def until_done(self, work: object) -> None:
         self.studio.wait(lambda: not work.is_running, work.changed)
 
@@ -380,7 +384,7 @@ class States:
         before, known, scoring = self.draft.inputs, self.session.results.scores, self.window.scoring
         if not before.tasks:
             return
-        self.draft.set_tasks(tuple(replace(task, limit=EXAMPLES_USED) for task in before.tasks))
+        self.use_few_examples()
         page = self.workspace.show_scores()
         tab = page.show_tab(TasksTab)
         self.studio.wait(lambda: all(map(known.described, known.tasks)), known.changed)
@@ -545,6 +549,7 @@ class States:
         """Which experts a merge with a router takes."""
         if not self.draft.inputs.tasks:
             return
+        self.use_few_examples()
         self.change(self.draft.inputs.with_method("smile"))
         self.studio.merge()
         scoring = self.window.scoring
