@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from PySide6.QtCore import QLocale, QObject, QSocketNotifier, QThread, QTimer, Signal
+from PySide6.QtCore import QLocale, QObject, QSocketNotifier, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from ace_gui import APPLICATION_ID, __version__
@@ -88,8 +88,7 @@ class Workbench:
             pass  # nothing is visible yet
         self.worker = EngineThread(app)
         self.window = MainWindow(self.worker, settings, self._stores)
-        self._preload = Preload(app)
-        self._crashes = Background()
+        self._background = Background()
         watcher.changed.connect(self.window.set_theme)
         self.window.closed.connect(self.worker.stop)
         self.worker.finished.connect(self._end)
@@ -104,24 +103,20 @@ class Workbench:
         self.worker.start()
         self._stores.sweep(self.window.settings.days_kept)
         gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
-        self._preload.finished.connect(gc.freeze)
-        self._preload.finished.connect(self.window.prepare)
-        self._preload.start()
-        self._crashes.ask(take_crash, self.window.recent_projects.show_crash)
+        self._background.ask(_preload, self.window.prepare)
+        self._background.ask(take_crash, self.window.recent_projects.show_crash)
 
     def _end(self) -> None:
-        self._preload.wait()
-        self._crashes.waitForDone()
+        self._background.waitForDone()
         self.worker.wait()
         self._stores.close()
         self._app.quit()
 
 
-class Preload(QThread):
-    """Imports the workspace with its plots, which the empty window does not need."""
-
-    def run(self) -> None:
-        import_module("ace_gui.gui.shell.layout.workspace")
+def _preload() -> None:
+    """Import the workspace with its plots, which the empty window does not need."""
+    import_module("ace_gui.gui.shell.layout.workspace")
+    gc.freeze()
 
 
 class Guard(QObject):

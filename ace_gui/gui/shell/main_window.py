@@ -106,7 +106,7 @@ class MainWindow(ControlledWindow):
         assert self._workspace is not None
         return self._workspace
 
-    def prepare(self) -> None:
+    def prepare(self, _: object = None) -> None:
         """Create the panels in advance, one per turn of the event loop."""
         self._preparing.run(self._making)
         self.runs.list_all()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QObject
+
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome.recent_column import last_use
 from ace_gui.gui.shell.actions import BUSY, WAIT, set_allowed
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
     from ace_gui.gui.shell.main_window import MainWindow
 
 
-class RecentProjects:
+class RecentProjects(QObject):
     """Shows recent projects in the menu and on the welcome page, and reopens them."""
 
     def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
         settings, opener = window.settings, window.opener
         self._window, self._settings = window, settings
         self._opener, self._menus, self._help = opener, window.menus, window.help
