@@ -213,10 +213,10 @@ class LayerQueries(QObject):
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:
-    draft = session.draft
-    key, recipe = draft.recipe_key(), draft.inputs.recipe()
     if session.must_learn or not session.layers.has_spectrum(row):
         return None
+    draft = session.draft
+    key, recipe = draft.recipe_key(), draft.inputs.recipe()
     store = session.results.runs.store_of(key)
     job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
     keys = {LayerSpectrum: key, ExpertSpectra: draft.models_key()}
@@ -232,15 +232,18 @@ def _subspaces(session: Session, row: PlanRow) -> Question | None:
 
 
 def _distribution(session: Session, row: PlanRow) -> Question | None:
+    if not row.experts:
+        return None
     draft = session.draft
     job = DistributionJob(recipe=draft.inputs.recipe(), row=row)
-    question = Question(row.name, {LayerDistribution: draft.models_key()}, job)
-    return _unless_known(session, question) if row.experts else None
+    return _unless_known(session, Question(row.name, {LayerDistribution: draft.models_key()}, job))
 
 
 def _covariances(session: Session, row: PlanRow) -> Question | None:
+    if not session.layers.has_spectrum(row):
+        return None
     recipe = session.draft.inputs.recipe()
-    if recipe.without_calibration or not session.layers.has_spectrum(row):
+    if recipe.without_calibration:
         return None
     job = LayerCovariancesJob(recipe=recipe, row=row, device=session.device)
     question = Question(row.name, {LayerCovariances: session.draft.measured_key()}, job)
