@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final
+
+from ace_gui.errors import RecipeError
 
 _TRAITS: Final = "recipe"
 
@@ -38,3 +41,19 @@ def traits_of(described: Field[Any]) -> Traits:
     """The traits of a field."""
     found: Traits = described.metadata.get(_TRAITS, Traits())
     return found
+
+
+def require_limits(part: Any, heading: str) -> None:
+    """Raise RecipeError for a value of a dataclass that is out of its field's limits."""
+    for each in fields(part):
+        value, traits, key = getattr(part, each.name), traits_of(each), f"{heading}.{each.name}"
+        if value is None:
+            continue
+        for limit, bound in traits.limits.items():
+            if not getattr(operator, limit)(value, bound):
+                raise RecipeError(f"{key} is {value}, which is out of its range.", key=key)
+        if traits.checked is not None:
+            try:
+                traits.checked(value)
+            except ValueError as error:
+                raise RecipeError(f"{key} {error}.", key=key) from None

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from ace_gui.errors import RecipeError
-from ace_gui.recipe.fields import about
+from ace_gui.recipe.fields import about, require_limits
 
 ParameterValue = float | int | bool | str
 
@@ -69,10 +68,7 @@ class Cap:
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delta <= LARGEST_CAP:
-            raise RecipeError(
-                f"cap: delta is {self.delta}, but must be from 0 to {LARGEST_CAP:g}.", key="cap"
-            )
+        require_limits(self, "after.cap")
 
 
 def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -114,22 +110,7 @@ class After:
     cap: Cap | Literal[False] | None = field(default=None, metadata=about(tidied=_with_name))
 
     def __post_init__(self) -> None:
-        fine = {
-            "rank": self.rank is None or 0 < self.rank <= 1,
-            "spectrum": self.spectrum is None or 0 <= self.spectrum <= LARGEST_POWER,
-            "scale": self.scale is None or abs(self.scale) <= LARGEST_FACTOR,
-        }
-        for name, within in fine.items():
-            if not within:
-                raise RecipeError(
-                    f"after: {name} is {getattr(self, name)}, which is out of its range.",
-                    key=f"after.{name}",
-                )
-        if self.depth is not None:
-            try:
-                _factors(self.depth)
-            except ValueError as error:
-                raise RecipeError(f"after: depth {error}.", key="after.depth") from None
+        require_limits(self, "after")
 
     def over(self, others: After) -> After:
         """These settings, completed by the other's."""

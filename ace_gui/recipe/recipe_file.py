@@ -54,17 +54,13 @@ class _Loader(yaml.SafeLoader):
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         if isinstance(node.value, str) and len(node.value) > LONGEST_TEXT:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"a text has more than {LONGEST_TEXT} characters", node.start_mark
-            )
+            raise _refusal(f"a text has more than {LONGEST_TEXT} characters", node)
         return super().construct_scalar(node)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         found: int = super().construct_yaml_int(node)
         if found.bit_length() > LARGEST_BITS:
-            raise yaml.constructor.ConstructorError(
-                None, None, "a number is too large", node.start_mark
-            )
+            raise _refusal("a number is too large", node)
         return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -72,35 +68,30 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node)
             if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is not a name", key_node.start_mark
-                )
+                raise _refusal(f"the key {key!r} is not a name", key_node)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} appears twice", key_node.start_mark
-                )
+                raise _refusal(f"the key {key!r} appears twice", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, "aliases are not allowed", event.start_mark
-            )
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         self.values += 1
         self.depth += 1
-        if self.values > MOST_VALUES or self.depth > DEEPEST:
-            what = "too deeply nested" if self.depth > DEEPEST else "larger than a recipe can be"
-            raise yaml.composer.ComposerError(
-                None,
-                None,
-                what,
-                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
-            )
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal("aliases are not allowed", event)
+        if self.depth > DEEPEST:
+            raise _refusal("too deeply nested", event)
+        if self.values > MOST_VALUES:
+            raise _refusal("larger than a recipe can be", event)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
+
+
+def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    """An error at a node or an event."""
+    return yaml.MarkedYAMLError(None, None, problem, at.start_mark)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)

@@ -108,7 +108,7 @@ class Task:
 
     def absolute(self) -> Self:
         """The same, as a process with another working directory must read it."""
-        calibration = None if self.calibration is None else self.calibration.absolute()
+        calibration = self.calibration and self.calibration.absolute()
         return replace(self, data=self.data.absolute(), calibration=calibration)
 
     @property

@@ -330,17 +330,8 @@ class Recipe(Choices):
 
     def absolute(self) -> Self:
         """The same, as a process with another working directory must read it."""
-        return replace(
-            self,
-            base_model=self.base_model.absolute(),
-            adapter=self.adapter and self.adapter.absolute(),
-            slices=tuple(replace(each, sources=_absolute(each.sources)) for each in self.slices),
-            models=tuple(
-                replace(entry, model=entry.model.absolute(), on=entry.on and entry.on.absolute())
-                for entry in self.models
-            ),
-            tasks=tuple(task.absolute() for task in self.tasks),
-        )
+        own = {each.name: _absolute(getattr(self, each.name)) for each in fields(Recipe)}
+        return replace(self, **own)
 
     @property
     def keep_base_rows(self) -> str:
@@ -354,11 +345,17 @@ class Recipe(Choices):
         return tuple(entry.weight for entry in self.models)
 
 
-def _absolute(sources: tuple[Source, ...]) -> tuple[Source, ...]:
-    return tuple(
-        replace(each, model=each.model.absolute(), adapter=each.adapter and each.adapter.absolute())
-        for each in sources
-    )
+def _absolute(value: Any) -> Any:
+    """A value of a recipe with absolute paths."""
+    match value:
+        case Path() | Task():
+            return value.absolute()
+        case tuple():
+            return tuple(map(_absolute, value))
+        case Source() | Slice() | ModelEntry():
+            own = {each.name: _absolute(getattr(value, each.name)) for each in fields(value)}
+            return replace(value, **own)
+    return value
 
 
 def model_name(path: Path) -> str:

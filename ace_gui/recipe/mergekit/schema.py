@@ -9,10 +9,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 Scalar = bool | int | float | str
 
 
-class Condition(BaseModel):
-    """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
+class _Part(BaseModel):
+    """A part of a file, without unknown keys."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Condition(_Part):
+    """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
 
     value: Scalar | list[Scalar]
     filter: str | None = None
@@ -22,11 +26,7 @@ Setting = Scalar | list[Scalar] | Condition | list[Condition]
 """One value, a gradient over the blocks, or the first condition that holds."""
 
 
-def _none_is_empty(value: object) -> object:
-    return {} if value is None else value
-
-
-Settings = Annotated[dict[str, Setting], BeforeValidator(_none_is_empty)]
+Settings = Annotated[dict[str, Setting], BeforeValidator(lambda x: {} if x is None else x)]
 """A heading with nothing under it is no setting."""
 
 
@@ -48,10 +48,8 @@ def _reference_of(value: object) -> object:
     return {"model": model} | ({"lora": adapters[0]} if adapters else {})
 
 
-class ModelPath(BaseModel):
+class ModelPath(_Part):
     """A folder, or a model of the local cache at a revision."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: Annotated[str, Field(min_length=1)]
     revision: str | None = None
@@ -63,10 +61,8 @@ class ModelPath(BaseModel):
 _ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
 
 
-class Reference(BaseModel):
+class Reference(_Part):
     """A model, and an adapter on it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     model: _ModelPath
     lora: _ModelPath | None = None
@@ -82,20 +78,16 @@ ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 _Block = Annotated[int, Field(ge=0, le=100_000)]  # more would only take time
 
 
-class Model(BaseModel):
+class Model(_Part):
     """One input. ``layer_range`` only within a slice."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: ModelName
     parameters: Settings = {}
     layer_range: tuple[_Block, _Block] | None = None
 
 
-class Slice(BaseModel):
+class Slice(_Part):
     """A run of blocks of the output."""
-
-    model_config = ConfigDict(extra="forbid")
 
     sources: Annotated[list[Model], Field(min_length=1)]
     base_model: ModelName | None = None
@@ -103,10 +95,8 @@ class Slice(BaseModel):
     residual_weight: float | None = None
 
 
-class Module(BaseModel):
+class Module(_Part):
     """A part of the output with blocks of its own."""
-
-    model_config = ConfigDict(extra="forbid")
 
     models: list[Model] | None = None
     slices: list[Slice] | None = None
@@ -120,10 +110,8 @@ def _template(written: str) -> str:
     raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
 
 
-class TokenRow(BaseModel):
+class TokenRow(_Part):
     """A row for a token: that of another token, or zeros."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     kind: Literal["model_token", "zero"]
     model: ModelName | None = None
@@ -131,29 +119,23 @@ class TokenRow(BaseModel):
     token_id: Annotated[int, Field(ge=0)] | None = None
 
 
-class Token(BaseModel):
+class Token(_Part):
     """What a token's row is where a model lacks it; with ``force`` everywhere."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: TokenRow | ModelName | None = None
     force: bool = False
 
 
-class TokenizerChoice(BaseModel):
+class TokenizerChoice(_Part):
     """The tokenizer of the output."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: Literal["base", "union"] | ModelName = "union"
     tokens: dict[str, Token] = {}
     pad_to_multiple_of: Annotated[int, Field(ge=1)] | None = None
 
 
-class Document(BaseModel):
+class Document(_Part):
     """A whole file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     merge_method: str
     base_model: ModelName | None = None
