@@ -202,17 +202,15 @@ def shown(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def without_errors(checks: Sequence[Check]) -> list[Check]:
-    """The checks that do not stop a merge; errors are raised instead."""
-    return [check for check in checks if check.verdict is not Verdict.ERROR]
-
-
-def print_checks(checks: Sequence[Check], console: Console, *, notes: bool = False) -> None:
-    """Print the warnings and errors among the checks, one per line. ``notes``: print notes too."""
+def print_checks(
+    checks: Sequence[Check],
+    console: Console,
+    verdicts: Collection[Verdict] = (Verdict.WARNING, Verdict.ERROR),
+) -> None:
+    """Print the checks with these verdicts, one per line, and how the recipe was read."""
     styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
-    if notes:
-        styles[Verdict.NOTE] = "dim"
     for check in checks:
-        if check.verdict in styles or check.title == RECIPE:
+        read = check.title == RECIPE and Verdict.WARNING in verdicts
+        if check.verdict in verdicts or read:
             line = f"{check.verdict.value.title()}: {check.line}"
             console.print(shown(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)

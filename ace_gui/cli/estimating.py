@@ -22,7 +22,6 @@ from ace_gui.cli.console import (
     said_to_convert,
     shown,
     table,
-    without_errors,
 )
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.streams import say
@@ -98,7 +97,7 @@ def estimate_recipe(given: Estimate) -> None:
     outputs.write_json(given.json, _record(found, Path.cwd()))
     terminal = Terminal.of(given)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
-    print_checks([each for each in checks if each.verdict is Verdict.ERROR], terminal.notes)
+    print_checks(checks, terminal.notes, [Verdict.ERROR])
     _print_units(found.planned, terminal.results)
     _print(found, Path.cwd(), device, terminal)
 
@@ -145,7 +144,7 @@ def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outpu
         complete_heads=options.complete_heads,
     )
     print_warnings(plan.warnings, terminal.notes)
-    print_checks(without_errors(checks), terminal.notes)
+    print_checks(checks, terminal.notes, [Verdict.WARNING])
     found = _estimated(prepared, given, (1,))
     outputs.write_json(given.json, _record(found, folder))
     _print(found, folder, device, terminal)

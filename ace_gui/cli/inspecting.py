@@ -21,6 +21,7 @@ from ace_gui.cli.console import (
     shown,
     table,
 )
+from ace_gui.engine.contract.checks import WORST_FIRST
 from ace_gui.engine.contract.figures.covariance_match import (
     CovarianceMatch,
     CovariancesCompared,
@@ -86,7 +87,7 @@ def inspect_recipe(given: Inspect) -> None:
     if expected is not None:
         console.print(f"\n{expected.sentence}")
     if not given.quiet:
-        print_checks(found.checks, console, notes=True)
+        print_checks(found.checks, console, WORST_FIRST[:-1])
 
 
 def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:

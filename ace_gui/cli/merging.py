@@ -18,7 +18,6 @@ from ace_gui.cli.console import (
     print_warnings,
     said_to_convert,
     shown,
-    without_errors,
 )
 from ace_gui.cli.estimating import print_dry_run
 from ace_gui.cli.from_models import recipe_of
@@ -82,7 +81,7 @@ def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: 
         plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
     print_parameter_notes(plan, terminal.notes)
-    print_checks(without_errors(plan.checks), terminal.notes)  # errors are raised
+    print_checks(plan.checks, terminal.notes, [Verdict.WARNING])  # errors are raised
     try:
         finished, result = _merged(terminal.progressed(events))
     except (KeyboardInterrupt, Cancelled):
@@ -171,10 +170,9 @@ def report(given: Report) -> None:
     )
     with said_to_convert(given.convert):
         plan = _planned(next(events))
-    print_checks(without_errors(plan.checks), terminal.notes)
+    print_checks(plan.checks, terminal.notes, [Verdict.WARNING])
     events = itertools.chain([next(events)], events)  # raises the errors that stop the report
-    errors = [check for check in plan.checks if check.verdict is Verdict.ERROR]
-    print_checks(errors, terminal.notes)
+    print_checks(plan.checks, terminal.notes, [Verdict.ERROR])
     found = terminal.result(events, Reported)
     checks = [asdict(check) for check in plan.checks]
     content = {"files": [str(found.file)], "bytes": found.bytes, "checks": checks}

@@ -86,39 +86,47 @@ def commands_of(folder: Path) -> tuple[str, ...]:
 
 def library_of(folder: Path) -> Library:
     """The library that loads a model folder, recognised by files that only its models have."""
-    if (folder / "adapter_config.json").is_file():
+    names = ("adapter_config", "modules", "open_clip_config")
+    files = (*(f"{name}.json" for name in names), "modules.safetensors", "model.safetensors")
+    here = {name for name in files if (folder / name).is_file()}
+    config = _json(folder / "config.json")
+    if "adapter_config.json" in here:
         return PEFT
-    pipeline, config = _json(folder / "model_index.json"), _json(folder / "config.json")
-    if pipeline is not None:
-        return _diffusers("DiffusionPipeline", "pipeline")
-    if (folder / "modules.json").is_file() and not (folder / "modules.safetensors").is_file():
-        own = _json(folder / "config_sentence_transformers.json") or {}
-        return _sentence_transformers(own.get("model_type"))
-    if (folder / "open_clip_config.json").is_file() and not (folder / "model.safetensors").exists():
+    if _json(folder / "model_index.json") is not None:
+        return _pretrained("diffusers", "DiffusionPipeline", variable="pipeline")
+    if "modules.json" in here and "modules.safetensors" not in here:
+        own = (_json(folder / "config_sentence_transformers.json") or {}).get("model_type")
+        name = own if isinstance(own, str) and own in _SENTENCES else "SentenceTransformer"
+        return Library(
+            name="sentence-transformers",
+            imports=f"from sentence_transformers import {name}",
+            load=f"model = {name}({{folder}})",
+            task=_SENTENCES[name],
+        )
+    if "open_clip_config.json" in here and "model.safetensors" not in here:
+        made = 'open_clip.create_model_and_transforms("local-dir:" + {folder})'
         return Library(
             name="open_clip",
             imports="import open_clip",
-            load='model, _, preprocess = open_clip.create_model_and_transforms("local-dir:" '
-            "+ {folder})",
+            load=f"model, _, preprocess = {made}",
             task="zero-shot-image-classification",
         )
-    if config is None and (folder / "model.safetensors").is_file():
+    if config is None and "model.safetensors" in here:
         return Library(
             name=None,
             imports="from safetensors.torch import load_file",
             load='state = load_file({folder} + "/model.safetensors")',
         )
     config = config or {}
-    if (name := config.get("_class_name")) is not None:
-        return _diffusers(_identifier(name) or "AutoModel", "model")
+    if (kind := config.get("_class_name")) is not None:
+        return _pretrained("diffusers", _identifier(kind) or "AutoModel")
     if "architecture" in config and "model_type" not in config:
+        task = "image-classification" if config.get("num_classes") else "image-feature-extraction"
         return Library(
             name="timm",
             imports="import timm",
             load='model = timm.create_model("local-dir:" + {folder}, pretrained=True)',
-            task="image-classification"
-            if config.get("num_classes")
-            else "image-feature-extraction",
+            task=task,
         )
     return _transformers(config)
 
@@ -131,29 +139,15 @@ def _transformers(config: Mapping[str, object]) -> Library:
     task = next((task for end, task in _TASKS.items() if name.endswith(end)), "")
     if not task and re.fullmatch(r"\w+(?<!Auto)Model", name):
         task = "feature-extraction"
-    return Library(
-        name="transformers",
-        imports=f"from transformers import {name}",
-        load=f"model = {name}.from_pretrained({{folder}})",
-        task=task,
-    )
+    return _pretrained("transformers", name, task)
 
 
-def _diffusers(name: str, variable: str) -> Library:
+def _pretrained(library: str, name: str, task: str = "", *, variable: str = "model") -> Library:
     return Library(
-        name="diffusers",
-        imports=f"from diffusers import {name}",
+        name=library,
+        imports=f"from {library} import {name}",
         load=f"{variable} = {name}.from_pretrained({{folder}})",
-    )
-
-
-def _sentence_transformers(named: object) -> Library:
-    name = named if isinstance(named, str) and named in _SENTENCES else "SentenceTransformer"
-    return Library(
-        name="sentence-transformers",
-        imports=f"from sentence_transformers import {name}",
-        load=f"model = {name}({{folder}})",
-        task=_SENTENCES[name],
+        task=task,
     )
 
 
