@@ -33,12 +33,21 @@ Parameters = Mapping[str, ParameterValue]
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """A method here; ``weights``: one chain an expert; ``own``: of each, parameters of its own."""
+    """A method here. ``parameters``: a chain, or one value for all tensors.
+
+    ``weights``: one chain an expert, empty: 1 each. ``own``: of each expert, parameters of its own.
+    """
 
     method: str
-    parameters: Mapping[str, Chain] = field(default_factory=dict)
-    weights: Sequence[Chain]
+    parameters: Mapping[str, Chain | Scalar] = field(default_factory=dict)
+    weights: Sequence[Chain] = ()
     own: Sequence[Mapping[str, Chain]] = ()
+
+    @property
+    def chains(self) -> dict[str, Chain]:
+        """The parameters as chains."""
+        values = self.parameters.items()
+        return {n: v if isinstance(v, tuple) else (Choice(value=v),) for n, v in values}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,20 +92,16 @@ class Settings:
             self.filled[name] = default
         return chain_of(name, scopes, default, self.blocks)
 
-    def fixed(self, name: str, default: Scalar) -> Scalar:
-        """A parameter that must be the same for all tensors."""
-        value = constant(self.chain(name, default))
+    def fixed(self, name: str, default: float) -> float:
+        """A number that must be the same for all tensors."""
+        value = constant(self.number(name, default))
         if value is None:
             raise self.refusal(f"{name!r} changes along the model; write one value", name)
-        return value
+        return float(value)
 
     def weights(self) -> list[Chain]:
         """One weight an expert."""
-        return [self.weight(model) for model in self.experts]
-
-    def weight(self, model: Model) -> Chain:
-        """Of a model."""
-        return self.number(WEIGHT, 1.0, model)
+        return [self.number(WEIGHT, 1.0, model) for model in self.experts]
 
     def number(self, name: str, default: float, model: Model | None = None) -> Chain:
         """A number for all tensors."""
@@ -118,9 +123,9 @@ class Settings:
 
     def flag(self, name: str, default: bool) -> bool:
         """Whether a switch is on, for all tensors."""
-        value = self.fixed(name, default)
+        value = constant(self.chain(name, default))
         if not isinstance(value, bool):
-            raise self.refusal(f"{name!r} must be true or false", name)
+            raise self.refusal(f"{name!r} must be true or false, for all tensors", name)
         return value
 
     def refusal(self, sentence: str, key: str) -> RecipeError:
@@ -244,63 +249,47 @@ def _read(made: Counterpart, settings: Settings) -> Translation:
             "may have others",
             "models",
         )
-    parameters, own = settings.of_each(made.each)
-    parameters |= {name: _one(value) for name, value in made.as_read.items()}
+    shared, own = settings.of_each(made.each)
+    parameters: dict[str, Chain | Scalar] = {**shared, **made.as_read}
     if made.random:
         settings.notes.append(_DRAWN)
     if made.rescales is not None:
         on = settings.flag("rescale", default=made.rescales)
         if on or made.rescales:
-            parameters["rescale"] = _one("by norm" if on else "none")
+            parameters["rescale"] = "by norm" if on else "none"
     if made.sums:
         parameters |= _summing(settings, made)
     parameters |= {name: settings.number(name, value) for name, value in made.numbers.items()}
-    parameters |= {name: _one(True) for name in made.flags if settings.flag(name, default=False)}
+    parameters |= {name: True for name in made.flags if settings.flag(name, default=False)}
     if made.read_note:
         settings.notes.append(made.read_note)
     return Translation(
         method=made.ours or settings.method,
         parameters=parameters,
-        weights=settings.weights() if made.weighted is True else _ones(settings),
+        weights=settings.weights() if made.weighted is True else (),
         own=own,
     )
 
 
-def _summing(settings: Settings, made: Counterpart) -> dict[str, Chain]:
+def _summing(settings: Settings, made: Counterpart) -> dict[str, Chain | Scalar]:
     normalised = settings.flag("normalize", default=made.normalised)
-    found = {"scaling": settings.number("lambda", 1.0)}
+    found: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
     if made.sums == "all":
-        return {**found, "normalize": _one(normalised)}
+        return {**found, "normalize": normalised}
     negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
     mean = "signed mean" if negative else "mean"
-    return {
-        **found,
-        "combine": _one(mean if normalised else "sum"),
-        "balanced": _one("positive"),
-    }
-
-
-def _one(value: Scalar) -> Chain:
-    return (Choice(value=value),)
-
-
-def _ones(settings: Settings) -> list[Chain]:
-    return [_one(1.0)] * len(settings.experts)
+    return {**found, "combine": mean if normalised else "sum", "balanced": "positive"}
 
 
 def _read_linear(settings: Settings) -> Translation:
     """Of whole weights, the base's included if it has a weight."""
     named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
     own = settings.base or (Model.model_validate({"model": "base"}) if named else None)
-    normalised = settings.flag("normalize", default=True)
-    return Translation(
-        method="linear",
-        parameters={
-            "base_weight": _one(0.0) if own is None else settings.weight(own),
-            "normalize": _one(normalised),
-        },
-        weights=settings.weights(),
-    )
+    parameters = {
+        "base_weight": 0.0 if own is None else settings.number(WEIGHT, 1.0, own),
+        "normalize": settings.flag("normalize", default=True),
+    }
+    return Translation(method="linear", parameters=parameters, weights=settings.weights())
 
 
 def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -316,11 +305,7 @@ def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 def _read_passthrough(settings: Settings) -> Translation:
     """One model a slice, times its ``scale``: a sum in which it alone has a weight."""
     scale = settings.number("scale", 1.0, settings.base)
-    return Translation(
-        method="linear",
-        parameters={"base_weight": scale, "normalize": _one(False)},
-        weights=[],
-    )
+    return Translation(method="linear", parameters={"base_weight": scale, "normalize": False})
 
 
 def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -342,14 +327,8 @@ def _read_nuslerp(settings: Settings) -> Translation:
             "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
             "it is stored, which GPT-2 does the other way round."
         )
-    return Translation(
-        method="nuslerp",
-        parameters={
-            "row_wise": _one(not whole and not columns),
-            "column_wise": _one(not whole and columns),
-        },
-        weights=settings.weights(),
-    )
+    kinds = {"row_wise": not whole and not columns, "column_wise": not whole and columns}
+    return Translation(method="nuslerp", parameters=kinds, weights=settings.weights())
 
 
 def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
@@ -359,16 +338,13 @@ def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
         raise settings.refusal("it takes two models, or two and a base", "models")
     if not whole:
         raise settings.refusal("rows of whole weights are not possible here", "nuslerp_flatten")
-    pair = [constant(settings.weight(m)) for m in (settings.base, *settings.experts)]
+    both = (settings.base, *settings.experts)
+    pair = [constant(settings.number(WEIGHT, 1.0, model)) for model in both]
     if any(value is None for value in pair):
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first, second = (float(value or 0.0) for value in pair)
     t = 0.5 if abs(first + second) < 1e-6 else second / (first + second)
-    return Translation(
-        method="base_slerp",
-        parameters={"t": _one(t), "parallel": _one(1.0)},
-        weights=[_one(1.0)],
-    )
+    return Translation(method="base_slerp", parameters={"t": t, "parallel": 1.0})
 
 
 def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
@@ -380,10 +356,11 @@ def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 def _read_multislerp(settings: Settings) -> Translation:
     """With a base between the changes to it, without one between whole weights."""
     settings.used.add("eps")
-    parameters = {"normalize": _one(settings.flag("normalize_weights", default=True))}
+    normalised = settings.flag("normalize_weights", default=True)
+    parameters: dict[str, Chain | Scalar] = {"normalize": normalised}
     if not settings.has_base:
-        own = _one(0.0) if settings.base is None else settings.weight(settings.base)
-        parameters |= {"points": _one("weights"), "base_weight": own}
+        own = settings.base and settings.number(WEIGHT, 1.0, settings.base)
+        parameters |= {"points": "weights", "base_weight": own or 0.0}
     return Translation(method="multislerp", parameters=parameters, weights=settings.weights())
 
 
@@ -399,18 +376,13 @@ def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign
 
 
 def _read_karcher(settings: Settings) -> Translation:
-    (iterations,) = numbers(_one(settings.fixed("max_iter", 10)), "max_iter")
-    (tolerance,) = numbers(_one(settings.fixed("tol", 1e-5)), "tol")
-    return Translation(
-        method="karcher",
-        parameters={
-            "iterations": _one(int(iterations.value)),
-            "tolerance": (tolerance,),
-            "points": _one("weights"),
-            "base_weight": _one(1.0),
-        },
-        weights=_ones(settings),
-    )
+    parameters: dict[str, Chain | Scalar] = {
+        "iterations": int(settings.fixed("max_iter", 10)),
+        "tolerance": settings.fixed("tol", 1e-5),
+        "points": "weights",
+        "base_weight": 1.0,
+    }
+    return Translation(method="karcher", parameters=parameters)
 
 
 def _write_karcher(values: Parameters, _weights: tuple[float, ...]) -> Foreign:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -167,17 +168,19 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
     )
     found = translated(settings)
     entries = []
-    for source, chain in zip(experts, found.weights, strict=True):
+    for source, chain in zip_longest(experts, found.weights):
         model, lora = pairs[source.model]
         # An adapter on the plain base is an expert by itself.
         on = None if lora is None or (model == base and adapter is None) else model
-        entries.append(ModelEntry(model=lora or model, on=on, weight=float(chain[0].value)))
+        entries.append(
+            ModelEntry(model=lora or model, on=on, weight=float(chain[0].value) if chain else 1.0)
+        )
     recipe = Recipe(
         base_model=base,
         adapter=adapter,
         models=tuple(entries),
         merge_method=found.method,
-        parameters={name: chain[0].value for name, chain in found.parameters.items()},
+        parameters={name: chain[0].value for name, chain in found.chains.items()},
         notes=tuple(settings.notes),
         defaults_note=_defaults_note(settings) if could_be_ours(document) else "",
     )
@@ -185,8 +188,8 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
 
 
 def _rules(found: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
-    weights = dict(zip(names, found.weights, strict=True))
-    return rules_of(found.parameters, weights, dict(zip(names, found.own, strict=False)), offset)
+    weights = dict(zip(names, found.weights, strict=False))
+    return rules_of(found.chains, weights, dict(zip(names, found.own, strict=False)), offset)
 
 
 def _first(document: Document, part: Slice) -> Reference:
@@ -228,7 +231,7 @@ def _of_slices(
         settings = _slice_settings(document, part, ordered, scopes, models)
         found = translated(settings)
         if not slices:
-            parameters = {name: chain[0].value for name, chain in found.parameters.items()}
+            parameters = {name: chain[0].value for name, chain in found.chains.items()}
             recipe = replace(recipe, merge_method=found.method, parameters=parameters)
         experts = [names[pairs[each.model]] for each in settings.experts]
         rules = (*_usual_rules(found, recipe, experts), *_rules(found, experts, offset))
@@ -264,10 +267,10 @@ def _usual_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> li
     """What holds for all tensors of a slice and differs from the recipe."""
     rules = [
         Override(pattern="*", parameters={name: chain[0].value})
-        for name, chain in found.parameters.items()
+        for name, chain in found.chains.items()
         if recipe.parameters.get(name) != chain[0].value
     ]
-    weights = {n: float(c[0].value) for n, c in zip(names, found.weights, strict=True)}
+    weights = {n: float(c[0].value) for n, c in zip(names, found.weights, strict=False)}
     if differing := {name: weight for name, weight in weights.items() if weight != 1.0}:
         rules.append(Override(pattern="*", weights=differing))
     return rules
