@@ -40,11 +40,9 @@ from ace_gui.engine.contract.scored.scores import (
     means,
 )
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
-from ace_gui.engine.devices import available_devices, resolve_device, use_threads
+from ace_gui.engine.devices import available_devices, use_threads
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
-from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
-from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.output.expert_models import write_task_model
@@ -52,7 +50,6 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
-from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
@@ -239,9 +236,7 @@ def inspect(
     found = workflow.inspect(given, convert=convert)
     matches: tuple[CovarianceMatch, ...] = ()
     if covariances:
-        prepared, cache = prepare(as_ace_merges(given)), InspectionCache(inspections_folder())
-        events = compare_covariances(prepared, resolve_device(device), cache)
-        for event in _watched(events, progress):
+        for event in _watched(workflow.covariances(given, device), progress):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     return Inspection(

@@ -31,17 +31,12 @@ from ace_gui.engine.contract.figures.covariance_match import (
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
-from ace_gui.engine.inspecting.layer_context import InspectionCache
+from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.workflow import expected_of, inspect
+from ace_gui.engine.workflow import covariances, expected_of, inspect
 from ace_gui.formatting import csv_text, printable
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
-from ace_gui.paths import inspections_folder
-from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.rules import describe
 
@@ -62,7 +57,11 @@ def inspect_recipe(given: Inspect) -> None:
         found = inspect(recipe, convert=given.convert, threads=given.threads)
     plan = found.prepared.plan
     outputs = replace(outputs, inputs=(given.recipe, *input_paths(found.prepared)))
-    matches = compared(recipe, given.device, terminal) if given.covariances else ()
+    matches: list[CovarianceMatch] = []
+    if given.covariances:
+        for event in terminal.progressed(covariances(recipe, given.device)):
+            if isinstance(event, CovariancesCompared) and event.layer is not None:
+                matches += event.layer.matches
     records = [asdict(layer) for layer in found.layers]
     scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
     content = {
@@ -154,17 +153,6 @@ def _csv(layers: Sequence[Layer], plan: Plan) -> str:
         energies = [layer.energies.get(name) for name in experts]
         lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
     return csv_text(lines)
-
-
-def compared(recipe: Recipe, device: str, terminal: Terminal) -> tuple[CovarianceMatch, ...]:
-    """The matches of every matrix and expert, with a progress bar on a terminal."""
-    found: list[CovarianceMatch] = []
-    prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
-    events = compare_covariances(prepared, resolve_device(device), cache)
-    for event in terminal.progressed(events):
-        if isinstance(event, CovariancesCompared) and event.layer is not None:
-            found += event.layer.matches
-    return tuple(found)
 
 
 def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:

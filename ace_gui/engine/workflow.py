@@ -25,6 +25,7 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.routing import routed
 from ace_gui.engine.evaluating.subjects import Models, models_of
+from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
@@ -341,3 +342,12 @@ def expected_of(found: Inspected) -> Forecast | None:
     events = sampled(found.prepared, resolve_device("cpu"), cache)
     reports = {event.name: event for event in events if isinstance(event, LayerReport)}
     return forecast(found.prepared.plan, found.statistics, reports)
+
+
+def covariances(recipe: Recipe, device: str) -> Iterator[Event | None]:
+    """Compare ACE's covariances with those of the experts' inputs, matrix by matrix.
+
+    Yields the events of ``compare_covariances``; raises its errors and those of ``prepare``.
+    """
+    prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
+    return compare_covariances(prepared, resolve_device(device), cache)

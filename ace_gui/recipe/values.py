@@ -14,29 +14,11 @@ from typing import Any, Final, Literal, Self
 
 from ace_gui.output_files import write_file
 from ace_gui.recipe.fields import about, traits_of
-from ace_gui.recipe.overrides import After, Cap, Override, ParameterValue
-from ace_gui.recipe.tasks import Task
-
-__all__ = [
-    "BY_TOKEN",
-    "After",
-    "Cap",
-    "Choices",
-    "Heads",
-    "ModelEntry",
-    "NonFinite",
-    "OutputDtype",
-    "Override",
-    "ParameterValue",
-    "Poolers",
-    "Recipe",
-    "Slice",
-    "Source",
-    "Task",
-    "TokenSource",
-    "Vocabulary",
-    "model_name",
-]
+from ace_gui.recipe.overrides import After as After
+from ace_gui.recipe.overrides import Cap as Cap
+from ace_gui.recipe.overrides import Override as Override
+from ace_gui.recipe.overrides import ParameterValue as ParameterValue
+from ace_gui.recipe.tasks import Task as Task
 
 
 class NonFinite(StrEnum):

@@ -60,27 +60,24 @@ def fit_checks(changes: Mapping[str, float]) -> tuple[Check, ...]:
     """
     if not changes:
         return ()
-    middle = statistics.median(changes.values())
-    found = [_worry(name, change, middle) for name, change in changes.items()]
-    worries = tuple(check for check in found if check is not None)
-    if worries:
-        return worries
-    return (
-        Check(
-            subject=EVERYTHING,
-            title=_TITLE,
-            verdict=Verdict.OK,
-            sentence=f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
-            details="\n".join(f"{name}: {change:.2%}" for name, change in changes.items()),
-        ),
+    fine = Check(
+        subject=EVERYTHING,
+        title=_TITLE,
+        verdict=Verdict.OK,
+        sentence=f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
+        details="\n".join(f"{name}: {change:.2%}" for name, change in changes.items()),
     )
+    return _worries(changes) or (fine,)
 
 
 def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
     """A warning for each expert that is too far from the base; ``changes`` may be estimates."""
-    moved = {name: change for name, change in changes.items() if change > 0}
-    middle = statistics.median(moved.values()) if moved else 0.0
-    found = [_worry(name, change, middle) for name, change in moved.items()]
+    return _worries({name: change for name, change in changes.items() if change > 0})
+
+
+def _worries(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    middle = statistics.median(changes.values()) if changes else 0.0
+    found = (_worry(name, change, middle) for name, change in changes.items())
     return tuple(check for check in found if check is not None)
 
 

@@ -16,10 +16,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 def cosines_of(gram_TT: NDArray[np.float64]) -> NDArray[np.float64]:
     """Cosines from inner products, T × T; NaN for a task vector without change."""
     norms_T = np.sqrt(gram_TT.diagonal())
-    scale_TT = np.outer(norms_T, norms_T)
-    cosines_TT = np.full(gram_TT.shape, np.nan)
-    np.divide(gram_TT, scale_TT, out=cosines_TT, where=scale_TT > 0)
-    return cosines_TT.clip(-1, 1)
+    return _ratios(gram_TT, np.outer(norms_T, norms_T))
 
 
 def model_cosines(layers: Iterable[LayerStatistics], experts: Sequence[str]) -> NDArray[np.float64]:
@@ -39,7 +36,10 @@ def model_cosines(layers: Iterable[LayerStatistics], experts: Sequence[str]) -> 
         cell = np.ix_(chosen, chosen)
         products_TT[cell] += np.nan_to_num(layer.cosines) * np.outer(norms_T, norms_T)
         squares_TT[cell] += energy_T[:, None]  # the row's expert, in the column's layers
-    scale_TT = np.sqrt(squares_TT * squares_TT.T)
+    return _ratios(products_TT, np.sqrt(squares_TT * squares_TT.T))
+
+
+def _ratios(products_TT: NDArray[np.float64], scale_TT: NDArray[np.float64]) -> NDArray[np.float64]:
     cosines_TT = np.full(products_TT.shape, np.nan)
     np.divide(products_TT, scale_TT, out=cosines_TT, where=scale_TT > 0)
     return cosines_TT.clip(-1, 1)
