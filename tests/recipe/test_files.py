@@ -8,7 +8,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.mergekit.reading import CONFIG_BYTES, base_config
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import NonFinite, Vocabulary, model_name
+from ace_gui.recipe.values import model_name
 
 MINIMAL = "base_model: base\nmodels: [{model: a}]\n"
 
@@ -99,33 +99,22 @@ def test_experts_of_one_name_are_told_apart() -> None:
     names=st.lists(st.from_regex(r"[a-z]{1,8}(\.[0-9])?", fullmatch=True), min_size=1, unique=True),
     weight=st.floats(-4, 4),
     epsilon=st.floats(1e-12, 1),
-    scope=st.sampled_from(["default", "authors-gpt2"]),
-    dtype=st.sampled_from([None, "float32", "bfloat16"]),
     seed=st.integers(0, 2**63 - 1),
-    split_fused=st.booleans(),
-    vocabulary=st.sampled_from(Vocabulary),
 )
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     names: list[str],
     weight: float,
     epsilon: float,
-    scope: str,
-    dtype: str | None,
     seed: int,
-    split_fused: bool,
-    vocabulary: Vocabulary,
 ) -> None:
+    """Whatever its numbers and names; ``test_recipe_fields`` has every key."""
     folder = tmp_path_factory.mktemp("recipes")
     recipe = Recipe(
         base_model=folder / "models" / "base",
         models=tuple(ModelEntry(model=folder / name, weight=weight) for name in names),
         parameters={"epsilon": epsilon, "tau": 0.3},
-        scope=scope,
-        out_dtype=dtype,
         seed=seed,
-        split_fused=split_fused,
-        vocabulary=vocabulary,
     )
     path = write(folder, dump_recipe(recipe, folder))
     assert load_recipe(path) == recipe
@@ -157,16 +146,6 @@ def test_models_of_the_cache_keep_their_names_in_a_file(tmp_path: Path) -> None:
     recipe = Recipe(base_model=tmp_path / "base", models=entries)
     (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(tmp_path / "recipe.yaml").expert_names == ("sst2-1", "sst2-2")
-
-
-@pytest.mark.parametrize("choice", NonFinite)
-def test_what_becomes_of_nan_and_inf_is_in_the_file(choice: NonFinite, tmp_path: Path) -> None:
-    entries = (ModelEntry(model=tmp_path / "a"),)
-    recipe = Recipe(base_model=tmp_path / "base", models=entries, non_finite=choice)
-    text = dump_recipe(recipe, tmp_path)
-    assert ("non_finite" in text) == (choice is not NonFinite.STOP)
-    (tmp_path / "recipe.yaml").write_text(text)
-    assert load_recipe(tmp_path / "recipe.yaml") == recipe
 
 
 def test_what_a_base_config_holds(tmp_path: Path) -> None:

@@ -177,3 +177,9 @@ def test_what_we_save_is_ours_for_ever(
     text = dump_recipe(recipe, folder)
     (folder / "saved.yaml").write_text(text)
     assert load_recipe(folder / "saved.yaml") == recipe
+
+
+@pytest.mark.parametrize("method", [["ties"], {"ties": 1}, 3])
+def test_a_method_that_is_no_name_is_refused(tmp_path: Path, method: object) -> None:
+    with pytest.raises(RecipeError, match="merge_method"):
+        read(tmp_path, SHARED | {"merge_method": method, "vocabulary": "tokens"})
