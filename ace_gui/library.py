@@ -51,7 +51,7 @@ from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.new_recipes import recipe_for
+from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.tasks import Task, limited
 from ace_gui.recipe.values import ParameterValue
@@ -303,17 +303,9 @@ def extract(
     >>> ace_gui.extract("base", "expert-a", "adapter", rank=4).folder.name
     'adapter'
     """
-    given = recipe_for(str(base), [str(model)], "task_arithmetic")
-    events = workflow.extract_adapter(
-        given.base_model,
-        given.models[0].model,
-        Path(out),
-        workflow.Options(device=device, resume=resume),
-        rank=rank,
-        energy=energy,
-        include=include,
-        exclude=exclude,
-    )
+    recipe = recipe_for_extraction(base, model, rank, energy)
+    options = workflow.Options(device=device, resume=resume)
+    events = workflow.extract_adapter(recipe, Path(out), options, include=include, exclude=exclude)
     return _result(events, progress)
 
 

@@ -31,7 +31,7 @@ from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.new_recipes import recipe_for
+from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.tasks import limited
 from ace_gui.recipe.values import Output
@@ -106,18 +106,10 @@ def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: 
 
 def extract(given: Extract) -> None:
     """Write a model's change as an adapter."""
-    paths = recipe_for(given.base, [given.model], "task_arithmetic")
-    outputs = Outputs.of(given, paths.paths, "files")
-    events = extract_adapter(
-        paths.base_model,
-        paths.models[0].model,
-        given.out,
-        _options(given),
-        rank=given.rank,
-        energy=given.energy,
-        include=given.include or (),
-        exclude=given.exclude or (),
-    )
+    recipe = recipe_for_extraction(given.base, given.model, given.rank, given.energy)
+    outputs = Outputs.of(given, recipe.paths, "files")
+    included, excluded = given.include or (), given.exclude or ()
+    events = extract_adapter(recipe, given.out, _options(given), include=included, exclude=excluded)
     _merge(given, given.out, events, outputs)
 
 

@@ -44,7 +44,6 @@ from ace_gui.errors import PickleConsentError, RecipeError, TaskError
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Output
 from ace_gui.steps import result_of
@@ -191,21 +190,17 @@ def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[
 
 
 def extract_adapter(
-    base: Path,
-    model: Path,
+    recipe: Recipe,
     out: Path,
     options: Options,
     *,
-    rank: int | None = None,
-    energy: float | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> Iterator[Event]:
-    """Write the change from ``base`` to ``model`` as an adapter; the events of ``write_adapter``.
+    """Write the change of a ``recipe_for_extraction``; the events of ``write_adapter``.
 
     Raises its errors and those of preparing.
     """
-    recipe = recipe_for_extraction(base, model, rank, energy)
     yield from write_adapter(
         prepared_with_consent(recipe, convert=options.convert),
         out,

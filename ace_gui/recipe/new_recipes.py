@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from ace_gui.formatting import shown
 from ace_gui.recipe import recommended
 from ace_gui.recipe.file_schema import SCHEMA, in_file, known_keys
 from ace_gui.recipe.recipe_file import parsed_value, recipe_from
-from ace_gui.recipe.values import Heads, ModelEntry, Output, Recipe
+from ace_gui.recipe.values import Heads, Output, Recipe
 
 _EXTRACTED: Final = 32
 """Rank of an extracted adapter, as in mergekit."""
@@ -79,13 +80,14 @@ def _set(keys: dict[str, Any], setting: str) -> None:
 
 
 def recipe_for_extraction(
-    base: Path, model: Path, rank: int | None = None, energy: float | None = None
+    base: Path | str, model: Path | str, rank: int | None = None, energy: float | None = None
 ) -> Recipe:
-    """The change from ``base`` to ``model`` as an adapter; of rank 32 if nothing else is given."""
-    return Recipe(
-        base_model=base,
-        models=(ModelEntry(model=model),),
-        merge_method="task_arithmetic",
+    """The change from ``base`` to ``model`` as an adapter; of rank 32 if nothing else is given.
+
+    Models are written as in a recipe. Raises RecipeError.
+    """
+    return replace(
+        recipe_for(str(base), [str(model)], "task_arithmetic"),
         parameters={"scaling": 1.0},
         heads=Heads.MERGE,
         output=Output.ADAPTER,

@@ -129,26 +129,11 @@ def test_no_command_line_at_all(
     _check(ace, tmp_path_factory.mktemp("line"), line)
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--threads", "0"),
-        ("--threads", "100000"),
-        ("--threads", "9" * 6000),
-        ("--memory", "inf"),
-        ("--memory", "nan"),
-        ("--memory", "1e400"),
-        ("--memory", "1e300"),
-        ("--memory", "-1"),
-        ("--out", ""),
-        ("--out", "a\0b"),
-        ("--out", "\udcff"),
-    ],
-)
-def test_wild_values_are_wrong_usage(ace: Run, option: str, value: str) -> None:
-    ended = ace("merge", "recipe.yaml", "--out", "out", option, value)
+@pytest.mark.parametrize("value", ["", "a\0b", "\udcff"])
+def test_a_wild_path_is_wrong_usage(ace: Run, value: str) -> None:
+    ended = ace("merge", "recipe.yaml", "--out", value)
     assert ended.status == 2
-    assert option in ended.err
+    assert "--out" in ended.err
     require_good_end(ended)
 
 
@@ -256,7 +241,7 @@ def test_a_comparison_in_which_every_merge_fails(ace: Run) -> None:
 _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit", "--merges")
 
 
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 5000, "1e400", "-1"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 6000, "1e400", "1e300", "-1", "0"])
 @pytest.mark.parametrize("option", _NUMBERS)
 def test_numbers_that_are_none(option: str, value: str, tmp_path: Path, ace: Run) -> None:
     command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(
@@ -430,15 +415,19 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
     assert listed()[-1] == "True"
 
 
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_scored_family(tmp_path_factory.mktemp("family"), 20)
+
+
 @pytest.mark.parametrize("line", _WITH_JSON)
 def test_json_goes_to_standard_output_alone(
-    line: str, tmp_path: Path, ace: Run, monkeypatch: pytest.MonkeyPatch
+    line: str, scored: Path, tmp_path: Path, ace: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
-    recipe = save_scored_family(tmp_path / "family", 20)
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
-    words = [command, *two.get(command, (str(recipe),)), *flags, *options, "--json", "-"]
+    words = [command, *two.get(command, (str(scored),)), *flags, *options, "--json", "-"]
     ended = ace(*(word.replace("NEW", "first") for word in words))
     assert ended.status == 0, ended.err
     assert not ended.err.startswith("\n"), "no progress bar is left in a file"
@@ -447,7 +436,7 @@ def test_json_goes_to_standard_output_alone(
     quiet = ace(*(word.replace("NEW", "second") for word in words), "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
     assert json.loads(quiet.out).keys() == json.loads(ended.out).keys()
-    assert {path.stem for path in tmp_path.iterdir()} <= {"family", "first", "second"}
+    assert {path.stem for path in tmp_path.iterdir()} <= {"first", "second"}
     ended = ace("devices")
     assert ended.out.startswith("cpu"), "the next command has the standard output again"
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder
+from ace_gui.recipe.new_recipes import recipe_for_extraction
 from tests.helpers.adapter_models import ATTENTION, gpt2, llama, randomised, resnet
 from tests.helpers.recipes import recipe_over
 
@@ -138,8 +139,16 @@ def fine_tuned(folder: Path, make: Any, dtype: torch.dtype = torch.float32) -> t
     return folder / "base", folder / "model"
 
 
-def extracted(base: Path, model: Path, out: Path, **options: Any) -> Path:
-    for _ in extract_adapter(base, model, out, Options(device="cpu"), **options):
+def extracted(
+    base: Path,
+    model: Path,
+    out: Path,
+    rank: int | None = None,
+    energy: float | None = None,
+    **options: Any,
+) -> Path:
+    recipe = recipe_for_extraction(base, model, rank, energy)
+    for _ in extract_adapter(recipe, out, Options(device="cpu"), **options):
         pass
     return out
 
