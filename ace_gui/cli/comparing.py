@@ -16,7 +16,6 @@ from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown,
 from ace_gui.cli.evaluating import MARK, mean_cells
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.devices import use_threads
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
@@ -48,7 +47,6 @@ def compare_methods(given: Compare) -> None:
 
     Raises RecipeError for an unknown one, and MethodError if every merge failed.
     """
-    use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
     methods = ",".join(SHELF_NAMES) if given.shelf else given.methods

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import sys
@@ -25,7 +24,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.errors import Cancelled, PickleConsentError
+from ace_gui.errors import Cancelled
 from ace_gui.formatting import printable, value_text
 from ace_gui.output_files import check_file, write_file
 
@@ -169,17 +168,6 @@ class Outputs:
     def write_json(self, path: Path | None, content: object) -> None:
         """Write values as JSON, if a path was given."""
         self.write(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-@contextlib.contextmanager
-def said_to_convert(convert: bool) -> Iterator[None]:
-    """Add the option for consent to an error about a pickle."""
-    try:
-        yield
-    except PickleConsentError as error:
-        if error.path is not None and not convert:
-            error.sentence += " Add --convert to convert it."
-        raise
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
+from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
-from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
 from ace_gui.engine.report.report_plots import change_plot
 from ace_gui.formatting import counted, shape_text
@@ -27,13 +26,11 @@ WIDE: Final = 120
 
 def diff_models(given: Diff) -> None:
     """Print and write the changes. Raises the errors of opening and reading the models."""
-    use_threads(given.threads)
     terminal = Terminal.of(given)
     models = (Path(given.first), Path(given.second))
     outputs = Outputs.of(given, models, "tensors", picture=PICTURE_MARK)
-    with said_to_convert(given.convert):
-        events = differences(given.first, given.second, convert=given.convert)
-        found = terminal.result(events, ModelDiff)
+    events = differences(given.first, given.second, convert=given.convert)
+    found = terminal.result(events, ModelDiff)
     content = {
         "tensors": [_record(each) for each in found.tensors],
         "blocks": [_record(each) for each in found.by_block],

@@ -19,7 +19,6 @@ from ace_gui.cli.console import (
     Terminal,
     print_checks,
     print_warnings,
-    said_to_convert,
     shown,
     table,
 )
@@ -88,9 +87,7 @@ def estimate_recipe(given: Estimate) -> None:
     """
     address = Address.of(given.cluster) if given.cluster else None
     device = resolve_device(given.device)
-    use_threads(given.threads)
-    with said_to_convert(given.convert):
-        prepared = prepared_with_consent(load_recipe(given.recipe), convert=given.convert)
+    prepared = prepared_with_consent(load_recipe(given.recipe), convert=given.convert)
     outputs = Outputs.of(given, (given.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
     found = _estimated(prepared, given, counts_given(given.workers) or (default,))
@@ -127,9 +124,7 @@ def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outpu
     would be refused.
     """
     device = resolve_device("cpu" if given.cluster else given.device)
-    use_threads(given.threads)
-    with said_to_convert(False):
-        prepared = prepared_with_consent(recipe, convert=False)
+    prepared = prepared_with_consent(recipe, convert=False)
     plan, terminal = prepared.plan, Terminal.of(given)
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
+from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.engine.contract.events import Evaluated
 from ace_gui.engine.contract.scored.scores import (
     MeanScore,
@@ -59,15 +59,14 @@ def evaluate_models(given: Evaluate) -> None:
     how["names"] = [str(folder) for folder in folders]
     found: tuple[TaskScore, ...] = ()
     taken: tuple[TaskRoutes, ...] = ()
-    with said_to_convert(given.convert):
-        if given.routing:
-            taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
-            if not taken:
-                sentence = "None of these models has a router; give a merge by smile, …"
-                raise RecipeError(sentence, key="routing")
-        if tasks or run is None:
-            events = score(recipe, folders, tasks, cluster=given.cluster, **how)
-            found = terminal.result(events, Evaluated).scores
+    if given.routing:
+        taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
+        if not taken:
+            sentence = "None of these models has a router; give a merge by smile, …"
+            raise RecipeError(sentence, key="routing")
+    if tasks or run is None:
+        events = score(recipe, folders, tasks, cluster=given.cluster, **how)
+        found = terminal.result(events, Evaluated).scores
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
         "scores": [each.record() for each in found],

@@ -17,7 +17,6 @@ from ace_gui.cli.console import (
     print_checks,
     print_parameter_notes,
     print_warnings,
-    said_to_convert,
     shown,
     table,
 )
@@ -31,7 +30,6 @@ from ace_gui.engine.contract.figures.covariance_match import (
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.devices import use_threads
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.workflow import covariances, expected_of, inspect
@@ -50,11 +48,9 @@ UNSURE: Final = "?"
 
 def inspect_recipe(given: Inspect) -> None:
     """Print, and write if asked to, the plan with γ, energies and regimes."""
-    use_threads(given.threads)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     outputs = Outputs.of(given, (given.recipe, *recipe.paths), "layers", csv=CSV_MARK)
-    with said_to_convert(given.convert):
-        found = inspect(recipe, convert=given.convert, threads=given.threads)
+    found = inspect(recipe, convert=given.convert, threads=given.threads)
     plan = found.prepared.plan
     outputs = replace(outputs, inputs=(given.recipe, *input_paths(found.prepared)))
     matches: list[CovarianceMatch] = []

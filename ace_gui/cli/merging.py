@@ -16,7 +16,6 @@ from ace_gui.cli.console import (
     print_checks,
     print_parameter_notes,
     print_warnings,
-    said_to_convert,
     shown,
 )
 from ace_gui.cli.estimating import print_dry_run
@@ -77,8 +76,7 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
 def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs) -> None:
     """Run a merge into the folder ``out``, whose first event is its plan; print how it goes."""
     terminal = Terminal.of(given)
-    with said_to_convert(given.convert):
-        plan = _planned(next(events))
+    plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
     print_parameter_notes(plan, terminal.notes)
     print_checks(plan.checks, terminal.notes, [Verdict.WARNING])  # errors are raised
@@ -160,8 +158,7 @@ def report(given: Report) -> None:
         inputs=(given.recipe,),
         overwrite=given.overwrite,
     )
-    with said_to_convert(given.convert):
-        plan = _planned(next(events))
+    plan = _planned(next(events))
     print_checks(plan.checks, terminal.notes, [Verdict.WARNING])
     events = itertools.chain([next(events)], events)  # raises the errors that stop the report
     print_checks(plan.checks, terminal.notes, [Verdict.ERROR])

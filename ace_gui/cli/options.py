@@ -20,6 +20,7 @@ import typer
 
 from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.interrupts import interruptible, starting
+from ace_gui.errors import PickleConsentError
 from ace_gui.paths import Sample
 from ace_gui.processes import heavy_imports
 
@@ -241,9 +242,21 @@ def command(
 
 
 def run(given: Options, work: str) -> None:
-    """Import the module of a command's function, and call it."""
+    """Import the module of a command's function, and call it.
+
+    An error about a pickle gets the option for consent, where the command has it.
+    """
     with reported(given.verbose, WRONG_USAGE, typer.Exit), interruptible():
         module, _, function = work.partition(":")
         with starting(), heavy_imports():
             loaded = import_module(f"ace_gui.cli.{module}")
-        getattr(loaded, function)(given)
+            if isinstance(given, Reading):
+                from ace_gui.engine.devices import use_threads
+
+                use_threads(given.threads)
+        try:
+            getattr(loaded, function)(given)
+        except PickleConsentError as error:
+            if error.path is not None and not getattr(given, "convert", True):
+                error.sentence += " Add --convert to convert it."
+            raise

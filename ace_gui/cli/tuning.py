@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from ace_gui.cli.console import Outputs, Terminal, said_to_convert, shown, table
+from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.contract.events import Event, JobProgress
@@ -20,7 +20,7 @@ from ace_gui.engine.contract.scored.tuned import (
     how_chosen,
     values_of,
 )
-from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import RecipeError
@@ -35,7 +35,6 @@ RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 def tune_recipe(given: Tune) -> None:
     """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
-    use_threads(given.threads)
     if not given.cluster:
         resolve_device(given.device)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
@@ -43,8 +42,7 @@ def tune_recipe(given: Tune) -> None:
     data = [task.data for task in recipe.tasks]
     inputs = (given.recipe, *recipe.paths, *data)
     outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
-    with said_to_convert(given.convert):
-        prepared_with_consent(recipe, convert=given.convert)
+    prepared_with_consent(recipe, convert=given.convert)
     how: dict[str, Any] = {name: getattr(given, name) for name in ("merges", "limit", "device")}
     with workers_at(given.cluster, given.device, given.threads) as workers:
         found = terminal.result(_steps(tune(recipe, ranges, workers=workers, **how)), Tuned)
