@@ -176,7 +176,7 @@ class _Stages:
     """The documents of a file with several, each a merge that others may use by its name."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]], folder: Path) -> None:
-        self._in = folder
+        self._file_folder = folder
         self._documents = {each.get("name", ""): dict(each) for each in documents}
         wrong = [each for each in self._documents if not isinstance(each, str)]
         if wrong or len(self._documents) < len(documents):
@@ -208,7 +208,7 @@ class _Stages:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
             stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
-            made = _recipe(self._documents[name], self._in, stages)
+            made = _recipe(self._documents[name], self._file_folder, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
             unfound = {**made.unfound, **missing}
             self._made[name] = replace(made, stages=needed, unfound=unfound, stage_name=name)
