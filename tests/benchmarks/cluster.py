@@ -2,50 +2,37 @@
 
 On a GPT-2 set that it makes itself: one process of two threads against two workers of one thread,
 and what a unit costs beside its reading, computing and writing. ``--predict``: the predicted time
-against the measured one, by method (all that need no data). ``--kills 50``: merges of which random
-workers are killed, compared bit for bit. ``--large``: the plan of models that no machine here could
-hold, from headers alone.
+against the measured one, by method (all that need no data). ``--large``: the plan of models that no
+machine here could hold, from headers alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import hashlib
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-import torch
 import yaml
 
 from ace_gui.engine.cluster.estimates import planned_units, schedule
 from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
-from ace_gui.engine.cluster.ray_workers import ATTEMPTS, LONGEST_SECONDS, RayWorkers
+from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.trials import measured
-from ace_gui.engine.contract.events import TensorFinished
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import WorkbenchError
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
 from tests.benchmarks.measuring import run, say
-from tests.helpers.models import gpt2_family
-from tests.helpers.recipes import file_of, recipe_of, recipe_over
+from tests.helpers.recipes import recipe_over
 
 TIMED = """
 import json, sys, time
@@ -101,8 +88,6 @@ the workers are ready; before that, how long starting the cluster and them took.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experts", type=int, default=7)
-    parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0, help="of the kills")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--methods", nargs="*", default=(), help="of --predict")
@@ -112,8 +97,6 @@ def main() -> None:
             large(Path(folder))
         elif options.predict:
             predictions(Path(folder), options.experts, options.methods)
-        elif options.kills:
-            killed(Path(folder), options.kills, options.seed)
         else:
             compared(Path(folder), options.experts)
 
@@ -192,115 +175,10 @@ def timed(recipe: Path, out: Path, threads: int, cluster: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def killed(folder: Path, merges: int, seed: int) -> None:
-    """Merges by two workers that are up all the time, of whom some are killed, starting ones among
-    them; then what ends a merge, and whether it goes on from there."""
-    torch.set_num_threads(1)
-    family = gpt2_family(folder / "family")
-    recipe = recipe_of(family)
-    expected = merged(recipe, folder / "alone", None)
-    draw, tally = random.Random(seed), Counter[str]()
-    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
-        pool = workers
-        merged(recipe, folder / "warm", workers)
-        for number in range(merges):
-            before = pool.lost
-            killer = threading.Thread(target=kill_some, args=(draw, 1 + number % 2))
-            killer.start()
-            same = merged(recipe, folder / f"many-{number}", workers, slow=0.05) == expected
-            killer.join()
-            tally.update(merges=1, killed=pool.lost - before, same=same)
-            say("{merges} merges, {killed} workers killed, {same} bit-identical".format(**tally))
-        pool.longest = 5.0
-        hung = merged(recipe, folder / "hangs", workers, after_first=partial(hang, pool))
-        say(f"a worker that hangs: {'bit-identical' if hung == expected else 'DIFFERENT'}")
-        pool.longest, store = LONGEST_SECONDS, folder / "hunted"
-        try:
-            hunt(pool)
-            merged(recipe, store, workers)
-            say("every worker killed: NOT NOTICED")
-        except WorkbenchError as error:
-            say(f"every worker killed: {error.sentence}")
-        resumed = merged(recipe, store, workers, resume=True)
-        say(f"  resumed: {'bit-identical' if resumed == expected else 'DIFFERENT'}")
-    beheaded(file_of(folder / "recipe", family), folder / "beheaded")
-
-
-def beheaded(recipe: Path, out: Path) -> None:
-    """Kill Ray's own servers while the command merges, then resume."""
-    command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
-    again = subprocess.run([*command, "--out", str(out.parent / "one")], check=True)
-    merging = subprocess.Popen(
-        [*command, "--out", str(out), "--cluster", "local:1"], stderr=subprocess.PIPE, text=True
-    )
-    while merging.poll() is None and not processes_called("ray::Worker", merging.pid):
-        time.sleep(0.02)
-    for victim in (*processes_called("gcs_server", merging.pid), *processes_called("raylet")):
-        victim.kill()
-    _, told = merging.communicate(timeout=150)
-    say(f"the head killed: exit {merging.returncode}, {told.strip().splitlines()[-1:]}")
-    again = subprocess.run([*command, "--out", str(out), "--resume"], check=False)
-    files = [each / "model.safetensors" for each in (out, out.parent / "one")]
-    same = again.returncode == 0 and files[0].read_bytes() == files[1].read_bytes()
-    say(f"  resumed: {'bit-identical' if same else 'DIFFERENT'}")
-
-
-def merged(
-    recipe: Recipe,
-    store: Path,
-    workers: RayWorkers | None,
-    *,
-    slow: float = 0.0,
-    after_first: Callable[[], object] | None = None,
-    resume: bool = False,
-) -> str:
-    """A digest of what is merged. ``slow``: seconds to wait after a tensor."""
-    events = merge(prepare(recipe), store, device="cpu", workers=workers, resume=resume)
-    for event in events:
-        if isinstance(event, TensorFinished):
-            time.sleep(slow)
-            if after_first is not None:
-                after_first()
-                after_first = None
-    return hashlib.sha256((store / MODEL / "model.safetensors").read_bytes()).hexdigest()
-
-
-def hang(pool: RayWorkers) -> None:
-    """Have a worker sleep before what it was given next."""
-    pool._members[0].handle.do.remote("run", time.sleep, (3600,))
-
-
-def hunt(pool: RayWorkers) -> None:
-    """From now on, kill every worker there is, till the pool gives up."""
-    until = pool.lost + ATTEMPTS
-
-    def kill() -> None:
-        while pool.lost < until:
-            for process in processes_called("ray::Worker"):
-                process.kill()
-            time.sleep(0.01)
-
-    threading.Thread(target=kill, daemon=True).start()
-
-
-def processes_called(name: str, below: int | None = None) -> list[psutil.Process]:
-    """Those below a process, None: this one."""
-    found = []
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(below).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if name in (child.cmdline() or [child.name()])[0]:
-                    found.append(child)
-    return found
-
-
-def kill_some(draw: random.Random, count: int) -> None:
-    """Kill workers at random moments."""
-    for _ in range(count):
-        time.sleep(draw.uniform(0.0, 1.0))
-        known = processes_called("ray::Worker")
-        if known:
-            draw.choice(known).kill()
+def merged(recipe: Recipe, store: Path, workers: RayWorkers) -> None:
+    """Merge to the end."""
+    for _ in merge(prepare(recipe), store, device="cpu", workers=workers):
+        pass
 
 
 def large(folder: Path) -> None:

@@ -41,11 +41,15 @@ RECIPE = Sample.IMAGES.recipe
 BATCH = 16
 SEED = 0
 
+EACH = "Fisher, each image"
+"""With batches of one image, FusionBench too squares the gradient of each, not that of a sum."""
+
 OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "task arithmetic": ("task_arithmetic", {"scaling": 0.3}),
     "TIES": ("ties", {"density": 0.2, "scaling": 1.0}),
     "RegMean": ("regmean", {}),
     "Fisher": ("fisher", {}),
+    EACH: ("fisher", {}),
     "SMILE, gate 1": ("smile", {"rank": 128, "gate_rank": 1}),
     "SMILE, gate 16": ("smile", {"rank": 128, "gate_rank": 16}),
     "AdaMerging": ("adamerging", {"steps": 0}),
@@ -60,16 +64,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fusion_bench")
     parser.add_argument("--methods", default=";".join(OURS), help="with semicolons between them")
     parser.add_argument("--steps", type=int, default=100, help="of what learns")
+    parser.add_argument("--patience", type=int, help="of ours; 0: no stopping criterion either")
     parser.add_argument("--limit", type=int, default=400, help="held-out images of a task")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         side, _, method = options.one.partition(":")
-        print(json.dumps(measured(side, method, options.steps, options.limit)))
+        print(json.dumps(measured(side, method, options)))
         return
     say(f"{'method':<18}{'share':>14}{'processor s':>18}{'peak MB':>16}   (ours, FusionBench)")
     for name in options.methods.split(";"):
-        found = [child(side, name, options.steps, options.limit) for side in ("ours", "theirs")]
+        found = [child(side, name, options) for side in ("ours", "theirs")]
         cells = [
             f"{a:>{wide}.{digits}f}{b:>9.{digits}f}"
             for key, wide, digits in (("share", 7, 3), ("seconds", 10, 1), ("peak", 9, 0))
@@ -78,10 +83,11 @@ def main() -> None:
         say(f"{name:<18}{''.join(cells)}")
 
 
-def child(side: str, method: str, steps: int, limit: int) -> dict[str, float]:
+def child(side: str, method: str, options: argparse.Namespace) -> dict[str, float]:
     """One method of one side, in a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.fusion_bench", "--one", f"{side}:{method}"]
-    command += ["--steps", str(steps), "--limit", str(limit)]
+    command += ["--steps", str(options.steps), "--limit", str(options.limit)]
+    command += [] if options.patience is None else ["--patience", str(options.patience)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{side}, {method}: {done.stderr[-2000:]}")
@@ -89,17 +95,20 @@ def child(side: str, method: str, steps: int, limit: int) -> dict[str, float]:
     return found
 
 
-def measured(side: str, method: str, steps: int, limit: int) -> dict[str, float]:
+def measured(side: str, method: str, options: argparse.Namespace) -> dict[str, float]:
     """Share of the experts, processor seconds of the merge, MB over what was there before it."""
     torch.manual_seed(SEED)
     run = ours if side == "ours" else theirs
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        merge = run(method, steps, Path(folder))
+        merge = run(method, options, Path(folder))
         before, started = peak_memory(), time.process_time()
         answer = merge()
         seconds, peak = time.process_time() - started, peak_memory() - before
-        reached = [score(answer, task, limit) / score(expert, task, limit) for task in tasks()]
+        reached = [
+            score(answer, task, options.limit) / score(expert, task, options.limit)
+            for task in tasks()
+        ]
     return {"share": float(np.mean(reached)), "seconds": seconds, "peak": peak / 1e6}
 
 
@@ -107,14 +116,18 @@ Answer = Callable[[str, Tensor], Tensor]
 """From a task and images to logits over all labels of the head."""
 
 
-def ours(method: str, steps: int, folder: Path) -> Callable[[], Answer]:
+def ours(method: str, options: argparse.Namespace, folder: Path) -> Callable[[], Answer]:
     """A merge by the workbench, and its folder's model for each task."""
     name, parameters = OURS[method]
     document = yaml.safe_load(RECIPE.read_text())
     home = RECIPE.parent
     document |= {"base_model": str(home / "base"), "merge_method": name}
     del document["after"], document["poolers"]
-    document["parameters"] = parameters | ({"steps": steps} if "steps" in parameters else {})
+    if "steps" in parameters:
+        parameters = {"steps": options.steps}
+        if options.patience is not None and method != "Surgery":
+            parameters["patience"] = options.patience
+    document["parameters"] = parameters
     for model in document["models"]:
         model["model"] = str(home / model["model"])
     for task in document["tasks"]:
@@ -185,7 +198,7 @@ def score(answer: Answer, task: str, limit: int) -> float:
 # FusionBench
 
 
-def theirs(method: str, steps: int, _folder: Path) -> Callable[[], Answer]:
+def theirs(method: str, options: argparse.Namespace, _folder: Path) -> Callable[[], Answer]:
     """One of its algorithms, with what its classes for CLIP ask of CLIP given by the sample."""
     from fusion_bench.modelpool import BaseModelPool
     from omegaconf import OmegaConf
@@ -195,6 +208,7 @@ def theirs(method: str, steps: int, _folder: Path) -> Callable[[], Answer]:
         train_datasets={task: TensorDataset(*data(task, "calibration")) for task in tasks()},
     )
     pool.load_train_dataset = lambda task: TensorDataset(*data(task, "calibration"))
+    steps = options.steps
     settings: dict[str, Any] = {
         "optimizer": "adam",
         "lr": 1e-4 if method == "WEMoE" else 1e-3,
@@ -290,7 +304,7 @@ def _algorithm(method: str, settings: Any) -> Any:
 
     for module in (fisher, regmean):
         module.CLIPDataset = lambda dataset, _: dataset
-    loader = {"batch_size": 32, "num_workers": 0}
+    loader = {"batch_size": 1 if method == EACH else 32, "num_workers": 0}
 
     def with_hooks(kind: Any, **more: Any) -> Any:
         return type(kind.__name__, (Hooks, kind), more)
@@ -309,7 +323,7 @@ def _algorithm(method: str, settings: Any) -> Any:
             reduce_non_diagonal_ratio=0.95,
             weight_transpose=True,
         )
-    if method == "Fisher":
+    if method in {"Fisher", EACH}:
         return with_hooks(fisher.FisherMergingForCLIPVisionModel)(
             dataloader_kwargs=loader,
             num_fisher_examples=256,

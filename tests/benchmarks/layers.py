@@ -5,18 +5,17 @@ O outputs, I inputs, T experts.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import add_product_
+from ace_gui.machine import free_memory
 from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace.closed_form import few_experts
 from ace_gui.methods.ace.reference import reference_ace
@@ -205,16 +204,7 @@ def _literal_fits(case: Case, device: torch.device) -> bool:
     needed = 4 * (2 * case.experts + 6) * case.inputs**2
     if device.type == "cuda":
         return needed < torch.cuda.mem_get_info(device)[0]
-    return needed < _free_memory()
-
-
-def _free_memory() -> int:
-    """What the system can still give, in bytes (Linux); elsewhere half of what it has."""
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    values = dict(line.split(":") for line in meminfo.read_text(encoding="ascii").splitlines())
-    return int(values["MemAvailable"].split()[0]) * 1024
+    return needed < free_memory()
 
 
 def cases(

@@ -208,7 +208,10 @@ MLP = (
 
 
 class RoutedBlock:
-    """A BERT layer's MLP as WEMoE has it: θ₀ + Σ w_t τ_t, w the mean over tokens of a router."""
+    """A BERT layer's MLP as WEMoE has it: θ₀ + Σ w_t τ_t.
+
+    w is the mean over all tokens of a router, in training those of a batch.
+    """
 
     def __init__(self, layer: Any, base: State, changes: Sequence[State]) -> None:
         self.layer, self.base, self.changes = layer, base, changes
@@ -216,22 +219,20 @@ class RoutedBlock:
         layer.feed_forward_chunk = self
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        router, outputs = self.router, []
-        for tokens in hidden:
-            given = [
-                router["out"] @ torch.relu(router["hidden"] @ token + router["hidden_bias"])
-                + router["out_bias"]
-                for token in tokens
-            ]
-            weights = torch.stack(given).mean(dim=0)
-            w_1, b_1, w_2, b_2 = (
-                self.base[name]
-                + sum(w * c[name] for w, c in zip(weights, self.changes, strict=True))
-                for name in MLP
-            )
-            inner = self.layer.intermediate.intermediate_act_fn(tokens @ w_1.T + b_1)
-            outputs.append(self.layer.output.LayerNorm(inner @ w_2.T + b_2 + tokens))
-        return torch.stack(outputs)
+        router = self.router
+        given = [
+            router["out"] @ torch.relu(router["hidden"] @ token + router["hidden_bias"])
+            + router["out_bias"]
+            for tokens in hidden
+            for token in tokens
+        ]
+        weights = torch.stack(given).mean(dim=0)
+        w_1, b_1, w_2, b_2 = (
+            self.base[name] + sum(w * c[name] for w, c in zip(weights, self.changes, strict=True))
+            for name in MLP
+        )
+        inner = self.layer.intermediate.intermediate_act_fn(hidden @ w_1.T + b_1)
+        return self.layer.output.LayerNorm(inner @ w_2.T + b_2 + hidden)
 
 
 def wemoe(
@@ -339,11 +340,20 @@ def free(changes: Sequence[Tensor], cutoff: float, density: float) -> tuple[Tens
     return shared, experts
 
 
+def of_one_length(inputs: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
+    """Inputs of a batch, those of one length together, as nothing is padded."""
+    found: dict[Any, list[Mapping[str, Tensor]]] = {}
+    for each in inputs:
+        found.setdefault(each["input_ids"].shape, []).append(each)
+    return [
+        {name: torch.cat([each[name] for each in own]) for name in own[0]} for own in found.values()
+    ]
+
+
 def batch(model: Any, inputs: Sequence[Mapping[str, Tensor]]) -> Task:
     """A classifier's logits for these inputs, one after the other, with the state's weights."""
 
     def logits(state: State) -> Tensor:
-        given = [functional_call(model, state, (), dict(each)).logits[0] for each in inputs]
-        return torch.stack(given)
+        return torch.cat([functional_call(model, state, (), dict(each)).logits for each in inputs])
 
     return logits

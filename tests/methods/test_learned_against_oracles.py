@@ -228,7 +228,7 @@ def test_routers_of_wemoe_are_those_of_its_equations(file: Path) -> None:
             changes = [{n: own[f"{block}.{n}"] - parts[n] for n in parts} for own in experts]
             routed = oracle.RoutedBlock(layer, parts, changes)
             blocks.setdefault(block, []).append(routed)
-        answers.append(partial(oracle.batch(model, inputs), {}))
+        answers.append(partial(oracle.batch(model, oracle.of_one_length(inputs)), {}))
     learned = oracle.wemoe(blocks, answers, start, 3, 1e-3)
     for name, value in learned.values.items():
         clear = learned.least[name] > CLEAR

@@ -46,6 +46,9 @@ class Kept:
         self._held: dict[Hashable, Any] = {}
         self._bytes = 0
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._held
+
     def get(self, key: Hashable, make: Callable[[], Result]) -> Result:
         """The cached result of ``make``. It must not be overwritten."""
         if key in self._held:
@@ -106,10 +109,11 @@ class TaskObjective:
         """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
         chosen = batch_indices(len(self.asker.data.examples), self._size, step, self._seed)
         examples = self.asker.data.examples
-        pieces = [
-            kept.get(("inputs", self.name, at), lambda: self.asker.pieces_of([examples[at]])[0])  # noqa: B023
-            for at in chosen
-        ]
+        keys = [("inputs", self.name, at) for at in chosen]
+        missing = [n for n, key in enumerate(keys) if key not in kept]
+        together = self.asker.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
+        made = dict(zip(missing, together, strict=True))
+        pieces = [kept.get(key, lambda: made[n]) for n, key in enumerate(keys)]  # noqa: B023
         outputs = answers(self.asker, pieces)
         if self._targets is None:
             losses = torch.cat([entropy(each) for each in _stacked(outputs)])

@@ -6,13 +6,14 @@ example. N examples, L tokens, H features, T experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
@@ -22,13 +23,6 @@ from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
-MIXED: Final = 1 << 18
-"""Entries of examples' own matrices that are made at a time, if one has no more.
-
-With four times as many, what is freed between two layers fills with what stays, and the peak of
-memory was three times as high.
-"""
-
 SHARED: Final = "shared"
 """Name of the trained tensor with the fraction of every expert that is in the merged model."""
 
@@ -74,58 +68,6 @@ class BlockRouter(nn.Module):
         return self.share_NT
 
 
-class _Mixed(torch.autograd.Function):
-    """(W + Σ_t share_nt D_t) x + b_n for each example n: its own matrix, applied once.
-
-    The matrices are made again for the gradients, so that none is kept for a whole batch.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        given_NLI: Tensor,
-        share_NT: Tensor,
-        bias_NO: Tensor,
-        changes_TOI: Tensor,
-        weight_OI: Tensor,
-    ) -> Tensor:
-        ctx.save_for_backward(given_NLI, share_NT, changes_TOI, weight_OI)
-        total_NLO = given_NLI.new_empty(*given_NLI.shape[:2], changes_TOI.shape[1])
-        for some, matrices_NOI in _matrices(share_NT, changes_TOI, weight_OI):
-            bias_N1O, own_NLO = bias_NO[some, None], total_NLO[some]
-            torch.baddbmm(bias_N1O, given_NLI[some], matrices_NOI.mT, out=own_NLO)
-        return total_NLO
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        (gradient_NLO,), (given_NLI, share_NT, *parts) = gradients, ctx.saved_tensors
-        of_given = torch.empty_like(given_NLI) if ctx.needs_input_grad[0] else None
-        of_share = torch.empty_like(share_NT)
-        for some, matrices_NOI in _matrices(share_NT, *parts):
-            if of_given is not None:
-                torch.bmm(gradient_NLO[some], matrices_NOI, out=of_given[some])
-            torch.bmm(gradient_NLO[some].mT, given_NLI[some], out=matrices_NOI)
-            torch.mm(matrices_NOI.flatten(1), parts[0].flatten(1).T, out=of_share[some])
-        of_weight = None
-        if ctx.needs_input_grad[4]:
-            of_weight = gradient_NLO.flatten(0, 1).T @ given_NLI.flatten(0, 1)
-        return of_given, of_share, gradient_NLO.sum(dim=1), None, of_weight
-
-
-def _matrices(
-    share_NT: Tensor, changes_TOI: Tensor, weight_OI: Tensor
-) -> Iterator[tuple[slice, Tensor]]:
-    """Some examples and their matrices, which overwrite those before."""
-    entries = weight_OI.numel()
-    step = min(max(1, MIXED // max(1, entries)), len(share_NT))
-    memory = share_NT.new_empty(step, entries)
-    for start in range(0, len(share_NT), max(1, step)):
-        own_NT = share_NT[start : start + step]
-        made = memory[: len(own_NT)]
-        torch.addmm(weight_OI.reshape(1, -1), own_NT, changes_TOI.flatten(1), out=made)
-        yield slice(start, start + step), made.view(-1, *weight_OI.shape)
-
-
 class ExpertChanges(nn.Module):
     """A layer of an MLP block with Σ_t (share_t − shared_t) (D_t, d_t) added to its W and b."""
 
@@ -148,17 +90,19 @@ class ExpertChanges(nn.Module):
         self.router = (router,)  # in a tuple, so that it is not a submodule
 
     def outputs(self, layer: Any, weight_OI: Tensor, given: Tensor) -> Tensor:
-        """The layer's outputs; ``weight_OI``: its own weight."""
-        share_NT = (self.router[0].asked(layer, given) - self.shared).to(given.dtype)
-        given_NLI = given.reshape(len(given), -1, given.shape[-1])
-        bias_NO = given.new_zeros(len(given), len(weight_OI))
-        if layer.bias is not None:
-            bias_NO = bias_NO + layer.bias
+        """The layer's outputs; ``weight_OI``: its own weight.
+
+        A model in use gets one example at a time. In training, a batch has the examples of one
+        task, and the mean of their weights, as in the published code.
+        """
+        share_T = self.router[0].asked(layer, given).mean(dim=0) - self.shared
+        share_T = share_T.to(given.dtype)
+        bias_O = layer.bias
         if self.biases is not None:
-            bias_NO = bias_NO + share_NT @ self.biases
-        given_ = given_NLI, share_NT, bias_NO, self.changes, weight_OI
-        total_NLO: Tensor = _Mixed.apply(*given_)  # type: ignore[no-untyped-call]
-        return total_NLO.reshape(*given.shape[:-1], -1)
+            own_O = share_T @ self.biases
+            bias_O = own_O if bias_O is None else bias_O + own_O
+        mixed_OI = weight_OI + torch.tensordot(share_T, self.changes, dims=1)
+        return functional.linear(given, mixed_OI, bias_O)
 
 
 def _forward(layer: Any, transposed: bool, given: Tensor) -> Tensor:

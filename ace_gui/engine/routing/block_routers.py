@@ -1,7 +1,8 @@
 """Trains WEMoE's routers to minimise the entropy of the answers to inputs of all tasks.
 
-Every task has its own head, and so its own model, but all share one body. T experts; C labels; N
-examples of a batch.
+Every task has its own head, and so its own model, but all share one body. As in the published code,
+examples of a task that pass through it together share the mean of their weights. T experts; C
+labels; N examples of a batch.
 """
 
 from __future__ import annotations

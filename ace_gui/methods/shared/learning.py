@@ -92,38 +92,24 @@ def gradients(
     ``made``: the gates of values, with the random numbers of this step.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
+    sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+
+    def add(output: Tensor, own: Tensor | None) -> None:
+        found = torch.autograd.grad(
+            output, list(leaves.values()), own, retain_graph=True, allow_unused=True
+        )
+        for total, more in zip(sums.values(), found, strict=True):
+            if more is not None:
+                total += more
+
+    some = max(1, TOGETHER // max(1, gradient.numel()))
     with torch.enable_grad():
         gates = made(leaves)
-    moved = [name for name, gate in gates.items() if gate.requires_grad]
-    held = {name: gate.detach().requires_grad_(name in moved) for name, gate in gates.items()}
-    sums = {name: torch.zeros_like(held[name]) for name in moved}
-    some = max(1, TOGETHER // max(1, gradient.numel()))
-    for first in range(0, len(weights), some):
-        experts = range(first, min(first + some, len(weights)))
-        with torch.enable_grad():
-            part = change(learning, factors, weights, held, experts)
-        _add(sums, held, part, gradient.to(part.dtype))
-    if penalty is not None:
-        with torch.enable_grad():
-            penalised = penalty(held)
-        _add(sums, held, penalised)
-    found = torch.autograd.grad(
-        [gates[name] for name in moved],
-        list(leaves.values()),
-        list(sums.values()),
-        allow_unused=True,
-    )
-    return {
-        name: torch.zeros_like(leaf) if own is None else own
-        for (name, leaf), own in zip(leaves.items(), found, strict=True)
-    }
-
-
-def _add(
-    sums: dict[str, Tensor], held: Values, output: Tensor, gradient: Tensor | None = None
-) -> None:
-    inputs = [held[name] for name in sums]
-    found = torch.autograd.grad(output, inputs, gradient, allow_unused=True)
-    for total, own in zip(sums.values(), found, strict=True):
-        if own is not None:
-            total += own
+        for first in range(0, len(weights), some):
+            experts = range(first, min(first + some, len(weights)))
+            part = change(learning, factors, weights, gates, experts)
+            add(part, gradient.to(part.dtype))
+            del part
+        if penalty is not None:
+            add(penalty(gates), None)
+    return sums
