@@ -56,6 +56,8 @@ class Conductor(QObject):
         # A cancelled analysis does not restart at once.
         engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
         runs.wanted.connect(self.change)
+        engine.session.inputs_wanted.connect(self.change)
+        engine.session.parameter_wanted.connect(self.set_parameter)
 
     # User actions
 

@@ -40,12 +40,8 @@ _OTHER_LINES, _LINES_A_ROW = 18, 1.8  # in text lines: height of the rest of the
 
 
 class ExpertsPanel(QWidget):
-    """``remove_wanted`` carries the indices of the selected experts.
+    """``checks_wanted``: the user clicked the summary of the checks."""
 
-    ``checks_wanted``: the user clicked the summary of the checks.
-    """
-
-    remove_wanted = Signal(object)
     checks_wanted = Signal()
 
     def __init__(
@@ -174,7 +170,8 @@ class ExpertsPanel(QWidget):
 
     def _ask_to_remove(self) -> None:
         if self._remove.isEnabled():
-            self.remove_wanted.emit(self._selected())
+            inputs = self._session.draft.inputs.without_experts(self._selected())
+            self._session.inputs_wanted.emit(inputs)
 
     def _allow(self) -> None:
         """Models cannot change during a merge."""

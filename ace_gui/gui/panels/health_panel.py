@@ -41,11 +41,8 @@ _WORST = ("Layer", "Finding, and what to do")
 class HealthPanel(Following):
     """The summary, and the layers with the worst findings.
 
-    If the published variant of ACE causes findings, the automatic one is offered: ``inputs_edited``
-    carries the Inputs with it.
+    If the published variant of ACE causes findings, the automatic one is offered.
     """
-
-    inputs_edited = Signal(object)
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -88,7 +85,7 @@ class HealthPanel(Following):
         self._mark()
 
     def _take(self, names: tuple[str, ...] | None) -> None:
-        self.inputs_edited.emit(automatic_for(self._session, names))
+        self._session.inputs_wanted.emit(automatic_for(self._session, names))
 
     def _mark(self) -> None:
         self.worst.mark(self._session.selection)

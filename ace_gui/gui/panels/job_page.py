@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from PySide6.QtCore import QSignalBlocker, SignalInstance
+from PySide6.QtCore import QSignalBlocker
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
@@ -24,8 +24,6 @@ _Page = TypeVar("_Page", bound="JobPage")
 
 class Pages(Protocol):
     """The workspace that a page belongs to."""
-
-    value_chosen: SignalInstance
 
     def show_tab(self, kind: type[_Page]) -> _Page:
         """Show and return another page."""

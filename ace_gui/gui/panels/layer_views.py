@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -89,12 +90,7 @@ class LayersView(PlotWithTable):
 
 
 class HeterogeneityPanel(QWidget):
-    """Keeps the visible view in step with the session; the others update when shown.
-
-    ``tau_committed`` carries τ when the user releases it.
-    """
-
-    tau_committed = Signal(float)
+    """Keeps the visible view in step with the session; the others update when shown."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -103,7 +99,7 @@ class HeterogeneityPanel(QWidget):
         self._layers = MergedLayers(session, self)
         self.plot = GammaPlot()
         self.plot.tau_changed.connect(session.draft.preview_tau)
-        self.plot.tau_committed.connect(self.tau_committed)
+        self.plot.tau_committed.connect(partial(session.parameter_wanted.emit, "tau"))
         self.tabs = LazyTabs("All layers", self)
         self.tabs.setObjectName("heterogeneity")
         self.tabs.made.connect(self._take_up)

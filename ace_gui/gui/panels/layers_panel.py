@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
@@ -47,11 +48,9 @@ _TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # in text lines: width
 class LayersPanel(QWidget):
     """Shows the session's layers. Its current row and the session's selection follow each other.
 
-    ``overrides_edited`` carries the new rules, ``rule_wanted`` an Override for the user to
-    complete.
+    ``rule_wanted`` carries an Override for the user to complete.
     """
 
-    overrides_edited = Signal(object)
     rule_wanted = Signal(object)
 
     def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
@@ -129,8 +128,7 @@ class LayersPanel(QWidget):
         """The context menu of the selected tensors."""
         locked = self._session.activity.is_running(State.MERGING)
         names = [] if locked else self.selected
-        take, ask = self.overrides_edited.emit, self.rule_wanted.emit
-        return layer_menu(self._session, names, take, ask, self)
+        return layer_menu(self._session, names, self.rule_wanted.emit, self)
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """The filtered rows, in the displayed order."""
@@ -207,14 +205,10 @@ class LayersPanel(QWidget):
 def layer_menu(
     session: Session,
     names: Collection[str],
-    take: Callable[[Rules], object],
     ask: Callable[[Override], object],
     parent: QWidget,
 ) -> QMenu:
-    """The menu for the selected layers.
-
-    ``take`` is called with the new rules, ``ask`` with a rule for the user to complete.
-    """
+    """The menu for the selected layers. ``ask`` is called with a rule for the user to complete."""
     menu = QMenu(parent)
     chosen = open_to_override(session, names)
     title = (
@@ -223,6 +217,9 @@ def layer_menu(
         else next(iter(chosen)).split(".", 1)[-1]
     )
     menu.addSection(title if chosen else "Not part of the merge")
+
+    def take(rules: Rules) -> None:
+        session.inputs_wanted.emit(replace(session.draft.inputs, overrides=rules))
 
     def offer(where: QMenu, text: str, change: Override) -> QAction:
         action = where.addAction(text)

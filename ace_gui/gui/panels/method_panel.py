@@ -66,12 +66,9 @@ _OVERRIDES_TIP = (
 
 
 class MethodPanel(QWidget):
-    """``parameter_edited`` carries a name and a value (None: the default); ``inputs_edited`` the
-    Inputs with other values of the common options; ``seen`` whether the panel is visible."""
+    """``seen`` carries whether the panel is visible."""
 
     seen = Signal(bool)
-    parameter_edited = Signal(str, object)
-    inputs_edited = Signal(object)
 
     def __init__(self, session: Session, choose: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -184,7 +181,7 @@ class MethodPanel(QWidget):
         clear_layout(self._forms)
         clear_layout(self._more)
         self.parameters = Form(self._shown.fields if self._shown is not None else ())
-        self.parameters.edited.connect(self.parameter_edited)
+        self.parameters.edited.connect(self._session.parameter_wanted)
         self.options, self.after = Form(o.info for o in self._all_options), AfterForm()
         seed = self.options.fields[SEED].control
         assert isinstance(seed, QLineEdit)
@@ -201,12 +198,12 @@ class MethodPanel(QWidget):
         inputs = self._session.draft.inputs
         edited = option.edited(inputs, None if value is None else str(value))
         if edited != inputs:
-            self.inputs_edited.emit(edited)
+            self._session.inputs_wanted.emit(edited)
         else:
             self.refresh()
 
     def _set_after(self, after: After) -> None:
-        self.inputs_edited.emit(replace(self._session.draft.inputs, after=after))
+        self._session.inputs_wanted.emit(replace(self._session.draft.inputs, after=after))
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")
@@ -219,12 +216,8 @@ _LINES_SHOWN = 6
 
 
 class OverridesPanel(QWidget):
-    """``overrides_edited`` carries the new rules, ``rule_wanted`` the index of the rule to edit.
+    """``rule_wanted`` carries the index of the rule to edit, -1 for a new one."""
 
-    The index of a new rule is -1.
-    """
-
-    overrides_edited = Signal(object)
     rule_wanted = Signal(int)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -295,8 +288,9 @@ class OverridesPanel(QWidget):
 
     def _remove(self) -> None:
         if self.remove.isEnabled():
-            rules, index = self._session.draft.inputs.overrides, self.list.currentRow()
-            self.overrides_edited.emit((*rules[:index], *rules[index + 1 :]))
+            inputs, index = self._session.draft.inputs, self.list.currentRow()
+            rules = (*inputs.overrides[:index], *inputs.overrides[index + 1 :])
+            self._session.inputs_wanted.emit(replace(inputs, overrides=rules))
 
     def _allow(self) -> None:
         """Nothing can change during a merge."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QTreeWidgetItem,
@@ -54,11 +54,7 @@ class WhatIfPanel(QWidget):
     """Values to try, the figures under the recipe and under the trial, and both spectra.
 
     If nothing is being tried, both variants of a method that has two.
-
-    ``apply_wanted``: the user applies the trial values to the recipe.
     """
-
-    apply_wanted = Signal()
 
     def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,7 +64,7 @@ class WhatIfPanel(QWidget):
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] = ()
         self.form = Form(())
-        self.apply = push_button("Apply", self.apply_wanted.emit)
+        self.apply = push_button("Apply", self._apply)
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label("")
@@ -111,6 +107,9 @@ class WhatIfPanel(QWidget):
         self.back.setEnabled(self._what_if.is_on)
         self._show_answer()
         self._fit()
+
+    def _apply(self) -> None:
+        self._session.inputs_wanted.emit(self._what_if.inputs())
 
     # Form
 

@@ -96,6 +96,11 @@ class Session(QObject):
 
     ``problem`` carries a WorkbenchError, ``advice`` a sentence, ``written`` a sentence and the file
     that it is about.
+
+    What a panel wants of the controllers: ``inputs_wanted`` carries other Inputs,
+    ``parameter_wanted`` a name and a value (None: the default), ``finding_wanted`` a kind of
+    finding and whether a visible panel shows it, ``spectra_wanted`` rows and what to call with
+    their spectra; ``data_wanted``: the user wants to add data for the tasks.
     """
 
     engine_changed = Signal()
@@ -103,6 +108,11 @@ class Session(QObject):
     problem = Signal(object)
     advice = Signal(str)
     written = Signal(str, object)
+    inputs_wanted = Signal(object)
+    parameter_wanted = Signal(str, object)
+    finding_wanted = Signal(object, bool)
+    spectra_wanted = Signal(object, object)
+    data_wanted = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

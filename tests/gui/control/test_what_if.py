@@ -225,7 +225,7 @@ def test_methods_without_a_figure_show_a_dash():
 def test_applying_makes_it_the_recipe(loaded, worker):
     loaded.what_if.try_parameter("k_frac", 0.9)
     loaded.what_if.try_scope("authors-vit")
-    loaded.workspace.apply_trial()
+    loaded.session.inputs_wanted.emit(loaded.what_if.inputs())
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert (planned.scope, planned.parameters) == ("authors-vit", {"k_frac": 0.9})
     assert not loaded.what_if.is_on
@@ -307,7 +307,7 @@ def test_applying_writes_to_the_override(opened, worker):
     overridden(session, RULE)
     session.select(LAYER)
     what_if.try_parameter("tau", 0.2)
-    opened.workspace.apply_trial()
+    session.inputs_wanted.emit(what_if.inputs())
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert planned.overrides == (replace(RULE, parameters={"tau": 0.2}),)
     assert planned.parameters == {}

@@ -82,7 +82,7 @@ def test_every_value_of_an_option_can_be_chosen_and_is_shown(
         session.draft.keep(replace(session.draft.inputs, **{each.name: value}))
         assert option(filled, each.name).currentText() == text
     for text, value in each.values.items():
-        with qtbot.waitSignal(filled.inputs_edited) as asked:
+        with qtbot.waitSignal(session.inputs_wanted) as asked:
             option(filled, each.name).setCurrentText(text)
         assert asked.args == [replace(session.draft.inputs, **{each.name: value})]
         session.draft.keep(asked.args[0])
@@ -107,7 +107,7 @@ def test_a_seed_is_offered_where_numbers_are_drawn(
     seed().editingFinished.emit()
     assert seed().text() == str(2**40), "nonsense changes nothing"
     seed().setText("7")
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         seed().editingFinished.emit()
     assert asked.args[0].seed == 7
     session.draft.keep(replace(session.draft.inputs, method="ace"))
@@ -141,12 +141,14 @@ def test_untouched_parameters_say_where_their_value_comes_from(
     assert control.value() == 1e-3
 
 
-def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) -> None:
-    with qtbot.waitSignal(filled.parameter_edited) as asked:
+def test_editing_and_resetting_are_asked_for(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(session.parameter_wanted) as asked:
         filled.fields["k_frac"].control.setValue(0.5)
     assert asked.args == ["k_frac", 0.5]
     reset = filled.fields["k_frac"].findChild(QToolButton)
-    with qtbot.waitSignal(filled.parameter_edited) as asked:
+    with qtbot.waitSignal(session.parameter_wanted) as asked:
         reset.click()
     assert asked.args == ["k_frac", None]
 
@@ -154,17 +156,19 @@ def test_editing_and_resetting_are_asked_for(filled: MethodPanel, qtbot: QtBot) 
 def test_showing_a_value_asks_for_nothing(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
-    with qtbot.assertNotEmitted(filled.parameter_edited):
+    with qtbot.assertNotEmitted(session.parameter_wanted):
         session.draft.set_parameter("k_frac", 0.9)
         session.draft.preview_tau(0.8)
     assert filled.fields["tau"].control.value() == 0.8
 
 
-def test_the_scopes_are_those_of_the_engine(filled: MethodPanel, qtbot: QtBot) -> None:
+def test_the_scopes_are_those_of_the_engine(
+    filled: MethodPanel, session: Session, qtbot: QtBot
+) -> None:
     scope = option(filled, "scope")
     assert [scope.itemText(index) for index in range(2)] == ["default", "authors-vit"]
     assert "As the authors did." in scope.toolTip()
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         scope.setCurrentText("authors-vit")
     assert asked.args[0].scope == "authors-vit"
 
@@ -184,11 +188,11 @@ def test_every_method_can_have_a_cap(
         "none",
         False,
     )
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         choose(filled.after.cap.choice, "at δ")
     assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         filled.after.cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
@@ -196,10 +200,10 @@ def test_every_method_can_have_a_cap(
         True,
         0.25,
     )
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         filled.after.cap.delta.findChild(QToolButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         choose(filled.after.cap.choice, "none")
     assert asked.args[0].after.cap is None
 
@@ -212,14 +216,14 @@ def test_what_is_done_after_the_method_has_a_field(
     field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
     session.draft.keep(replace(session.draft.inputs, after=others))
     assert filled.more.is_open
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         field.control.setValue(0.25)
     expected = with_value(others, name, 0.25)
     assert value_of(expected, name) == 0.25
     assert asked.args[0] == replace(session.draft.inputs, after=expected)
     session.draft.keep(asked.args[0])
     assert field.control.value() == 0.25
-    with qtbot.waitSignal(filled.inputs_edited) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
         field.findChild(QToolButton).click()
     assert value_of(asked.args[0].after, name) in (None, 1.0)
     assert asked.args[0].after == with_value(expected, name, None)

@@ -144,6 +144,8 @@ class LayerQueries(QObject):
         for signal in (session.selection_changed, session.draft.changed, runs.changed):
             signal.connect(self._ask)
         session.results.comparison.wanted.connect(self._compare)
+        session.finding_wanted.connect(self.want)
+        session.spectra_wanted.connect(self.find_spectra)
 
     def want(self, kind: Kind, wanted: bool) -> None:
         """Set whether a visible panel shows findings of this kind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QSignalBlocker, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, QTimer
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
@@ -43,10 +43,7 @@ LOOKS: Final = (
 
 
 class ComparePage(QWidget):
-    """``methods`` merges with several methods. ``looked_at`` carries whether a finding is
-    wanted."""
-
-    looked_at = Signal(object, bool)
+    """``methods`` merges with several methods."""
 
     def __init__(
         self,
@@ -76,7 +73,6 @@ class ComparePage(QWidget):
         """The comparison of two merges, created on first use."""
         if self._panel is None:
             self._panel = ComparePanel(self._session)
-            self._panel.looked_at.connect(self.looked_at)
             self._pages.addWidget(self._panel)
         return self._panel
 

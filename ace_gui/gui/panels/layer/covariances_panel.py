@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
@@ -40,15 +39,9 @@ _NONE: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
 class CovariancesPanel(LayerPanel):
-    """A plot and a table, or a sentence about what is missing.
-
-    ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs with
-    the measured covariances in ACE.
-    """
+    """A plot and a table, or a sentence about what is missing, with a button to get it."""
 
     finding = LayerCovariances
-    data_wanted = Signal()
-    inputs_edited = Signal(object)
 
     def __init__(
         self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
@@ -175,11 +168,11 @@ class CovariancesPanel(LayerPanel):
         return f"{text}: {progress.done} of {progress.total}"
 
     def _use(self) -> None:
-        self.inputs_edited.emit(with_measured(self.session.draft.inputs))
+        self.session.inputs_wanted.emit(with_measured(self.session.draft.inputs))
 
     def _begin(self) -> None:
         if self.session.draft.inputs.recipe().without_calibration:
-            self.data_wanted.emit()
+            self.session.data_wanted.emit()
         else:
             self._measuring.start()
 

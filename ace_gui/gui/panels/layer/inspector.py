@@ -7,7 +7,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QRectF, QSize, Signal
+from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
@@ -45,18 +45,8 @@ _LOW = 28  # in text lines: a lower inspector leaves the figures of its head to 
 
 
 class InspectorPanel(QWidget):
-    """Tabs about the selected layer, and the checks, which come to the front when a new one fails.
-
-    ``finding_wanted`` carries a kind of finding and whether a visible tab shows it,
-    ``spectra_wanted`` rows and what to call with their spectra.
-    ``data_wanted``: the user wants to add calibration data. ``inputs_edited`` carries Inputs that a
-    tab offers.
-    """
-
-    finding_wanted = Signal(object, bool)
-    spectra_wanted = Signal(object, object)
-    data_wanted = Signal()
-    inputs_edited = Signal(object)
+    """Tabs about the selected layer, and the checks, which come to the front when a new one
+    fails."""
 
     def __init__(
         self,
@@ -70,7 +60,6 @@ class InspectorPanel(QWidget):
         self.head = LayerHead(session, healths, self)
         self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
-        self.tabs.made.connect(self._connect_panel)
         for title, tip, kind in _PANELS:
             self.tabs.add(title, tip, partial(kind, session))
         self.tabs.add(
@@ -109,15 +98,6 @@ class InspectorPanel(QWidget):
 
     def _panels(self) -> list[LayerPanel]:
         return [panel for panel in self.tabs.contents() if isinstance(panel, LayerPanel)]
-
-    def _connect_panel(self, panel: QWidget) -> None:
-        if isinstance(panel, LayerPanel):
-            panel.looked_at.connect(self.finding_wanted)
-        if isinstance(panel, SpectraPanel):
-            panel.spectra_wanted.connect(self.spectra_wanted)
-        if isinstance(panel, CovariancesPanel):
-            panel.data_wanted.connect(self.data_wanted)
-            panel.inputs_edited.connect(self.inputs_edited)
 
     def _show_worries(self) -> None:
         """Show the number of warnings on the tab, and show the tab if they have changed."""

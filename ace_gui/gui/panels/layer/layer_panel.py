@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import ClassVar, Final
 
-from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -22,12 +21,11 @@ LEARNS_FIRST: Final = "This method learns from data first: merge to see the resu
 class LayerPanel(Following):
     """Follows the session's selection while it is visible.
 
-    ``finding``: the kind of finding to request from the engine, or None. ``looked_at`` carries that
-    kind and whether it is wanted. Subclasses implement ``refresh``.
+    ``finding``: the kind of finding to request from the engine, or None. Subclasses implement
+    ``refresh``.
     """
 
     finding: ClassVar[Kind | None] = None
-    looked_at = Signal(object, bool)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -56,13 +54,13 @@ class LayerPanel(Following):
 
     def showEvent(self, event: QShowEvent) -> None:
         if self.finding is not None:
-            self.looked_at.emit(self.finding, True)
+            self.session.finding_wanted.emit(self.finding, True)
         super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         if self.finding is not None:
-            self.looked_at.emit(self.finding, False)
+            self.session.finding_wanted.emit(self.finding, False)
 
     def _learn(self, name: str) -> None:
         if name in ("", self.session.selection):

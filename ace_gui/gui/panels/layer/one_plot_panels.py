@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import Signal
-
 from ace_gui.engine.contract.figures.findings import (
     LayerDistribution,
     LayerSpectrum,
@@ -71,8 +69,6 @@ class SpectraPanel(SheetPanel):
     """A ``SpectrumPlot`` with a table of figures."""
 
     finding = LayerSpectrum
-    spectra_wanted = Signal(object, object)
-    """The rows whose spectra are needed, and what to call with those."""
 
     def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
@@ -107,7 +103,7 @@ class SpectraPanel(SheetPanel):
         slot = slot_of(self.row.name) if self.row is not None else ""
         rows = [row for row in self.session.layers.merged if slot_of(row.name) == slot]
         self.plot.set_busy(True)
-        self.spectra_wanted.emit(rows, self._save_blocks)
+        self.session.spectra_wanted.emit(rows, self._save_blocks)
 
     def _save_blocks(self, spectra: Sequence[LayerSpectrum]) -> None:
         self.plot.set_busy(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, TypeVar
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -31,12 +31,7 @@ _Part = TypeVar("_Part", bound=JobPage)
 
 
 class ScoresPage(QWidget):
-    """One tab for each part. If there are tasks already, the scores come first.
-
-    ``value_chosen`` carries the name and the value of a tuned parameter.
-    """
-
-    value_chosen = Signal(str, object)
+    """One tab for each part. If there are tasks already, the scores come first."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ GRID, PROPOSED = 9, 25
 
 
 class TuneTab(JobPage):
-    """``value_chosen`` of the workspace follows for each parameter that the user applies."""
+    """A search over parameters, and its best values, which the user can apply."""
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
@@ -127,7 +127,7 @@ class TuneTab(JobPage):
         if tuned is None:
             return
         for name, value in tuned.best.parameters.items():
-            self.pages.value_chosen.emit(name, value)
+            self.session.parameter_wanted.emit(name, value)
         note = how_chosen(tuned)
         self.session.results.chosen = ChosenByTrying(
             method=self.session.draft.inputs.method,

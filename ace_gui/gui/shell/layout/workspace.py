@@ -82,19 +82,13 @@ class Workspace(QWidget):
 
     def _connect_inputs(self) -> None:
         window, experts, method = self._window, self.experts, self.method
-        draft, conductor, dialogs = window.session.draft, window.conductor, window.dialogs
-        change = conductor.change
+        draft, change, dialogs = window.session.draft, window.conductor.change, window.dialogs
         experts.checks_wanted.connect(self.show_checks)
-        experts.remove_wanted.connect(lambda rows: change(draft.inputs.without_experts(rows)))
         experts.model.expert_edited.connect(
             lambda row, expert: change(draft.inputs.with_expert(row, expert))
         )
-        method.parameter_edited.connect(conductor.set_parameter)
-        method.inputs_edited.connect(change)
         method.seen.connect(window.forecasting.look)
         window.forecasting.changed.connect(method.show_forecast)
-        for panel in (method.overrides, self.layers):
-            panel.overrides_edited.connect(dialogs.override)
         method.overrides.rule_wanted.connect(dialogs.edit_override)
         self.layers.rule_wanted.connect(dialogs.complete_override)
         self.runs.restore_wanted.connect(window.runs.restore)
@@ -107,11 +101,7 @@ class Workspace(QWidget):
 
     def _connect_results(self) -> None:
         window, actions = self._window, self._window.actions_
-        self.inspector.finding_wanted.connect(window.queries.want)
-        self.inspector.spectra_wanted.connect(window.queries.find_spectra)
-        self.inspector.data_wanted.connect(partial(self.show_scores, TasksTab))
-        self.inspector.inputs_edited.connect(window.conductor.change)
-        self.heterogeneity.tau_committed.connect(partial(window.conductor.set_parameter, "tau"))
+        window.session.data_wanted.connect(partial(self.show_scores, TasksTab))
         window.queries.awaited.connect(self.set_awaited)
         window.header.workspaces.chosen.connect(self.show_space)
         self.space_shown.connect(window.header.workspaces.choose)
@@ -189,13 +179,11 @@ class Workspace(QWidget):
 
     def _make_scores(self) -> QWidget:
         self.scores = ScoresPage(self._window.session, self._window.scoring)
-        self.scores.value_chosen.connect(self._window.conductor.set_parameter)
         return self.scores
 
     def _make_comparison(self) -> QWidget:
         window = self._window
         self.comparison = ComparePage(window.session, window.comparison, window.two_models)
-        self.comparison.looked_at.connect(window.queries.want)
         return self.comparison
 
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
@@ -217,31 +205,17 @@ class Workspace(QWidget):
     def show_health(self) -> None:
         self.bring(self.heterogeneity.tabs, self._health)
 
-    def apply_trial(self) -> None:
-        """Write the selected layer's trial settings into the recipe."""
-        self._window.conductor.change(self._window.what_if.inputs())
-
     def _add_lower_tabs(self, session: Session) -> None:
         window, tabs, learning = self._window, self.heterogeneity.tabs, session.results.learning
-
-        def make_health() -> HealthPanel:
-            panel = HealthPanel(session, self.healths)
-            panel.inputs_edited.connect(window.conductor.change)
-            return panel
-
-        def make_what_if() -> WhatIfPanel:
-            panel = WhatIfPanel(session, window.what_if)
-            panel.apply_wanted.connect(self.apply_trial)
-            return panel
 
         def show_warnings(count: int) -> None:
             tabs.setTabText(self._health, f"Health ({count})" if count else "Health")
             tabs.setTabIcon(self._health, icon("warning") if count else QIcon())
 
         tip = "Unusual layers, and what to do about them"
-        self._health = tabs.add("Health", tip, make_health)
+        self._health = tabs.add("Health", tip, lambda: HealthPanel(session, self.healths))
         tip = "Try other values on the selected layer before you apply them"
-        tabs.add("What if", tip, make_what_if)
+        tabs.add("What if", tip, lambda: WhatIfPanel(session, window.what_if))
         tip = "Progress of a method that learns from data: loss by task, coefficients by expert"
         learnt = tabs.add("Learning", tip, lambda: LearningView(session))
         show_learning = lambda: tabs.setTabVisible(learnt, not learning.is_empty)  # noqa: E731
