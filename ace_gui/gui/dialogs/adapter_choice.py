@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.events import (
@@ -37,12 +36,10 @@ _KINDS: Final = {
 
 
 class AdapterChoice(QWidget):
-    """``changed``: another size was chosen. ``begin`` starts the curve and ``stop`` ends it."""
+    """``begin`` starts the curve and ``stop`` ends it."""
 
-    changed = Signal()
-
-    def __init__(self, run: Run, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, run: Run) -> None:
+        super().__init__()
         self._run = run
         self._job: RunningJob | None = None
         self._found: EnergyByRank | None = None
@@ -50,7 +47,7 @@ class AdapterChoice(QWidget):
         self.kind = Choice("Size of the adapter by", _KINDS)
         self._rank = count_field("Rank", 65536, least=1, value=32)
         self._energy = amount_field("Share of energy", 1.0, 100.0, 95.0, suffix=" %")
-        self.plot = KeptEnergyPlot(self)
+        self.plot = KeptEnergyPlot()
         self.plot.setFixedHeight(280)
         self.button = RunButton("Compute the curve", self._begin, self.stop)
         parts = (across(self.kind, self._rank, self._energy, None), self.plot)
@@ -60,18 +57,14 @@ class AdapterChoice(QWidget):
         self._show()
 
     @property
-    def _by_energy(self) -> bool:
-        return bool(self.kind.current)
-
-    @property
     def rank(self) -> int | None:
         """The chosen rank; None if a share of energy is chosen."""
-        return None if self._by_energy else self._rank.value()
+        return None if self.kind.current else self._rank.value()
 
     @property
     def energy(self) -> float | None:
         """The chosen share of energy; None if a rank is chosen."""
-        return self._energy.value() / 100 if self._by_energy else None
+        return self._energy.value() / 100 if self.kind.current else None
 
     def begin(self, store: Path) -> None:
         """Find the curve of this finished merge, unless it is known or on its way."""
@@ -85,7 +78,6 @@ class AdapterChoice(QWidget):
         self._show_running()
 
     def stop(self) -> None:
-        """Stop computing the curve."""
         if self._job is not None:
             self._job.drop()
             self._job = None
@@ -112,10 +104,9 @@ class AdapterChoice(QWidget):
         self.button.show_job(self._job is not None, "", share=share)
 
     def _show(self) -> None:
-        self._rank.setVisible(not self._by_energy)
-        self._energy.setVisible(self._by_energy)
+        self._rank.setVisible(not self.kind.current)
+        self._energy.setVisible(bool(self.kind.current))
         if self._found is not None and self._found.shares:
             self.plot.show_shares(self._found, self.rank, self.energy)
         elif self._found is not None:
             self.plot.show_message("No matrix of a linear layer changes.")
-        self.changed.emit()

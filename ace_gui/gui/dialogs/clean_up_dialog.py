@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from PySide6.QtCore import QDateTime, QLocale, Qt
 from PySide6.QtWidgets import (
@@ -21,7 +20,6 @@ from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.values import model_name
 
-_TITLES: Final = ("Merge", "Base", "Made", "Size", "Exported")
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
@@ -33,9 +31,9 @@ class CleanUpDialog(Dialog):
         self._runs = runs
         self._kept: list[MergeRun] = []
         self.fit(48, 26, lines=True)
-        self.tree = row_tree("Kept merges", _TITLES, self)
+        self.tree = row_tree("Kept merges", ("Merge", "Base", "Made", "Size", "Exported"))
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
-        self.summary = muted_label("", self)
+        self.summary = muted_label()
         self.remove = self.add_button("&Delete", self._delete, kind="destructive")
         self.fill((self.tree, 1), self.summary)
         runs.listed.connect(self._show)
@@ -71,16 +69,12 @@ class CleanUpDialog(Dialog):
         self.remove.setEnabled(bool(ticked))
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
         self.remove.setToolTip("" if ticked else "Select what to delete")
-        if not self._kept:
-            self.summary.setText("There are no kept merges.")
-            return
-        if not ticked:
-            self.summary.setText(f"{human_bytes(total)} in total. Select what to delete.")
-            return
         lost = sum(not run.exported for run in ticked)
-        free = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
-        gone = f"{lost} not exported will be lost." if lost else ""
-        self.summary.setText(f"{free} {gone}".rstrip())
+        text = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
+        text += f" {lost} not exported will be lost." if lost else ""
+        if not ticked:
+            text = f"{human_bytes(total)} in total. Select what to delete."
+        self.summary.setText(text if self._kept else "There are no kept merges.")
 
     def _delete(self) -> None:
         self._runs.delete_kept([run.store for run in self._ticked()])

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import (
-    QEvent,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    QPoint,
-    QRectF,
-    QSize,
-    Qt,
-    QTimer,
-)
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QDialog,
@@ -27,18 +17,25 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.models.command_search import COMMAND, Command, CommandsModel
+from ace_gui.gui.panels.layer_cells import Index
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.painting import write
+from ace_gui.gui.theme.painting import rounded, write
 from ace_gui.gui.theme.widget_kinds import state_is
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.layout.arrangement import down
 
-_Index = QModelIndex | QPersistentModelIndex
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _WIDTH: Final = 42  # in text lines
 _ROWS: Final = 9  # visible entries
 _PADDING: Final = 10.0  # px
 _OF_WINDOW: Final = 0.92
-_MOVES: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
+_MOVES: Final = {
+    Qt.Key.Key_Up: -1,
+    Qt.Key.Key_Down: 1,
+    Qt.Key.Key_PageUp: -_ROWS,
+    Qt.Key.Key_PageDown: _ROWS,
+}
 
 
 class CommandPalette(QDialog):
@@ -49,19 +46,16 @@ class CommandPalette(QDialog):
         self.setWindowTitle("Commands")
         self.setProperty("kind", "card-dialog")
         self.model = CommandsModel(commands, self)
-        self.field = QLineEdit(self)
-        self.field.setAccessibleName("Command")
-        self.field.setPlaceholderText("What do you want to do?")
+        self.field = named(QLineEdit(placeholderText="What do you want to do?"), "Command")
         self.field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
-        self.list = QListView(self)
-        self.list.setAccessibleName("Commands found")
+        self.list = named(QListView(), "Commands found")
         self.list.setModel(self.model)
         self.list.setItemDelegate(_CommandCell(self.list))
         self.list.setUniformItemSizes(True)
         self.list.setMouseTracking(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setFocusProxy(self.field)  # its arrow keys work here as well
-        self.description = muted_label("", self)
+        self.description = muted_label()
         parts = (self.field, self.list, self.description)
         self.setLayout(down(*parts, margins=(8, 8, 8, 8), gap=6))
         self.field.installEventFilter(self)
@@ -83,17 +77,13 @@ class CommandPalette(QDialog):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
-            key = Qt.Key(event.key())
-            if key in _MOVES:
-                self._move(key)
+            step = _MOVES.get(Qt.Key(event.key()))
+            if step is not None:
+                row = max(self.list.currentIndex().row() + step, 0)
+                row = min(row, self.model.rowCount() - 1)
+                self.list.setCurrentIndex(self.model.index(row, 0))
                 return True
         return super().eventFilter(watched, event)
-
-    def _move(self, key: Qt.Key) -> None:
-        step = {_MOVES[0]: -1, _MOVES[1]: 1, _MOVES[2]: -_ROWS, _MOVES[3]: _ROWS}[key]
-        count = self.model.rowCount()
-        row = min(max(self.list.currentIndex().row() + step, 0), count - 1)
-        self.list.setCurrentIndex(self.model.index(row, 0))
 
     def _find(self, typed: str) -> None:
         self.model.find(typed)
@@ -131,36 +121,24 @@ class CommandPalette(QDialog):
 class _CommandCell(QStyledItemDelegate):
     """Name, menu, and shortcut at the right; disabled commands are muted."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        command = index.data(COMMAND)
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        command, theme, rect = index.data(COMMAND), current_theme(), QRectF(option.rect)
         if not isinstance(command, Command):
             return
-        theme, rect = current_theme(), QRectF(option.rect)
         chosen = state_is(option, "Selected")
-        painter.save()
         ground = theme.tint if chosen else theme.hover if state_is(option, "MouseOver") else ""
         if ground:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(ground))
-            painter.drawRoundedRect(rect.adjusted(1, 1, -1, -1), 6, 6)
+            rounded(painter, rect.adjusted(1, 1, -1, -1), ground)
         quiet = theme.text2 if chosen else theme.text3
         rect = rect.adjusted(_PADDING, 0, -_PADDING, 0)
-        caption = face(Face.CAPTION)
-        right = (
-            QFontMetricsF(caption).horizontalAdvance(command.shortcut) if command.shortcut else 0
-        )
-        body = face(Face.BODY)
+        caption, body = face(Face.CAPTION), face(Face.BODY)
+        right = write(painter, rect, command.shortcut, caption, quiet, align=_RIGHT)
+        room = rect.adjusted(0, 0, -right - _PADDING, 0)
         ink = quiet if command.why else theme.text
-        write(painter, rect.adjusted(0, 0, -right - _PADDING, 0), command.title, body, ink)
-        begun = QFontMetricsF(body).horizontalAdvance(command.title) + _PADDING
-        where = rect.adjusted(begun, 0, -right - _PADDING, 0)
+        used = write(painter, room, command.title, body, ink)
+        where = room.adjusted(used + _PADDING, 0, 0, 0)
         if where.width() > 0:
             write(painter, where, command.why or command.menu, caption, quiet)
-        if right:
-            key = QRectF(rect.right() - right - 1, rect.top(), right + 2, rect.height())
-            write(painter, key, command.shortcut, caption, quiet)
-        painter.restore()

@@ -63,38 +63,38 @@ class ExportDialog(Dialog):
     expert_wanted = Signal(object)
 
     def __init__(
-        self,
-        session: Session,
-        output: OutputOperations,
-        parent: QWidget | None = None,
-        *,
-        adds: bool = False,
+        self, session: Session, output: OutputOperations, parent: QWidget, *, adds: bool = False
     ) -> None:
         super().__init__("Export the merged model", parent, cancels=True)
-        self._session = session
-        self._output, self._adds = output, adds
+        self._session, self._output, self._adds = session, output, adds
         self._exported_to = Path()
-        self._has_heads = any(
-            row.disposition is Disposition.PER_EXPERT for row in session.layers.rows
-        )
+        own = Disposition.PER_EXPERT
+        self._has_heads = any(row.disposition is own for row in session.layers.rows)
         self.setMinimumWidth(580)
-        self.notice = Notice(self)
+        self.notice = Notice()
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
-        self.verdict = muted_label("", self)
+        self.verdict, self.contents = muted_label(), muted_label()
         self.output_kind = Choice("Write as", _KINDS)
-        self.adapter = AdapterChoice(partial(output.engine.run, quiet=True), self)
+        self.adapter = AdapterChoice(partial(output.engine.run, quiet=True))
         self.dtype = Choice("Number format", _DTYPES)
         self.shard = amount_field("Largest file", 0.1, 100.0, 5.0, suffix=" GB")
         self.complete_heads = QCheckBox("A whole model for each expert's head")
-        self.contents = muted_label("", self)
-        self.progress = named(QProgressBar(self), "Export progress")
+        self.progress = named(QProgressBar(), "Export progress")
         self._form = self._make_form()
-        self._pages = QStackedWidget(self)
+        self._pages = QStackedWidget()
         self._pages.addWidget(self._form)
         self._pages.addWidget(self._make_result())
         text = "Export and add as an expert" if adds else "Export"
         self.export_button = self.add_button(text, self._export)
         self.fill(self.notice, self._pages, self.progress)
+        self._connect()
+        self._change_kind()
+        start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
+        self.folder.setText(str(free_folder(start, self._name())))
+        self.refresh()
+
+    def _connect(self) -> None:
+        session = self._session
         self.finished.connect(self.adapter.stop)
         self.output_kind.chosen.connect(self._change_kind)
         for changed in (
@@ -107,11 +107,7 @@ class ExportDialog(Dialog):
             changed.connect(self.refresh)
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
-        output.exported.connect(self._show_result)
-        self._change_kind()
-        start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
-        self.folder.setText(str(free_folder(start, self._name())))
-        self.refresh()
+        self._output.exported.connect(self._show_result)
 
     @property
     def as_adapter(self) -> bool:
@@ -157,40 +153,22 @@ class ExportDialog(Dialog):
         if not self._session.merge_is_current:
             merge.addWidget(muted_label(_CHANGED))
         line = across((self.folder, 1), browse)
-        for label, widget, tip in (
-            ("Merge", pane(merge), ""),
-            ("Folder", pane(down(line, self.verdict, gap=4)), ""),
-            (
-                "Write as",
-                self.output_kind,
-                "An adapter is a small file with the change, to be loaded over the base",
-            ),
-            ("Keep", self.adapter, ""),
-            (
-                "Number format",
-                self.dtype,
-                "Number format of the weights; 16-bit formats are rounded once, from full "
-                "precision",
-            ),
-            (
-                "Largest file",
-                self.shard,
-                "Larger models are split into several files with an index",
-            ),
-            (
-                "Heads",
-                self.complete_heads,
-                "Each loads separately, and is as large as the merged model",
-            ),
-            ("Contents", self.contents, ""),
-        ):
-            form.add_row(label, widget, tip)
+        form.add_row("Merge", pane(merge))
+        form.add_row("Folder", pane(down(line, self.verdict, gap=4)))
+        tip = "An adapter is a small file with the change, to be loaded over the base"
+        form.add_row("Write as", self.output_kind, tip)
+        form.add_row("Keep", self.adapter)
+        tip = "Format of the weights; 16-bit formats are rounded once, from full precision"
+        form.add_row("Number format", self.dtype, tip)
+        tip = "Larger models are split into several files with an index"
+        form.add_row("Largest file", self.shard, tip)
+        tip = "Each loads separately, and is as large as the merged model"
+        form.add_row("Heads", self.complete_heads, tip)
+        form.add_row("Contents", self.contents)
         return form
 
     def _make_result(self) -> QWidget:
-        page = QWidget(self)
-        self.outcome = plain_label("", page)
-        self.files = muted_label("", page)
+        self.outcome, self.files = plain_label(), muted_label()
         self.snippet = _code("How to load the model in Python")
         self.commands = _code("How to publish, convert and run the model")
         copy = QGuiApplication.clipboard().setText
@@ -201,26 +179,19 @@ class ExportDialog(Dialog):
             push_button("Add as an expert", self._add, tip="Merge it again, with other models"),
             None,
         )
-        parts = (heading("Exported", page), self.outcome, self.files, self.snippet, buttons)
-        page.setLayout(down(*parts, self.commands, None))
-        return page
+        parts = (heading("Exported"), self.outcome, self.files, self.snippet, buttons)
+        return pane(down(*parts, self.commands, None))
 
     def _recipe_text(self) -> str:
         run = self._session.results.merge
         if run is None:
             return ""
         method, *chosen = title_parts(run, self._session.draft.methods)
-        merged = counted(
-            len(run.recipe.models),
-            "{method} of %n expert into {base}",
-            "{method} of %n experts into {base}",
-            method=method,
-            base=run.recipe.base_model.name,
-        )
+        experts = counted(len(run.recipe.models), "expert", "experts")
+        merged = f"{method} of {experts} into {run.recipe.base_model.name}"
         return " · ".join([merged, *chosen])
 
     def _size(self) -> OutputSize | None:
-        """Size of the merged model's weights."""
         plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
@@ -265,31 +236,22 @@ class ExportDialog(Dialog):
         ask_folders(self, "Folder for the merged model", _EXPORTS, take)
 
     def _name(self) -> str:
-        """The proposed name of the merged model."""
         run = self._session.results.merge
         if run is None:
             return "merged"
-        return file_name(
-            f"{model_name(run.recipe.base_model)}-{run.name or run.recipe.merge_method}"
-        )
+        method = run.name or run.recipe.merge_method
+        return file_name(f"{model_name(run.recipe.base_model)}-{method}")
 
     def _export(self) -> None:
         self.notice.hide()
         self._exported_to = Path(self.folder.text().strip()).expanduser()
+        export = partial(self._output.export, self._exported_to, self.dtype.current)
         if self.as_adapter:
-            size = self.adapter
             self.adapter.stop()
-            self._output.export(
-                self._exported_to, self.dtype.current, rank=size.rank, energy=size.energy
-            )
-            return
-        shard_bytes = round(self.shard.value() * _GIGABYTE)
-        self._output.export(
-            self._exported_to,
-            self.dtype.current,
-            shard_bytes,
-            complete_heads=self.complete_heads.isChecked(),
-        )
+            export(rank=self.adapter.rank, energy=self.adapter.energy)
+        else:
+            shard_bytes = round(self.shard.value() * _GIGABYTE)
+            export(shard_bytes, complete_heads=self.complete_heads.isChecked())
 
     def _add(self) -> None:
         self.accept()
@@ -297,11 +259,9 @@ class ExportDialog(Dialog):
 
     def _show_progress(self) -> None:
         progress = self._session.activity.counted(State.EXPORTING)
-        if progress is None:
-            self.progress.setRange(0, 0)
-            return
-        self.progress.setRange(0, 1000)
-        self.progress.setValue(round(1000 * progress.done / progress.total))
+        self.progress.setRange(0, 1000 if progress is not None else 0)
+        if progress is not None:
+            self.progress.setValue(round(1000 * progress.done / progress.total))
 
     def _show_problem(self, error: WorkbenchError) -> None:
         if self.isVisible():
@@ -326,9 +286,9 @@ class ExportDialog(Dialog):
 
 def _code(name: str) -> QPlainTextEdit:
     """A box for lines to copy."""
-    box_of_code = read_only(name, role=Face.MONO)
-    box_of_code.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    return box_of_code
+    made = read_only(name, role=Face.MONO)
+    made.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    return made
 
 
 def _show_code(box: QPlainTextEdit, text: str) -> None:

@@ -23,31 +23,16 @@ from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across
 from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (
-    "start",
-    "walkthrough",
-    "which-method",
-    "ace",
-    "recipes",
-    "mergekit",
-    "tasks",
-    "data-methods",
-    "modules",
-    "command-line",
-    "library",
-    "reference",
-    "cluster",
-    "adapters",
-    "limits",
-    "glossary",
-    "evidence",
-    "sample",
-    "privacy",
+    *("start", "walkthrough", "which-method", "ace", "recipes", "mergekit", "tasks"),
+    *("data-methods", "modules", "command-line", "library", "reference", "cluster"),
+    *("adapters", "limits", "glossary", "evidence", "sample", "privacy"),
 )
 """File names in the resources, in reading order."""
 
@@ -71,14 +56,12 @@ class HelpDialog(Dialog):
         super().__init__("Help", parent)
         self._term = ""
         self.fit(900, 640)
-        self.pages = QListWidget(self)
-        self.pages.setAccessibleName("Help pages")
+        self.pages = named(QListWidget(), "Help pages")
         self.pages.setFixedWidth(_LIST * self.fontMetrics().height())
         self.pages.setWordWrap(True)
         self.pages.setSpacing(3)
         self.pages.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.text = QTextBrowser(self)
-        self.text.setAccessibleName("Help page")
+        self.text = named(QTextBrowser(), "Help page")
         self.text.setOpenLinks(False)
         self.text.document().setDocumentMargin(_MARGIN)
         for name in PAGES:
@@ -164,13 +147,12 @@ class ProblemDialog(Dialog):
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__("Report a problem", parent)
         self.fit(720, 560)
-        self.text = QPlainTextEdit(plain(text), self)
-        self.text.setAccessibleName("Report")
+        self.text = named(QPlainTextEdit(plain(text)), "Report")
         self.text.setFont(face(Face.MONO_CAPTION))
         self.text.setTabChangesFocus(True)
         tip = "Copy the whole text"
         self.copy = self.add_button("&Copy", self._copy, kind="primary", tip=tip)
-        self.fill(plain_label(_PROBLEM, self), (self.text, 1))
+        self.fill(plain_label(_PROBLEM), (self.text, 1))
         self.text.setFocus()
 
     def _copy(self) -> None:
@@ -184,9 +166,9 @@ class AboutDialog(Dialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("About ACE Workbench", parent)
         self.setMinimumWidth(420)
-        picture = plain_label("", self, wrap=False)
+        picture = plain_label(wrap=False)
         picture.setPixmap(icon("app").pixmap(64, 64))
         picture.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        note = muted_label("Each method's form cites its papers. Apache-2.0.", self)
+        note = muted_label("Each method's form cites its papers. Apache-2.0.")
         title = heading(f"ACE Workbench {__version__}", self)
-        self.fill(picture, title, plain_label(_ABOUT, self), note, margin=16)
+        self.fill(picture, title, plain_label(_ABOUT), note, margin=16)

@@ -6,19 +6,15 @@ from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, QTimer
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QComboBox,
-    QTreeView,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
 
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
+from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.log import Entry, Level, Log
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face
-from ace_gui.gui.widgets.fields.named import read_only, search_field
+from ace_gui.gui.widgets.fields.named import named, read_only, search_field
 from ace_gui.gui.widgets.layout.arrangement import across
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
@@ -34,13 +30,11 @@ class LogDialog(Dialog):
     def __init__(self, log: Log, parent: QWidget | None = None) -> None:
         super().__init__("Log", parent)
         self.fit(820, 520)
-        self.levels = QComboBox(self)
-        self.levels.setAccessibleName("Minimum level")
-        self.levels.setToolTip("Show messages of at least this level")
-        for level in Level:
-            worse = "" if level is Level.ERROR else " and above"
-            self.levels.addItem(level.title + worse, level)
-        self.levels.setCurrentIndex(Level.INFO)
+        tip = "Show messages of at least this level"
+        worse = {level: "" if level is Level.ERROR else " and above" for level in Level}
+        titles = {level: (level.title + worse[level], tip) for level in Level}
+        self.levels = Choice("Minimum level", titles)
+        self.levels.choose(Level.INFO)
         self.filter = search_field("Find in the log", "Text in the message")
         self.found = FoundEntries(LogModel(log, self), self)
         self.table = self._make_table()
@@ -50,7 +44,7 @@ class LogDialog(Dialog):
         self.copy = self.add_button("&Copy", self._copy, tip=tip)
         above = across(self.levels, (self.filter, 1))
         self.fill(above, (self.table, 1), self.details)
-        self.levels.currentIndexChanged.connect(lambda _: self._look())
+        self.levels.chosen.connect(self._look)
         self.filter.textChanged.connect(lambda _: self._look())
         self.table.selectionModel().currentChanged.connect(lambda *_: self._show())
         self._following = QTimer(self, singleShot=True, interval=_GATHERS)
@@ -59,8 +53,7 @@ class LogDialog(Dialog):
         self._select_last()
 
     def _make_table(self) -> QTreeView:
-        table = QTreeView(self)
-        table.setAccessibleName("Messages")
+        table = named(QTreeView(), "Messages")
         table.setModel(self.found)
         table.setRootIsDecorated(False)
         table.setUniformRowHeights(True)
@@ -79,7 +72,7 @@ class LogDialog(Dialog):
         return [self.found.index(row, 0).data(ENTRY) for row in rows]
 
     def _look(self) -> None:
-        self.found.look(Level(self.levels.currentData()), self.filter.text())
+        self.found.look(self.levels.current, self.filter.text())
         self._select_last()
 
     def _follow(self) -> None:

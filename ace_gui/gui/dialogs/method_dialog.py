@@ -23,15 +23,7 @@ from PySide6.QtGui import (
     QStandardItem,
     QStandardItemModel,
 )
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
-    QGridLayout,
-    QSplitter,
-    QTreeView,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QGridLayout, QTreeView, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.field_info import FieldInfo
@@ -44,7 +36,7 @@ from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.named import search_field
+from ace_gui.gui.widgets.fields.named import named, search_field
 from ace_gui.gui.widgets.labels.formula import citation, formula
 from ace_gui.gui.widgets.labels.plain_label import (
     heading,
@@ -55,9 +47,12 @@ from ace_gui.gui.widgets.labels.plain_label import (
 from ace_gui.gui.widgets.layout.arrangement import (
     Column,
     FlowLayout,
+    Part,
     across,
     down,
+    pane,
     scroll_area,
+    split,
     tab_through,
 )
 from ace_gui.gui.widgets.tables.cells import (
@@ -101,8 +96,7 @@ class ChooseMethodDialog(Dialog):
         estimate: Callable[[str, Callable[[float], object]], RunningJob | None] | None = None,
     ) -> None:
         super().__init__("Merge method", parent, cancels=True)
-        self._experts, self._costs = experts, costs or {}
-        self._estimate = estimate
+        self._experts, self._costs, self._estimate = experts, costs or {}, estimate
         self._estimating: RunningJob | None = None
         self._timer = QTimer(self, singleShot=True, interval=_PAUSE)
         self._timer.timeout.connect(self._begin_estimate)
@@ -113,7 +107,6 @@ class ChooseMethodDialog(Dialog):
         height = self.fontMetrics().height() + 6
         self._found.setSourceModel(_grouped(methods, experts, self, height))
         self._found.setFilterRole(_WORDS)
-        self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._found.setRecursiveFilteringEnabled(True)
         hint = "Name, word or author"
         self.filter = search_field("Find a method by name, word or author", hint)
@@ -121,15 +114,11 @@ class ChooseMethodDialog(Dialog):
         self.about = scroll_area("What the method does")
         self.about.viewport().setAutoFillBackground(False)  # the dialog's ground, not the window's
         self.use = self.add_button("&Use this method", self._choose, kind="primary")
-        self.cost = muted_label("", self)
-        self.count = muted_label("", self)
+        self.cost, self.count = muted_label(), muted_label()
         self._shelf = [m.name for m in methods if m.name in SHELF and not misfit(m, experts)]
-        self.compare = push_button(
-            "Compare the first choices",
-            self._compare,
-            kind="link",
-            tip="Merge with each of them, and compare norms and scores",
-        )
+        tip = "Merge with each of them, and compare norms and scores"
+        text = "Compare the first choices"
+        self.compare = push_button(text, self._compare, kind="link", tip=tip)
         self.compare.setEnabled(experts > 0 and len(self._shelf) > 1)
         self._lay_out()
         self.filter.textChanged.connect(self._find)
@@ -143,7 +132,6 @@ class ChooseMethodDialog(Dialog):
 
     @property
     def method(self) -> MethodInfo | None:
-        """The selected method."""
         return _info(self.tree.currentIndex())
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -151,8 +139,7 @@ class ChooseMethodDialog(Dialog):
         self._bring_into_view()  # only now the visible part of the list is known
 
     def _make_tree(self) -> QTreeView:
-        tree = QTreeView(self)
-        tree.setAccessibleName("Methods")
+        tree = named(QTreeView(), "Methods")
         tree.setProperty("kind", "sunk")
         tree.setModel(self._found)
         tree.setHeaderHidden(True)
@@ -166,24 +153,17 @@ class ChooseMethodDialog(Dialog):
         return tree
 
     def _lay_out(self) -> None:
-        left = QWidget(self)
-        left.setProperty("kind", "side")
-        left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        title = plain_label("Merge method", left, wrap=False)
+        title = plain_label("Merge method", wrap=False)
         title.setFont(face(Face.TITLE))
-        means = muted_label("mean on the sample", left)
+        means = muted_label("mean on the sample")
         means.setToolTip(tooltip(MEANS))
         means.setWordWrap(False)
         heads = across((self.count, 1), means, margins=(4, 0, 12, 0))
         parts = (title, self.filter, heads, (self.tree, 1), across(self.compare, None))
-        left.setLayout(down(*parts, margins=(16, 16, 16, 8), gap=12))
-        splitter = QSplitter(self)
-        splitter.setChildrenCollapsible(False)
-        splitter.setHandleWidth(1)
-        splitter.addWidget(left)
-        splitter.addWidget(self.about)
-        splitter.setSizes(list(_SIZES))
-        splitter.setStretchFactor(1, 1)
+        left = pane(down(*parts, margins=(16, 16, 16, 8), gap=12))
+        left.setProperty("kind", "side")
+        left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        splitter = split(left, self.about, sizes=_SIZES, gap=1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
         foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
@@ -191,11 +171,10 @@ class ChooseMethodDialog(Dialog):
         tab_through(self, self)
 
     def _find(self, words: str) -> None:
-        before = self.method
+        before, options = self.method, QRegularExpression.PatternOption
         pattern = QRegularExpression(rf"\b{QRegularExpression.escape(words)}" if words else "")
         pattern.setPatternOptions(
-            QRegularExpression.PatternOption.CaseInsensitiveOption
-            | QRegularExpression.PatternOption.UseUnicodePropertiesOption
+            options.CaseInsensitiveOption | options.UseUnicodePropertiesOption
         )
         self._found.setFilterRegularExpression(pattern)
         self.tree.expandAll()
@@ -291,20 +270,14 @@ def _grouped(
             item = QStandardItem(method.title)
             item.setSizeHint(QSize(0, height))
             item.setData(method, METHOD)
-            item.setData(misfit(method, experts), MISFIT)
-            item.setData(_spoken(method, experts), Qt.ItemDataRole.AccessibleTextRole)
+            mean, why = sample_figures().methods.get(method.name), misfit(method, experts)
+            item.setData(why, MISFIT)
+            known = f"mean on the sample {mean:.3f}" if mean is not None else ""
+            item.setAccessibleText(", ".join(filter(None, (method.title, why or known))))
             item.setData(f"{method.name} {method.title} {method.summary} {method.citation}", _WORDS)
             title.appendRow(item)
         model.appendRow(title)
     return model
-
-
-def _spoken(method: MethodInfo, experts: int) -> str:
-    mean = sample_figures().methods.get(method.name)
-    words = misfit(method, experts) or (
-        f"mean on the sample {mean:.3f}" if mean is not None else ""
-    )
-    return ", ".join(filter(None, (method.title, words)))
 
 
 def _info(index: QModelIndex) -> MethodInfo | None:
@@ -314,37 +287,32 @@ def _info(index: QModelIndex) -> MethodInfo | None:
 
 def _about(method: MethodInfo | None, experts: int) -> QWidget:
     """The description of a method."""
-    page = Column()
-    layout = QVBoxLayout(page)
-    layout.setContentsMargins(24, 20, 24, 16)
-    layout.setSpacing(12)
+    page, margins = Column(), (24, 20, 24, 16)
     if method is None:
-        layout.addWidget(secondary_label("No method matches.", page))
-        layout.addStretch(1)
+        page.setLayout(down(secondary_label("No method matches."), None, margins=margins))
         return page
-    layout.addLayout(_title(method, page))
-    layout.addWidget(secondary_label(method.summary, page))
+    parts: list[Part] = [_title(method), secondary_label(method.summary)]
     if misfit(method, experts):
         loaded = counted(experts, "%n is loaded now.", "%n are loaded now.")
-        wrong = plain_label(f"{number_of_experts(method)}; {loaded}", page)
+        wrong = plain_label(f"{number_of_experts(method)}; {loaded}")
         wrong.setProperty("kind", "warn")
-        layout.addWidget(wrong)
+        parts.append(wrong)
     if method.needs or method.leaves:
-        words = " ".join(filter(None, (method.needs, method.leaves)))
-        layout.addWidget(muted_label(words, page))
-    layout.addWidget(_formula(method, page))
+        parts.append(muted_label(" ".join(filter(None, (method.needs, method.leaves)))))
+    frame = QFrame()
+    frame.setProperty("kind", "sunk")
+    frame.setLayout(down(formula(method.name, method.formula), margins=(16, 12, 16, 12)))
+    parts.append(frame)
     if method.fields:
-        layout.addWidget(heading("Parameters", page))
-        layout.addLayout(_parameters(method.fields))
-    layout.addWidget(heading("Paper", page))
-    layout.addWidget(citation(method.citation, page))
-    layout.addStretch(1)
+        parts += [heading("Parameters"), _parameters(method.fields)]
+    parts += [heading("Paper"), citation(method.citation), None]
+    page.setLayout(down(*parts, margins=margins, gap=12))
     return page
 
 
-def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
+def _title(method: MethodInfo) -> FlowLayout:
     """The method's name, and its requirements in a few words."""
-    title = plain_label(method.title, parent, wrap=False)
+    title = plain_label(method.title, wrap=False)
     title.setFont(face(Face.TITLE))
     row = FlowLayout(spacing=8)
     row.addWidget(title)
@@ -352,20 +320,11 @@ def _title(method: MethodInfo, parent: QWidget) -> FlowLayout:
     words += ["adds modules"] if method.leaves else []
     words += ["uses random numbers"] if method.seeded else []
     for word in words:
-        pill = plain_label(word, parent, wrap=False)
+        pill = plain_label(word, wrap=False)
         pill.setFont(face(Face.CAPTION))
         pill.setProperty("kind", "quiet-pill")
         row.addWidget(pill)
     return row
-
-
-def _formula(method: MethodInfo, parent: QWidget) -> QFrame:
-    made = QFrame(parent)
-    made.setProperty("kind", "sunk")
-    room = QVBoxLayout(made)
-    room.setContentsMargins(16, 12, 16, 12)
-    room.addWidget(formula(method.name, method.formula, made))
-    return made
 
 
 def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:

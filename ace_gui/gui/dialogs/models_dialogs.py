@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QRadioButton,
-    QTreeWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QRadioButton, QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.events import Event, ModelsFound
 from ace_gui.engine.contract.jobs import ScanJob
@@ -21,12 +16,13 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.fields.named import search_field
+from ace_gui.gui.widgets.fields.named import named, search_field
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.values import hub_name, model_name
 
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
+_DIFFERS: Final = "tensors differ from the base"
 _ON: Final = Qt.CheckState.Checked
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -49,14 +45,14 @@ class ScanDialog(Dialog):
         self._given, self._paths = base, paths
         self._found: ModelsFound | None = None
         self.fit(52, 27, lines=True)
-        self.tree = row_tree("Models found", ["Expert", "Base", "Architecture", "Size", ""], self)
+        self.tree = row_tree("Models found", ["Expert", "Base", "Architecture", "Size", ""])
         self.tree.header().setStretchLastSection(True)
         self.tree.itemChanged.connect(lambda *_: self._allow())
         self.bases = QButtonGroup(self)
         self.bases.idToggled.connect(lambda *_: self._judge())
         self.filter = search_field("Filter models by name", "Filter by name")
         self.filter.textChanged.connect(self._narrow)
-        self.note = muted_label("Reading headers …", self)
+        self.note = muted_label("Reading headers …")
         self.take = self.add_button("&Open", self._choose)
         self.fill(self.filter, (self.tree, 1), self.note)
         self.take.setEnabled(False)
@@ -77,8 +73,7 @@ class ScanDialog(Dialog):
             item = QTreeWidgetItem(self.tree, [name, "", facts, size, ""])
             item.setToolTip(_EXPERT, tooltip(str(model.path)))
             item.setTextAlignment(_SIZE, _RIGHT)
-            button = QRadioButton(self.tree)
-            button.setAccessibleName(f"{name} is the base model")
+            button = named(QRadioButton(self.tree), f"{name} is the base model")
             button.setEnabled(not model.problem and self._given is None)
             self.bases.addButton(button, index)
             self.tree.setItemWidget(item, _BASE, button)
@@ -104,10 +99,8 @@ class ScanDialog(Dialog):
             return
         for index, (model, item) in enumerate(zip(found.models, self._items(), strict=True)):
             fits = base >= 0 and index != base and index in found.alike[base]
-            words = model.problem
-            if not words and base >= 0:
-                other = "fits" if fits else "tensors differ from the base"
-                words = "the base" if index == base else other
+            words = "fits" if fits else "the base" if index == base else _DIFFERS
+            words = model.problem or (words if base >= 0 else "")
             item.setText(_SAID, GAP + plain(words))
             item.setToolTip(_SAID, tooltip(model.problem))
             allowed = fits and not model.problem
@@ -117,7 +110,6 @@ class ScanDialog(Dialog):
         self._allow()
 
     def experts(self) -> list[Path]:
-        """The checked models."""
         models = self._found.models if self._found is not None else ()
         pairs = zip(models, self._items(), strict=True)
         return [model.path for model, item in pairs if item.checkState(_EXPERT) == _ON]
@@ -128,11 +120,8 @@ class ScanDialog(Dialog):
             return
         experts, adding = self.experts(), self._given is not None
         self.take.setEnabled(base >= 0 and (bool(experts) or not adding))
-        self.take.setText(
-            counted(len(experts), "&Add %n expert", "&Add %n experts")
-            if adding
-            else counted(len(experts), "&Open with %n expert", "&Open with %n experts")
-        )
+        count = counted(len(experts), "expert", "experts")
+        self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
         if not found.models:
             folders = ", ".join(map(str, self._paths))
             self.note.setText(plain(f"There is no model with weights in {folders} or below."))

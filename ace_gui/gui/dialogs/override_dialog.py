@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import (
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
@@ -20,9 +16,8 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.form import AfterForm, Form
 from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import Folding, scroll_area
+from ace_gui.gui.widgets.layout.arrangement import Folding, clear_layout, scroll_area
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
 from ace_gui.recipe.values import After, ParameterValue
@@ -30,10 +25,8 @@ from ace_gui.recipe.values import After, ParameterValue
 ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
 """The entry for the recipe's method, whichever it is."""
-_OTHER_FATES: Final[tuple[tuple[Fate, str], ...]] = (
-    ("average", "average"),
-    ("base", "keep from the base"),
-)
+_OTHER_FATES: Final[dict[Fate, str]] = {"average": "average", "base": "keep from the base"}
+_ROLE_TIP = "The role of the tensors in the model"
 _BLOCKS_TIP = "Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: all."
 _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. Empty: all."
 
@@ -46,35 +39,33 @@ class OverrideDialog(Dialog):
 
     rule_made = Signal(object)
 
-    def __init__(
-        self, session: Session, rule: Override | None, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, session: Session, rule: Override | None, parent: QWidget | None) -> None:
         title = "Override" if rule is not None else "Add an override"
         super().__init__(title, parent, cancels=True)
         self._session = session
-        self._rule = rule or Override()
-        self._values: dict[str, ParameterValue] = dict(self._rule.parameters)
+        self._rule = rule = rule or Override()
+        self._values: dict[str, ParameterValue] = dict(rule.parameters)
+        self._after = rule.after
         self.setMinimumWidth(460)
         self.role = Choice("Role", self._roles())
-        self.blocks = named(QLineEdit(placeholderText="all blocks"), "Blocks", _BLOCKS_TIP)
-        self.pattern = named(QLineEdit(placeholderText="all names"), "Names", _PATTERN_TIP)
+        self.blocks = named(QLineEdit(rule.blocks, placeholderText="all blocks"), "Blocks")
+        self.pattern = named(QLineEdit(rule.pattern, placeholderText="all names"), "Names")
         self.outcome = Choice("How to merge them", self._outcomes())
-        self.verdict = muted_label("", self)
-        self._after = self._rule.after
+        chosen = rule.disposition if rule.disposition in ("average", "base") else rule.merge_method
+        for choice, value in ((self.role, rule.role), (self.outcome, chosen)):
+            if value in choice.options:
+                choice.choose(value)
+        self.verdict = muted_label()
         self._parameters = QVBoxLayout()
-        self._box: QWidget | None = None
         self.ok = self.add_button("OK", self.accept)
-        self._fill()
         self._lay_out()
         self._show_parameters()
-        self.role.chosen.connect(self._judge)
-        self.blocks.textChanged.connect(self._judge)
-        self.pattern.textChanged.connect(self._judge)
+        for changed in (self.role.chosen, self.blocks.textChanged, self.pattern.textChanged):
+            changed.connect(self._judge)
         self.outcome.chosen.connect(self._change_outcome)
         self._judge()
 
     def rule(self) -> Override:
-        """The rule in the form."""
         method, chosen = self._method(), self.outcome.current
         fate: Fate | None = "merge" if method is not None else chosen
         if chosen == _RECIPE:
@@ -93,12 +84,11 @@ class OverrideDialog(Dialog):
         )
 
     def accept(self) -> None:
-        """Emit the rule and close."""
         self.rule_made.emit(self.rule())
         super().accept()
 
     def _roles(self) -> dict[str | None, tuple[str, str]]:
-        tip = "The role of the tensors in the model"
+        tip = _ROLE_TIP
         roles = dict.fromkeys(row.role for row in self._session.layers.rows)
         return {None: (ANY_ROLE, tip)} | {role: (role, tip) for role in roles}
 
@@ -106,28 +96,24 @@ class OverrideDialog(Dialog):
         methods = self._session.draft.methods
         offered = {_RECIPE: "merge as in the recipe, with other values"}
         offered |= {method.name: f"merge with {method.title}" for method in methods}
-        return {value: (text, "") for value, text in (offered | dict(_OTHER_FATES)).items()}
-
-    def _fill(self) -> None:
-        rule = self._rule
-        self.blocks.setText(rule.blocks or "")
-        self.pattern.setText(rule.pattern or "")
-        chosen = rule.disposition if rule.disposition in ("average", "base") else rule.merge_method
-        for choice, value in ((self.role, rule.role), (self.outcome, chosen)):
-            if value in choice.options:
-                choice.choose(value)
+        return {value: (text, "") for value, text in (offered | _OTHER_FATES).items()}
 
     def _lay_out(self) -> None:
         selector = Form(())
-        for label, field in (("Role", self.role), ("Blocks", self.blocks), ("Names", self.pattern)):
+        selector.add_row("Role", self.role, _ROLE_TIP)
+        for label, field, tip in (
+            ("Blocks", self.blocks, _BLOCKS_TIP),
+            ("Names", self.pattern, _PATTERN_TIP),
+        ):
+            field.setToolTip(tooltip(tip))
             selector.add_row(label, field, field.toolTip())
         if self._rule.tensors:
             listed = counted(len(self._rule.tensors), "listed tensor", "listed tensors")
-            among = muted_label(listed, self)
+            among = muted_label(listed)
             among.setToolTip(tooltip("\n".join(self._rule.tensors)))
             selector.add_row("Among", among)
-        which = heading("Tensors", self), selector, self.verdict
-        self.fill(*which, heading("Treatment", self), self.outcome, self._parameters, None)
+        which = heading("Tensors"), selector, self.verdict
+        self.fill(*which, heading("Treatment"), self.outcome, self._parameters, None)
 
     def _method(self) -> MethodInfo | None:
         name = self.outcome.current or self._session.draft.inputs.method
@@ -140,14 +126,11 @@ class OverrideDialog(Dialog):
 
     def _show_parameters(self) -> None:
         """A field for every parameter of the chosen method, and for the steps after merging."""
-        if self._box is not None:
-            self._box.hide()
-            self._box.deleteLater()
-            self._box = None
+        clear_layout(self._parameters)
         method = self._method()
         if method is None:
             return
-        self._box = area = scroll_area("Values of the override")
+        area = scroll_area("Values of the override")
         self.form, self.after = Form(method.fields), AfterForm(inherits=True)
         self.form.edited.connect(self._set)
         self.after.changed.connect(self._set_after)
@@ -172,16 +155,15 @@ class OverrideDialog(Dialog):
         self._judge()
 
     def _show_values(self) -> None:
-        values = {name: self._inherited(name, each) for name, each in self.form.fields.items()}
+        """Those of the rule; else the recipe's if the rule keeps its method; else the defaults."""
+        draft = self._session.draft
+        keeps = self.outcome.current in (_RECIPE, draft.inputs.method)
+        values: dict[str, ParameterValue] = {}
+        for name, each in self.form.fields.items():
+            known = draft.parameter(name) if keeps else None
+            values[name] = each.field.default if known is None else known
         self.form.show_values((values | self._values).get, self._values)
-        self.after.show_after(self._after, self._session.draft.inputs.after)
-
-    def _inherited(self, name: str, field: ParameterField) -> ParameterValue:
-        """The recipe's value if the rule keeps its method, else the method's default."""
-        if self.outcome.current in (_RECIPE, self._session.draft.inputs.method):
-            known = self._session.draft.parameter(name)
-            return field.field.default if known is None else known
-        return field.field.default
+        self.after.show_after(self._after, draft.inputs.after)
 
     def _judge(self) -> None:
         """Show how many tensors match the rule, or why it is invalid."""

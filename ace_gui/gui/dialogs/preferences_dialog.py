@@ -7,11 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QSizePolicy, QWidget
 
 from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
@@ -25,17 +21,8 @@ from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area
 from ace_gui.paths import merges_folder
 
 _GIGABYTE: Final = 1_000_000_000
-_SCHEMES: Final = (
-    ("system", "Same as system"),
-    ("light", "Light"),
-    ("dark", "Dark"),
-)
-_KEPT: Final = (
-    (0, "Until I delete them"),
-    (7, "A week"),
-    (30, "30 days"),
-    (90, "90 days"),
-)
+_SCHEMES: Final = {"system": "Same as system", "light": "Light", "dark": "Dark"}
+_KEPT: Final = {0: "Until I delete them", 7: "A week", 30: "30 days", 90: "90 days"}
 
 
 class PreferencesDialog(Dialog):
@@ -62,19 +49,12 @@ class PreferencesDialog(Dialog):
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
         now_bytes = settings.memory_bytes or 0
-        most_bytes = max(preferences.most_memory, now_bytes)
-        self.memory = amount_field(
-            "Memory for merging",
-            0.0,
-            most_bytes / _GIGABYTE,
-            now_bytes / _GIGABYTE,
-            suffix=" GB",
-            special="All free memory",
-        )
+        limits = 0.0, max(preferences.most_memory, now_bytes) / _GIGABYTE, now_bytes / _GIGABYTE
+        name, special = "Memory for merging", "All free memory"
+        self.memory = amount_field(name, *limits, suffix=" GB", special=special)
         self.memory.setKeyboardTracking(False)
-        self.memory.valueChanged.connect(
-            lambda count: preferences.limit_memory(round(count * _GIGABYTE) or None)
-        )
+        limit = preferences.limit_memory
+        self.memory.valueChanged.connect(lambda n: limit(round(n * _GIGABYTE) or None))
         default = f"{merges_folder()} (default)"
         use = preferences.use_scratch
         self.scratch = _Folder("Scratch folder", "scratch", settings.scratch, default, use)
@@ -90,7 +70,7 @@ class PreferencesDialog(Dialog):
         preferences, settings = self._preferences, self._preferences.settings
         self._add_heading("Appearance")
         use = preferences.choose_scheme
-        self.scheme = _choice("Colours", dict(_SCHEMES), settings.scheme, use)
+        self.scheme = _choice("Colours", _SCHEMES, settings.scheme, use)
         sizes = {percent: f"{percent} %" for percent in FONT_SCALES}
         self.font_scale = _choice("Text size", sizes, settings.font_scale, preferences.enlarge)
         self._add("Colours", self.scheme)
@@ -102,7 +82,7 @@ class PreferencesDialog(Dialog):
         folder, use = settings.export_folder, partial(setattr, settings, "export_folder")
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
         keep = partial(setattr, settings, "days_kept")
-        self.kept = _choice("Keep runs", dict(_KEPT), settings.days_kept, keep)
+        self.kept = _choice("Keep runs", _KEPT, settings.days_kept, keep)
         self.notify = QCheckBox("when long work ends", self)
         self.notify.setChecked(settings.notifies)
         self.notify.toggled.connect(partial(setattr, settings, "notifies"))
@@ -112,7 +92,7 @@ class PreferencesDialog(Dialog):
         self._add("Notify me", self.notify, tip)
 
     def _add_heading(self, text: str) -> None:
-        title = heading(text, self)
+        title = heading(text)
         title.setContentsMargins(0, 10, 0, 0)  # px: apart from the section above
         self._form.add_row("", title)
 
@@ -132,17 +112,13 @@ class _Folder(QWidget):
         use: Callable[[Path | None], object],
     ) -> None:
         super().__init__()
-        self._name, self._purpose = name, purpose
-        self._otherwise, self._use = otherwise, use
-        self.shown = ElidedLabel(self)
-        self.choose = push_button("Choose…", self._ask, name=f"Choose: {name}", parent=self)
-        self.reset = push_button(
-            "Default",
-            lambda: self.take(None),
-            kind="ghost",
-            name=f"Default: {name}",
-            parent=self,
-        )
+        self._name, self._otherwise, self._use = name, otherwise, use
+        self.shown = ElidedLabel()
+        take = self.take
+        ask = partial(ask_folders, self, name, purpose, lambda paths: take(paths[0]))
+        self.choose = push_button("Choose…", ask, name=f"Choose: {name}")
+        name = f"Default: {name}"
+        self.reset = push_button("Default", lambda: take(None), kind="ghost", name=name)
         buttons = across(self.choose, self.reset, None)
         self.setLayout(down(self.shown, buttons, margins=(0, 4, 0, 0), gap=4))
         self._show(folder)
@@ -151,9 +127,6 @@ class _Folder(QWidget):
         """Use this folder from now on."""
         self._use(folder)
         self._show(folder)
-
-    def _ask(self) -> None:
-        ask_folders(self, self._name, self._purpose, lambda paths: self.take(paths[0]))
 
     def _show(self, folder: Path | None) -> None:
         self.shown.set_full_text(str(folder) if folder is not None else self._otherwise)

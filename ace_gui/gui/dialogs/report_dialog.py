@@ -30,11 +30,7 @@ class ReportDialog(Dialog):
     """One line for each chapter. ``write`` asks for a file and writes the report."""
 
     def __init__(
-        self,
-        session: Session,
-        run: MergeRun,
-        write: Callable[[], object],
-        parent: QWidget | None = None,
+        self, session: Session, run: MergeRun, write: Callable[[], object], parent: QWidget | None
     ) -> None:
         super().__init__("Report", parent, cancels=True)
         self.setMinimumWidth(_WIDTH * self.fontMetrics().height())
@@ -51,7 +47,7 @@ class ReportDialog(Dialog):
             chapters.addWidget(secondary_label(plain(content), self), row, 1)
         self.add_button("&Save report…", self.accept, kind="primary")
         self.accepted.connect(write)
-        self.fill(title, secondary_label(_WHAT, self), chapters, None, margin=16, gap=16)
+        self.fill(title, secondary_label(_WHAT), chapters, None, margin=16, gap=16)
 
 
 def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
@@ -81,10 +77,8 @@ def _scores(run: MergeRun, session: Session) -> str:
 
 
 def _heterogeneity(run: MergeRun) -> str:
-    reports = run.reports.values()
-    parted = [report for report in reports if report.regime is not None]
-    if not parted:
-        known = sum(report.gamma is not None for report in reports)
-        return treated_alike(known or len(run.reports))
-    above = sum(report.regime == Regime.HETEROGENEOUS for report in parted)
-    return heterogeneous_text(above, len(parted))
+    regimes = [report.regime for report in run.reports.values() if report.regime is not None]
+    if regimes:
+        return heterogeneous_text(regimes.count(Regime.HETEROGENEOUS), len(regimes))
+    known = sum(report.gamma is not None for report in run.reports.values())
+    return treated_alike(known or len(run.reports))

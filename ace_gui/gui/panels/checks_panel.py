@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QFrame,
-    QLabel,
-    QPlainTextEdit,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
@@ -22,44 +15,25 @@ from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.named import named, read_only
 from ace_gui.gui.widgets.labels.plain_label import IconLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import (
-    Column,
-    across,
-    clear_layout,
-    down,
-    scroll_area,
-)
+from ace_gui.gui.widgets.layout.arrangement import Column, across, clear_layout, down, scroll_area
 from ace_gui.gui.widgets.layout.following import Following
 
-WORDS: Final = {
-    Verdict.ERROR: "Error",
-    Verdict.WARNING: "Warning",
-    Verdict.NOTE: "Note",
-    Verdict.OK: "Fine",
+VERDICTS: Final = {
+    Verdict.ERROR: ("Error", "error", "bad"),
+    Verdict.WARNING: ("Warning", "warning", "warn"),
+    Verdict.NOTE: ("Note", "info", "accent"),
+    Verdict.OK: ("Fine", "check", "secondary"),
 }
-_ICONS: Final = {
-    Verdict.ERROR: "error",
-    Verdict.WARNING: "warning",
-    Verdict.NOTE: "info",
-    Verdict.OK: "check",
-}
-_KINDS: Final = {
-    Verdict.ERROR: "bad",
-    Verdict.WARNING: "warn",
-    Verdict.NOTE: "accent",
-    Verdict.OK: "secondary",
-}
+"""The word, icon and colour of each."""
 _ICON: Final = 16  # px
 _DETAIL_LINES: Final = 6
 
 
 def summary_of(session: Session) -> str:
     """ "2 warnings", or that there are none; empty before there is a plan."""
-    if not session.checks.all:
-        return ""
-    return count_of(session.checks.all) or counted(
-        len(session.checks.all), "check passed", "checks passed"
-    )
+    checks = session.checks.all
+    passed = counted(len(checks), "check passed", "checks passed") if checks else ""
+    return count_of(checks) or passed
 
 
 def count_of(checks: Iterable[Check]) -> str:
@@ -74,36 +48,32 @@ def count_of(checks: Iterable[Check]) -> str:
 class PreflightPanel(Following):
     """Follows the session's checks. Details stay open as long as the checks are the same."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self._open: set[object] = set()
-        self.summary = heading("", self)
-        self._advice = muted_label("", self)
-        self._column = Column()
-        self.rows = QVBoxLayout(self._column)
+        self._shown: tuple[Check, ...] = ()
+        self.summary, self._advice = heading(""), muted_label()
+        column = Column()
+        self.rows = QVBoxLayout(column)
         self.rows.setContentsMargins(0, 0, 4, 0)
         self.rows.setSpacing(0)
-        self.area = scroll_area("Checks", self._column)
-        self.area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
-        parts = (self.summary, self._advice, (self.area, 1))
-        self.setLayout(down(*parts, margins=(4, 8, 0, 0)))
-        self._rows_of: Sequence[Check] = ()
+        area = scroll_area("Checks", column)
+        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
+        self.setLayout(down(self.summary, self._advice, (area, 1), margins=(4, 8, 0, 0)))
         self.follow(session.checks.changed)
 
     def refresh(self) -> None:
-        """Show the session's checks."""
+        checks = self._session.checks.all
         self.summary.setText(summary_of(self._session))
         self._advice.setText(self._advice_text())
-        if self._session.checks.all != self._rows_of:
-            self._rows_of = self._session.checks.all
-            self._make_rows(self._rows_of)
-
-    def _make_rows(self, checks: Sequence[Check]) -> None:
+        if checks == self._shown:
+            return
+        self._shown = checks
         self._open &= {check.key for check in checks}
         clear_layout(self.rows)
         for check in checks:
-            row = CheckRow(check, self._column)
+            row = CheckRow(check)
             row.details_button.setChecked(check.key in self._open)
             row.details_button.toggled.connect(
                 lambda shown, key=check.key: (self._open.add if shown else self._open.discard)(key)
@@ -112,13 +82,14 @@ class PreflightPanel(Following):
         self.rows.addStretch(1)
 
     def _advice_text(self) -> str:
-        if not self._session.checks.all:
+        checks = self._session.checks
+        if not checks.all:
             return "Open a base and experts: the checks before a merge appear here."
-        if self._session.checks.errors:
+        if checks.errors:
             return "A merge would fail: see the errors. Merge offers to check again."
-        if self._session.checks.worries:
+        if checks.worries:
             return "A merge is possible. Merge asks once whether to continue."
-        if count_of(self._session.checks.all):
+        if count_of(checks.all):
             return "Accepted: Merge does not ask again for these models."
         return "From the files' headers and configs, and later the compared tensors."
 
@@ -126,55 +97,43 @@ class PreflightPanel(Following):
 class CheckRow(QFrame):
     """One check: icon, verdict, title, model and sentence, with collapsed details."""
 
-    def __init__(self, check: Check, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, check: Check) -> None:
+        super().__init__()
         self.check = check
+        word, picture, _ = VERDICTS[check.verdict]
         title, subject = plain(check.title), plain(check.subject)
-        self.setAccessibleName(
-            f"{WORDS[check.verdict]}: {title}, {subject}. {plain(quoted(check.sentence))}"
-        )
-        button = QToolButton(autoRaise=True)
+        self.setAccessibleName(f"{word}: {title}, {subject}. {plain(quoted(check.sentence))}")
+        button = self.details_button = QToolButton(autoRaise=True)
+        named(button, f"Details of {title}, {subject}", "Show or hide the details")
         button.setText("Details")
         button.setCheckable(True)
-        name = f"Details of {title}, {subject}"
-        self.details_button = named(button, name, "Show or hide the details")
-        self.details_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.details_button.setArrowType(Qt.ArrowType.RightArrow)
-        self.details_button.setVisible(bool(check.details))
-        self.details = _details(check)
-        self.details_button.toggled.connect(self._fold)
-        self._lay_out(title, subject)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        button.setArrowType(Qt.ArrowType.RightArrow)
+        lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
+        self.details = read_only(f"All of {title}, {subject}", lines, Face.MONO)
+        self.details.setPlainText(plain(check.details))
+        button.toggled.connect(self._fold)
+        sentence = plain_label(quoted(check.sentence))
+        foot = across(button, None)
+        body = down(self._head(title, subject), sentence, foot, self.details, gap=2)
+        sign = down(IconLabel(_ICON, icon(picture)), None)
+        self.setLayout(across(sign, (body, 1), margins=(0, 7, 0, 7)))
+        self.details.hide()
+        button.setVisible(bool(check.details))
 
     def _fold(self, shown: bool) -> None:
         arrows = Qt.ArrowType
         self.details_button.setArrowType(arrows.DownArrow if shown else arrows.RightArrow)
         self.details.setVisible(shown)
 
-    def _lay_out(self, title: str, subject: str) -> None:
-        about = muted_label("", self)
+    def _head(self, title: str, subject: str) -> QHBoxLayout:
+        word, _, kind = VERDICTS[self.check.verdict]
+        about = muted_label()
         about.setWordWrap(False)
         shown = "" if self.check.subject == EVERYTHING else subject
         about.setText(about.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, 140))
         about.setToolTip(tooltip(shown) if shown else "")
-        line = across(heading(title, self), about, None, _word(self.check.verdict, self), gap=6)
-        sentence = plain_label(quoted(self.check.sentence), self)
-        body = down(line, sentence, across(self.details_button, None), self.details, gap=2)
-        picture = IconLabel(_ICON, icon(_ICONS[self.check.verdict]), self)
-        self.setLayout(across(down(picture, None), (body, 1), margins=(0, 7, 0, 7)))
-
-
-def _details(check: Check) -> QPlainTextEdit:
-    lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
-    name = f"All of {plain(check.title)}, {plain(check.subject)}"
-    text = read_only(name, lines, Face.MONO)
-    text.setPlainText(plain(check.details))
-    text.hide()
-    return text
-
-
-def _word(verdict: Verdict, parent: QWidget) -> QLabel:
-    label = plain_label(WORDS[verdict], parent, wrap=False)
-    label.setProperty("kind", _KINDS[verdict])
-    worry = verdict in (Verdict.ERROR, Verdict.WARNING)
-    label.setFont(face(Face.CAPTION_STRONG if worry else Face.CAPTION))
-    return label
+        verdict = plain_label(word, wrap=False)
+        verdict.setProperty("kind", kind)
+        verdict.setFont(face(Face.CAPTION_STRONG if self.check.is_worry else Face.CAPTION))
+        return across(heading(title), about, None, verdict, gap=6)

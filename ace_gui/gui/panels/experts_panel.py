@@ -44,19 +44,12 @@ class ExpertsPanel(QWidget):
 
     checks_wanted = Signal()
 
-    def __init__(
-        self,
-        session: Session,
-        change_base: Callable[[], object],
-        add: QAction,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, change_base: Callable[[], object], add: QAction) -> None:
+        super().__init__()
         explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
-        self._base = ElidedLabel(self)
-        self._facts = ElidedLabel(self)
+        self._base, self._facts = ElidedLabel(), ElidedLabel()
         self._facts.setProperty("kind", "caption")
         self._facts.setFont(face(Face.CAPTION))
         tip = "Choose another base model for the same experts"
@@ -69,7 +62,7 @@ class ExpertsPanel(QWidget):
             "Remove", self._ask_to_remove, kind="ghost", name="Remove the selected experts"
         )
         self.table = self._make_table()
-        self._hint = muted_label("Drop models fine-tuned from the base here.", self)
+        self._hint = muted_label("Drop models fine-tuned from the base here.")
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         tip = "Show the checks before the merge"
         self.checks = tool_button("", tip, self.checks_wanted.emit)
@@ -86,12 +79,10 @@ class ExpertsPanel(QWidget):
         on_font_change(self, lambda _: self._fit())
 
     def refresh(self) -> None:
-        """Show the session's base model."""
         base = self._session.draft.inputs.base
         self._base.set_full_text(model_name(base) if base else "no base model")
         plan = self._session.draft.plan
-        known = plan is not None and plan.recipe.base_model == base
-        if plan is not None and known:
+        if plan is not None and plan.recipe.base_model == base:
             facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
             self._facts.set_full_text(" · ".join(fact for fact in facts if fact))
         else:
@@ -104,11 +95,11 @@ class ExpertsPanel(QWidget):
 
     def _show_checks(self) -> None:
         """Show a one-line summary of the checks, if there are any."""
-        checks = self._session.checks.all
+        checks, summary = self._session.checks.all, summary_of(self._session)
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
-        self.checks.setText(summary_of(self._session))
-        self.checks.setAccessibleName(f"Show the checks: {summary_of(self._session)}")
+        self.checks.setText(summary)
+        self.checks.setAccessibleName(f"Show the checks: {summary}")
         self.checks.setIcon(icon(worry or "check"))
 
     def _make_table(self) -> QTableView:
@@ -128,15 +119,14 @@ class ExpertsPanel(QWidget):
         header = table.horizontalHeader()
         header.moveSection(STATUS, 1)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
-        header.setSectionResizeMode(WEIGHT, QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(STATUS, QHeaderView.ResizeMode.ResizeToContents)
         key = QKeySequence.StandardKey.Delete
         widget_action(table, "Remove expert", self._ask_to_remove, key)
         return table
 
     def _lay_out(self) -> None:
-        head = across((heading("Models", self), 1), self._add)
+        head = across((heading("Models"), 1), self._add)
         names = down(self._base, self._facts, gap=0)
         base = across(Swatch(self), (names, 1), self._change_base, gap=10)
         self._place = QWidget(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
@@ -14,14 +14,12 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
     QTableWidget,
     QTableWidgetItem,
-    QWidget,
 )
 
-from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.health import LayerHealth
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.panels.checks_panel import WORDS
+from ace_gui.gui.panels.checks_panel import VERDICTS
 from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
@@ -33,28 +31,34 @@ from ace_gui.gui.widgets.layout.arrangement import Column, across, down
 from ace_gui.gui.widgets.layout.following import Following
 from ace_gui.gui.widgets.tables.table_tools import plain_rows
 
-ICONS: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning", Verdict.NOTE: "info"}
-_WIDEST: Final = 250  # px per column; the last takes the rest
-_WORST = ("Layer", "Finding, and what to do")
+_WIDEST: Final = 250  # px of the names; the findings take the rest
+_APART: Final = 8  # px between two wrapped rows
 
 
 class HealthPanel(Following):
     """The summary, and the layers with the worst findings.
 
-    If the published variant of ACE causes findings, the automatic one is offered.
+    If the published variant of ACE causes findings, the automatic one is offered, for the affected
+    layers or for all.
     """
 
-    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, healths: Healths) -> None:
+        super().__init__()
         explain(self, "Ridge mass")
-        self._session = session
-        self._healths = healths
-        self.summary = heading("")
-        self._titles = muted_label("")
-        self.worst = _LayerTable("Layers with the worst findings", _WORST)
-        self.worst.chosen.connect(session.select)
-        self.offer = _Offer(lambda: self._take(self._misbehaving), lambda: self._take(None))
+        self._session, self._healths = session, healths
         self._misbehaving: tuple[str, ...] = ()
+        self.summary, self._titles = heading(""), muted_label()
+        self.worst = _WorstLayers()
+        self.worst.chosen.connect(session.select)
+        self.offered = plain_label()
+        tip = "Add an override that merges them with the automatic variant"
+        use, these = self._use, lambda: self._misbehaving
+        self.for_these = push_button("Use it for these layers", lambda: use(these()), tip=tip)
+        tip = "Merge every layer with the automatic variant"
+        self.for_all = push_button("Use it for all", lambda: use(None), tip=tip)
+        self.offer = Column()
+        parts = (self.offered, 1), self.for_these, self.for_all
+        self.offer.setLayout(across(*parts, margins=(0, 2, 0, 4)))
         head = down(self.summary, self._titles, self.offer, gap=2)
         self.setLayout(down(head, (self.worst, 1), margins=(8, 6, 8, 4)))
         self.follow(healths.changed)
@@ -66,7 +70,6 @@ class HealthPanel(Following):
             self.plan_refresh()  # icons have the theme's colours
 
     def refresh(self) -> None:
-        """Update the health."""
         found = self._healths.summary()
         known = bool(found.counts)
         self.summary.setText(found.sentence if known else "Nothing is known about the layers yet.")
@@ -77,41 +80,23 @@ class HealthPanel(Following):
         self._titles.setText(" · ".join(titles))
         self._titles.setVisible(bool(found.titles))
         self._misbehaving = found.misbehaving
-        self.offer.fill(len(found.misbehaving), all_too=self._session.draft.inputs.method == ACE)
+        self.offered.setText(
+            f"In {counted(len(found.misbehaving), 'layer', 'layers')}, the published variant moves "
+            "far more than the experts did, or refines against them. The automatic variant does "
+            "neither."
+        )
+        self.for_all.setVisible(self._session.draft.inputs.method == ACE)
+        self.offer.setVisible(bool(found.misbehaving))
         inside = [row.name for row in self._session.layers.rows if row.block is not None]
-        prefix = shared_prefix(inside)  # keeps the block numbers visible
-        self.worst.fill([_worst_cells(layer, prefix) for layer in found.worst])
+        self.worst.fill(found.worst, shared_prefix(inside))  # keeps the block numbers visible
         self.worst.setVisible(bool(found.worst))
         self._mark()
 
-    def _take(self, names: tuple[str, ...] | None) -> None:
+    def _use(self, names: tuple[str, ...] | None) -> None:
         self._session.inputs_wanted.emit(automatic_for(self._session, names))
 
     def _mark(self) -> None:
         self.worst.mark(self._session.selection)
-
-
-class _Offer(Column):
-    """The offer of the automatic variant, for the affected layers or for all."""
-
-    def __init__(self, use: Callable[[], object], use_all: Callable[[], object]) -> None:
-        super().__init__()
-        self.text = plain_label("")
-        tip = "Add an override that merges them with the automatic variant"
-        self.for_these = push_button("Use it for these layers", use, tip=tip)
-        tip = "Merge every layer with the automatic variant"
-        self.for_all = push_button("Use it for all", use_all, tip=tip)
-        parts = (self.text, 1), self.for_these, self.for_all
-        self.setLayout(across(*parts, margins=(0, 2, 0, 4)))
-
-    def fill(self, count: int, *, all_too: bool) -> None:
-        """Set the number of affected layers; zero hides the offer."""
-        self.text.setText(
-            f"In {counted(count, 'layer', 'layers')}, the published variant moves far more than "
-            "the experts did, or refines against them. The automatic variant does neither."
-        )
-        self.for_all.setVisible(all_too)
-        self.setVisible(count > 0)
 
 
 class _OneLine(QStyledItemDelegate):
@@ -124,19 +109,16 @@ class _OneLine(QStyledItemDelegate):
         option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
 
 
-_APART: Final = 8  # px between two wrapped rows
-
-
-class _LayerTable(QTableWidget):
-    """A table with one layer per row. ``chosen`` carries its name."""
+class _WorstLayers(QTableWidget):
+    """One layer per row, with its worst finding. ``chosen`` carries a layer's name."""
 
     chosen = Signal(str)
 
-    def __init__(self, name: str, titles: Sequence[str]) -> None:
-        super().__init__(0, len(titles))
+    def __init__(self) -> None:
+        super().__init__(0, 2)
         self._names: tuple[str, ...] = ()
-        self.setAccessibleName(name)
-        self.setHorizontalHeaderLabels(list(titles))
+        self.setAccessibleName("Layers with the worst findings")
+        self.setHorizontalHeaderLabels(["Layer", "Finding, and what to do"])
         plain_rows(self, padding=6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -146,20 +128,19 @@ class _LayerTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegateForColumn(titles.index("Layer"), _OneLine(self))
+        self.setItemDelegateForColumn(0, _OneLine(self))
         self.itemSelectionChanged.connect(self._choose)
 
-    def fill(self, rows: Sequence[tuple[str, list[QTableWidgetItem]]]) -> None:
-        """Set the rows: the layer's name, and the cells."""
+    def fill(self, layers: Sequence[LayerHealth], prefix: str) -> None:
+        """Show these layers, without the ``prefix`` of their names."""
         self.blockSignals(True)
-        self._names = tuple(name for name, _ in rows)
-        self.setRowCount(len(rows))
-        for row, (_, cells) in enumerate(rows):
-            for column, cell in enumerate(cells):
+        self._names = tuple(layer.name for layer in layers)
+        self.setRowCount(len(layers))
+        for row, layer in enumerate(layers):
+            for column, cell in enumerate(_cells(layer, prefix)):
                 self.setItem(row, column, cell)
-        for column in range(self.columnCount() - 1):
-            self.resizeColumnToContents(column)
-            self.setColumnWidth(column, min(self.columnWidth(column) + 8, _WIDEST))
+        self.resizeColumnToContents(0)
+        self.setColumnWidth(0, min(self.columnWidth(0) + 8, _WIDEST))
         self._fit_rows()
         self.blockSignals(False)
 
@@ -174,11 +155,10 @@ class _LayerTable(QTableWidget):
             self.setRowHeight(row, self.rowHeight(row) + _APART)
 
     def mark(self, name: str | None) -> None:
-        """Select a layer's first row, if there is one, without a signal."""
+        """Select a layer's row, if there is one, without a signal."""
         self.blockSignals(True)
         if name in self._names:
-            if name not in {self._names[index.row()] for index in self.selectedIndexes()}:
-                self.selectRow(self._names.index(name))
+            self.selectRow(self._names.index(name))
         else:
             self.clearSelection()
         self.blockSignals(False)
@@ -189,19 +169,16 @@ class _LayerTable(QTableWidget):
             self.chosen.emit(self._names[rows.pop()])
 
 
-def _short(name: str, prefix: str) -> str:
-    shortened = prefix and name.startswith(prefix)
-    return plain("…" + name.removeprefix(prefix) if shortened else name)
-
-
-def _worst_cells(layer: LayerHealth, prefix: str) -> tuple[str, list[QTableWidgetItem]]:
-    name = QTableWidgetItem(_short(layer.name, prefix))
-    name.setIcon(icon(ICONS[layer.verdict]))
+def _cells(layer: LayerHealth, prefix: str) -> tuple[QTableWidgetItem, QTableWidgetItem]:
+    word, picture, _ = VERDICTS[layer.verdict]
+    shortened = prefix and layer.name.startswith(prefix)
+    short = "…" + layer.name.removeprefix(prefix) if shortened else layer.name
+    name = QTableWidgetItem(plain(short))
+    name.setIcon(icon(picture))
+    name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(f"{word}: {layer.name}"))
     worst, *others = layer.findings
     more = f"(and {len(others)} more: hover over it)" if others else ""
     finding = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
     for cell in (name, finding):
         cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
-    spoken = f"{WORDS[layer.verdict]}: {layer.name}"
-    name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(spoken))
-    return layer.name, [name, finding]
+    return name, finding

@@ -58,7 +58,6 @@ class JobPage(Following):
             self._pages.addWidget(page)
 
     def show_page(self, index: int) -> None:
-        """Show one of the pages."""
         self._pages.setCurrentIndex(index)
 
     def plan_refresh(self, *_: object) -> None:
@@ -109,9 +108,8 @@ class RunButton(ProgressButton):
         stop: Callable[[], object],
         *,
         name: str = "",
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.action, self._name, self._running = action, name, False
         self.setProperty("kind", "tinted")
         self.clicked.connect(lambda _=False: (stop if self._running else start)())
@@ -136,12 +134,11 @@ class RunButton(ProgressButton):
 class MergeChoice(Choice):
     """Offers the finished merges, the newest first, and selects one that is new or restored."""
 
-    def __init__(self, session: Session, name: str, parent: QWidget | None = None) -> None:
-        super().__init__(name, _NO_MERGE, parent)
+    def __init__(self, session: Session, name: str) -> None:
+        super().__init__(name, _NO_MERGE)
         self._session, self._latest = session, ""
 
     def update_merges(self) -> None:
-        """Update the offered merges."""
         merges = merges_of(self._session)
         self.offer({key: (merges[key], merges[key]) for key in reversed(merges)} or _NO_MERGE)
         self.setEnabled(len(merges) > 1)
@@ -153,9 +150,9 @@ class MergeChoice(Choice):
                 self.choose(current)
 
 
-def problem_label(parent: QWidget | None = None) -> QLabel:
+def problem_label() -> QLabel:
     """A label for what went wrong; hidden while there is nothing."""
-    label = plain_label("", parent)
+    label = plain_label()
     label.setProperty("kind", "bad")
     label.hide()
     return label

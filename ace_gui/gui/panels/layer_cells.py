@@ -20,7 +20,7 @@ from ace_gui.gui.models.layer_columns import FINE, Layer
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.painting import write
+from ace_gui.gui.theme.painting import rounded, write
 
 Index = QModelIndex | QPersistentModelIndex
 _BLOCK: Final = re.compile(r"…?(\d+\.)(.+)")
@@ -179,9 +179,8 @@ class RegimeCell(Cell):
         width = min(metrics.horizontalAdvance(text) + _PILL, rect.width() + _PADDING)
         pill = QRectF(rect.left() - 8, 0, width, metrics.height() + 6)
         pill.moveTop(rect.center().y() - pill.height() / 2)
-        cell.painter.setPen(Qt.PenStyle.NoPen)
-        cell.painter.setBrush(QColor(theme.card if cell.chosen else theme.tint))
-        cell.painter.drawRoundedRect(pill, pill.height() / 2, pill.height() / 2)
+        ground = theme.card if cell.chosen else theme.tint
+        rounded(cell.painter, pill, ground, corner=pill.height() / 2)
         write(cell.painter, pill.adjusted(9, 0, -7, 0), text, font, theme.accent_on_tint)
 
 

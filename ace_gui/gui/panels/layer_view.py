@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR
 from ace_gui.gui.models.layers_model import LayersModel
-from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, RegimeCell
+from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, Index, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.widgets.layout.arrangement import on_font_change
 
@@ -34,8 +34,8 @@ class LayerView(QTreeView):
     expanded, and all are where a filter leaves few rows.
     """
 
-    def __init__(self, layers: LayersModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, layers: LayersModel) -> None:
+        super().__init__()
         self.setObjectName("layers")
         self.setAccessibleName("Layers")
         self._layers = layers
@@ -61,16 +61,10 @@ class LayerView(QTreeView):
         layers.figures_changed.connect(self.viewport().update)
         self._unfold()
 
-    def drawRow(
-        self,
-        painter: QPainter,
-        options: QStyleOptionViewItem,
-        index: QModelIndex | QPersistentModelIndex,
-    ) -> None:
+    def drawRow(self, painter: QPainter, options: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, options, index)
         if self.selectionModel().isSelected(index):
-            rect = options.rect
-            accent = QColor(current_theme().accent)
+            rect, accent = options.rect, QColor(current_theme().accent)
             painter.fillRect(0, rect.top(), _CHOSEN, rect.height(), accent)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -94,7 +88,6 @@ class LayerView(QTreeView):
 
     @property
     def row_height(self) -> int:
-        """Pixels of a row."""
         return self.fontMetrics().height() + self._cells[0].padding
 
     def _choose_columns(self) -> None:
@@ -107,9 +100,8 @@ class LayerView(QTreeView):
             digits = column.digits
             if column is GAMMA:
                 digits = next(digits for least, digits in _BAR if room >= least)
-            width = digits * digit or min(
-                max(self._longest.get(index, 0) + 2 * digit, _ROOM[0] * digit), _ROOM[1] * digit
-            )
+            longest = max(self._longest.get(index, 0) + 2 * digit, _ROOM[0] * digit)
+            width = digits * digit or min(longest, _ROOM[1] * digit)
             self.setColumnWidth(index, RegimeCell.widest() if column is REGIME else width)
 
     def _set_header(self) -> None:
@@ -161,8 +153,8 @@ class LayerView(QTreeView):
 class WholeRows(QWidget):
     """As high as a whole number of the table's rows, so that none is cut at its end."""
 
-    def __init__(self, table: LayerView, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, table: LayerView) -> None:
+        super().__init__()
         self._table = table
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)

@@ -30,24 +30,11 @@ NO_LAYERS: Final = "No tensor here is merged by the method."
 
 
 class LayersView(PlotWithTable):
-    """A plot of all layers. Its owner calls ``load``, ``update_figures``, ``set_tau`` and
-    ``follow`` while it is visible.
+    """A plot of all layers. Its owner calls the other methods while it is visible."""
 
-    ``set_layers`` passes the plot the layers and the experts' colours, ``set_figures`` the figures
-    that it shows.
-    """
-
-    def __init__(
-        self,
-        plot: _PlotOfLayers,
-        session: Session,
-        layers: MergedLayers,
-        set_layers: Callable[[LayerFigures, dict[str, str]], object],
-        set_figures: Callable[[LayerFigures], object],
-    ) -> None:
+    def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
         super().__init__(plot)
         self.session, self.layers, self.layers_plot = session, layers, plot
-        self._set_layers, self._set_figures = set_layers, set_figures
         self._loaded: LayerFigures | None = None
         self._colours: dict[str, str] = {}
         plot.layer_selected.connect(session.select)
@@ -63,15 +50,24 @@ class LayersView(PlotWithTable):
             return
         if figures is not self._loaded or colours != self._colours:
             self._loaded, self._colours = figures, colours
-            self._set_layers(figures, colours)
+            layers = figures.names, figures.roles, figures.blocks
+            if isinstance(self.layers_plot, EnergiesAlongPlot):
+                self.layers_plot.set_layers(*layers, colours)
+            else:
+                self.layers_plot.set_layers(*layers)
         self.set_tau(self.session.draft.tau)
         self.update_figures()
         self.follow()
 
     def update_figures(self) -> None:
-        """Update what is known of the layers."""
-        if self._loaded is not None:
-            self._set_figures(self.layers.figures)
+        if self._loaded is None:
+            return
+        plot, found = self.layers_plot, self.layers.figures
+        if isinstance(plot, GammaPlot):
+            plot.set_figures(found.gamma_L, found.mean_log_L)
+        else:
+            energies = isinstance(plot, EnergiesAlongPlot)
+            plot.set_figures(found.energies_LT if energies else found.gamma_L)
 
     def set_tau(self, tau: float) -> None:
         """Split the layers at τ, if the plot does that."""
@@ -79,7 +75,6 @@ class LayersView(PlotWithTable):
             self.layers_plot.set_tau(tau)
 
     def follow(self) -> None:
-        """Mark the selected layer."""
         name = self.session.selection
         self.layers_plot.select(name)
         self.select(self.layers_plot.row_of(name))
@@ -92,36 +87,37 @@ class LayersView(PlotWithTable):
 class HeterogeneityPanel(QWidget):
     """Keeps the visible view in step with the session; the others update when shown."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         explain(self, "Heterogeneity γ")
-        self._session = session
-        self._layers = MergedLayers(session, self)
+        layers = MergedLayers(session, self)
         self.plot = GammaPlot()
         self.plot.tau_changed.connect(session.draft.preview_tau)
         self.plot.tau_committed.connect(partial(session.parameter_wanted.emit, "tau"))
         self.tabs = LazyTabs("All layers", self)
         self.tabs.setObjectName("heterogeneity")
-        self.tabs.made.connect(self._take_up)
-        self._fill()
+        self.tabs.made.connect(lambda view: self.reload() if view is self.tabs.shown else None)
+
+        def add(title: str, tip: str, make: Callable[[], _PlotOfLayers]) -> None:
+            self.tabs.add(title, tip, lambda: LayersView(make(), session, layers))
+
+        tip = "γ of every layer along the model; drag the line to change τ"
+        add("Heterogeneity γ", tip, lambda: self.plot)
+        add("By role", "γ by block and role: a row is a role across the depth", RoleMapPlot)
+        add("Energies", "How far each expert moved every layer from the base", EnergiesAlongPlot)
         self.setLayout(down(self.tabs, margins=(8, 2, 8, 4)))
+        update = self._update_view
         self.tabs.currentChanged.connect(self.reload)
-        self._layers.replaced.connect(self.reload)
-        self._layers.figures_changed.connect(
-            lambda: self._update_view(lambda view: view.update_figures())
-        )
-        session.draft.tau_changed.connect(
-            lambda tau: self._update_view(lambda view: view.set_tau(tau))
-        )
-        session.selection_changed.connect(lambda: self._update_view(lambda view: view.follow()))
+        layers.replaced.connect(self.reload)
+        layers.figures_changed.connect(lambda: update(lambda view: view.update_figures()))
+        session.draft.tau_changed.connect(lambda tau: update(lambda view: view.set_tau(tau)))
+        session.selection_changed.connect(lambda: update(lambda view: view.follow()))
         self.reload()
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is visible, over several turns."""
         yield from restyle_plots(self, theme)
 
     def reload(self) -> None:
-        """Show the session's layers in the visible view."""
         self._update_view(lambda view: view.load())
 
     def _update_view(self, what: Callable[[LayersView], None]) -> None:
@@ -130,46 +126,6 @@ class HeterogeneityPanel(QWidget):
         if isinstance(view, LayersView):
             what(view)
 
-    def _fill(self) -> None:
-        add = self.tabs.add
-        tip = "γ of every layer along the model; drag the line to change τ"
-        add("Heterogeneity γ", tip, lambda: self._along_gamma(self.plot))
-        tip = "γ by block and role: a row is a role across the depth"
-        add("By role", tip, lambda: self._by_role(RoleMapPlot()))
-        tip = "How far each expert moved every layer from the base"
-        add("Energies", tip, lambda: self._energies(EnergiesAlongPlot()))
-
-    def _along_gamma(self, plot: GammaPlot) -> LayersView:
-        return LayersView(
-            plot,
-            self._session,
-            self._layers,
-            lambda found, _: plot.set_layers(found.names, found.roles, found.blocks),
-            lambda found: plot.set_figures(found.gamma_L, found.mean_log_L),
-        )
-
-    def _by_role(self, plot: RoleMapPlot) -> LayersView:
-        return LayersView(
-            plot,
-            self._session,
-            self._layers,
-            lambda found, _: plot.set_layers(found.names, found.roles, found.blocks),
-            lambda found: plot.set_figures(found.gamma_L),
-        )
-
-    def _energies(self, plot: EnergiesAlongPlot) -> LayersView:
-        return LayersView(
-            plot,
-            self._session,
-            self._layers,
-            lambda found, hues: plot.set_layers(found.names, found.roles, found.blocks, hues),
-            lambda found: plot.set_figures(found.energies_LT),
-        )
-
-    def _take_up(self, view: QWidget) -> None:
-        if view is self.tabs.shown:
-            self.reload()
-
 
 REFRESH: Final = 200  # ms between updates of growing curves
 
@@ -177,9 +133,9 @@ REFRESH: Final = 200  # ms between updates of growing curves
 class LearningView(PlotWithTable):
     """Follows the session's learning curves while it is visible."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session) -> None:
         self._steps = LearningPlot()
-        super().__init__(self._steps, parent)
+        super().__init__(self._steps)
         self._session = session
         self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
         self._drawing.timeout.connect(self.refresh)
@@ -188,7 +144,6 @@ class LearningView(PlotWithTable):
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the known steps."""
         known, colours = self._session.results.learning, expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
         by_task = {name: colours[own] for name, own in tasks.items() if own in colours}

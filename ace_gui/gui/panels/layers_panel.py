@@ -53,25 +53,25 @@ class LayersPanel(QWidget):
 
     rule_wanted = Signal(object)
 
-    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, healths: Healths) -> None:
+        super().__init__()
         explain(self, "Regime")
         self._session = session
         self.model = LayersModel(session, healths, self)
         self.text = search_field("Filter layers by name", "Filter by name")
-        self.shown = Segments("Which tensors are shown", self)
+        self.shown = Segments("Which tensors are shown")
         self.shown.add("Merged", "The tensors that a method merges, and those with an override")
         self.shown.add("All", "Every tensor of the model")
         self.role = Choice("Filter layers by role", {"": (EVERY_ROLE, "")})
-        self.table = LayerView(self.model, self)
+        self.table = LayerView(self.model)
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         add_table_actions(self.table, "Layers", self._columns)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.left_out = muted_label("", self)
+        self.left_out = muted_label()
         self.left_out.setWordWrap(False)
         self.show_all = push_button("", self._clear_filters, kind="link", role=Face.CAPTION)
-        self._empty = secondary_label("", self)
+        self._empty = secondary_label()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
         on_font_change(self, self._measure)
@@ -108,24 +108,20 @@ class LayersPanel(QWidget):
         self.show_only(ALL)
 
     def focus_filter(self) -> None:
-        """Put the cursor into the filter."""
         self.text.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.text.selectAll()
 
     def step(self, by: int) -> None:
-        """Move the selection by this many rows."""
         row = self.model.position(self._session.selection) + by
         if 0 <= row < len(self.model.shown):
             self._session.select(self.model.name_at(row))
 
     @property
     def selected(self) -> list[str]:
-        """Names of the selected tensors, from top to bottom."""
         rows = (self.model.position_of(i) for i in self.table.selectionModel().selectedRows())
         return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
 
     def menu(self) -> QMenu:
-        """The context menu of the selected tensors."""
         locked = self._session.activity.is_running(State.MERGING)
         names = [] if locked else self.selected
         return layer_menu(self._session, names, self.rule_wanted.emit, self)
@@ -142,7 +138,7 @@ class LayersPanel(QWidget):
         menu.popup(self.table.viewport().mapToGlobal(point))
 
     def _lay_out(self) -> None:
-        self._title = heading("Layers", self)
+        self._title = heading("Layers")
         line = across(self._title, (self.text, 2), None, self.shown, self.role, gap=12)
         below = across(self.left_out, self.show_all, None)
         content = QWidget(self)
@@ -152,16 +148,12 @@ class LayersPanel(QWidget):
         self.setLayout(down(line, (content, 1), below, margins=(8, 6, 8, 2)))
 
     def _fill_roles(self) -> None:
-        self._rows = self._session.layers.rows
         self.role.offer({"": (EVERY_ROLE, "")} | {role: (role, "") for role in self.model.roles})
         self._filter()
 
     def _filter(self) -> None:
-        self.model.set_filter(
-            self.text.text().strip(),
-            self.role.current,
-            merged=self.shown.current == MERGED,
-        )
+        text, merged = self.text.text().strip(), self.shown.current == MERGED
+        self.model.set_filter(text, self.role.current, merged=merged)
         self._after_reset()
 
     def _after_reset(self) -> None:
@@ -170,23 +162,19 @@ class LayersPanel(QWidget):
         self.shown.set_title(ALL, f"All {total}")
         self.shown.setVisible(0 < merged < total)
         left_out = total - len(self.model.shown)
-        self.left_out.setVisible(left_out > 0)
-        self.show_all.setVisible(left_out > 0)
-        self.left_out.setText(
-            counted(left_out, "%n other tensor is not shown.", "%n other tensors are not shown.")
-        )
+        for widget in (self.left_out, self.show_all):
+            widget.setVisible(left_out > 0)
+        words = "%n other tensor is not shown.", "%n other tensors are not shown."
+        self.left_out.setText(counted(left_out, *words))
         self.show_all.setText(f"Show all {total}")
         self._show_empty()
         self._follow()
 
     def _show_empty(self) -> None:
-        if self.model.rowCount():
-            self._stack.setCurrentIndex(1)
-            return
         base = self._session.draft.inputs.base is not None
         reading = "Reading headers …" if base else "Open a base model to see its layers."
         self._empty.setText("No tensor matches this filter." if self.model.total else reading)
-        self._stack.setCurrentIndex(0)
+        self._stack.setCurrentIndex(1 if self.model.rowCount() else 0)
 
     def _choose(self, current: QModelIndex) -> None:
         row = self.model.position_of(current)
@@ -211,12 +199,8 @@ def layer_menu(
     """The menu for the selected layers. ``ask`` is called with a rule for the user to complete."""
     menu = QMenu(parent)
     chosen = open_to_override(session, names)
-    title = (
-        counted(len(chosen), "tensor", "tensors")
-        if len(chosen) != 1
-        else next(iter(chosen)).split(".", 1)[-1]
-    )
-    menu.addSection(title if chosen else "Not part of the merge")
+    title = counted(len(chosen), "tensor", "tensors") if chosen else "Not part of the merge"
+    menu.addSection(next(iter(chosen)).split(".", 1)[-1] if len(chosen) == 1 else title)
 
     def take(rules: Rules) -> None:
         session.inputs_wanted.emit(replace(session.draft.inputs, overrides=rules))

@@ -47,9 +47,9 @@ from ace_gui.gui.widgets.layout.arrangement import (
     clear_layout,
     down,
     on_font_change,
+    pane,
     tab_through,
 )
-from ace_gui.recipe import Override
 from ace_gui.recipe.rules import describe, describe_change
 from ace_gui.recipe.values import After, ParameterValue
 
@@ -70,32 +70,29 @@ class MethodPanel(QWidget):
 
     seen = Signal(bool)
 
-    def __init__(self, session: Session, choose: QAction, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, choose: QAction) -> None:
+        super().__init__()
         self._session = session
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] | None = None
         self._unusual: frozenset[str] = frozenset()
         self._overridden = False
-        self._title = plain_label("", self, wrap=False)
+        self._title = plain_label(wrap=False)
         self._title.setObjectName("method")
         self._title.setFont(face(Face.STRONG))
         self._change = action_button(choose, "Change…", self, kind="link")
         self._change.setAccessibleName("Change the method")
-        self._waiting = muted_label("Starting the engine …", self)
+        self._waiting = muted_label("Starting the engine …")
         self.forecast = ElidedLabel(self, sentence=True)
         self.forecast.setProperty("kind", "caption")
         self.forecast.setFont(face(Face.CAPTION))
         self.forecast.hide()
-        self._forms = down()
-        self._more = down(gap=6)
-        content = QWidget(self)
-        content.setLayout(self._more)
-        self.more = Folding("More options", content, self)
-        self.overrides = OverridesPanel(session, self)
+        self._forms, self._more = down(), down(gap=6)
+        self.more = Folding("More options", pane(self._more))
+        self.overrides = OverridesPanel(session)
         self.overrides.setToolTip(tooltip(_OVERRIDES_TIP))
-        self.exceptions = Folding("Overrides", self.overrides, self)
-        head = across((heading("Method", self), 1), self._change)
+        self.exceptions = Folding("Overrides", self.overrides)
+        head = across((heading("Method"), 1), self._change)
         parts = (self._title, self._waiting, self._forms, self.forecast, self.more, self.exceptions)
         self.setLayout(down(head, *parts, None, margins=(8, 4, 8, 0), gap=4))
         self._rebuild()
@@ -105,7 +102,6 @@ class MethodPanel(QWidget):
 
     @property
     def fields(self) -> dict[str, ParameterField]:
-        """The fields of the method's parameters."""
         return self.parameters.fields
 
     def show_forecast(self, found: Forecast | None) -> None:
@@ -123,7 +119,6 @@ class MethodPanel(QWidget):
         self.seen.emit(False)
 
     def refresh(self) -> None:
-        """Show the chosen method and the effective values."""
         draft, engine = self._session.draft, self._session.engine
         scopes = engine.scopes if engine is not None else None
         if draft.method != self._shown or scopes != self._scopes:
@@ -132,20 +127,16 @@ class MethodPanel(QWidget):
         self._waiting.setVisible(engine is None)
         for part in (self.parameters, self.more, self.exceptions):
             part.setVisible(engine is not None)
-        self._show_title()
-        plan, inputs = draft.plan, draft.inputs
-        notes = plan.parameter_notes if plan is not None else {}
-        self.parameters.show_values(draft.parameter, inputs.touched, notes)
-        self._show_options(inputs)
-        self._open_for_unusual(inputs)
-
-    def _show_title(self) -> None:
-        draft = self._session.draft
         if self._shown is not None:
             chosen = draft.recommended[:1] if draft.inputs.is_recommended else ()
             shown = (*chosen, self._shown)[0]
             self._title.setText(shown.title)
             self._title.setToolTip(tooltip(shown.summary))
+        plan, inputs = draft.plan, draft.inputs
+        notes = plan.parameter_notes if plan is not None else {}
+        self.parameters.show_values(draft.parameter, inputs.touched, notes)
+        self._show_options(inputs)
+        self._open_for_unusual(inputs)
 
     def _show_options(self, inputs: Inputs) -> None:
         shown = {option.name: option.shown(inputs) for option in self._all_options}
@@ -155,8 +146,11 @@ class MethodPanel(QWidget):
         # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
         self.after.show_row(self.after.cap, bool(inputs.after.cap) or not own)
-        seeded = self._shown is not None and self._shown.seeded
-        self.options.show_row(self.options.fields[SEED], seeded)
+        self.options.show_row(self.options.fields[SEED], self._is_seeded)
+
+    @property
+    def _is_seeded(self) -> bool:
+        return self._shown is not None and self._shown.seeded
 
     @property
     def _all_options(self) -> tuple[Option, ...]:
@@ -165,9 +159,8 @@ class MethodPanel(QWidget):
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Expand the further options if one of them differs from its default."""
         usual = Inputs().recommended() if inputs.is_recommended else Inputs()
-        seeded = self._shown is not None and self._shown.seeded
-        names = ["after", *(option.name for option in self._all_options)]
-        names = [name for name in names if name != SEED or seeded]
+        names = {"after", *(option.name for option in self._all_options)}
+        names -= set() if self._is_seeded else {SEED}
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
         if unusual - self._unusual:
             self.more.unfold()
@@ -220,11 +213,11 @@ class OverridesPanel(QWidget):
 
     rule_wanted = Signal(int)
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         explain(self, "Override")
         self._session = session
-        self._none = muted_label(_NONE, self)
+        self._none = muted_label(_NONE)
         self.list = self._make_list()
         new = partial(self.rule_wanted.emit, -1)
         self.add = tool_button("Add…", "Merge some tensors differently", new)
@@ -238,12 +231,16 @@ class OverridesPanel(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's rules, each with its number of tensors."""
         rules = self._session.draft.inputs.overrides
         chosen = self.list.currentRow()
         self.list.clear()
+        titles = {method.name: method.title for method in self._session.draft.methods}
         for index, rule in enumerate(rules):
-            self.list.addItem(self._item(index, rule))
+            count = self._count(index)
+            held = "" if count is None else f" ({count})"
+            text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
+            item = QListWidgetItem(plain(text), self.list)
+            item.setToolTip(tooltip("\n".join([text, *rule.tensors])))
         self.list.setCurrentRow(min(chosen, len(rules) - 1))
         self.list.setVisible(bool(rules))
         self._none.setVisible(not rules)
@@ -253,16 +250,6 @@ class OverridesPanel(QWidget):
     def _measure(self, metrics: QFontMetrics) -> None:
         line = 2 * metrics.lineSpacing() + 8
         self.list.setFixedHeight(min(self.list.count(), _LINES_SHOWN) * line + 6)
-
-    def _item(self, index: int, rule: Override) -> QListWidgetItem:
-        titles = {method.name: method.title for method in self._session.draft.methods}
-        count = self._count(index)
-        held = "" if count is None else f" ({count})"
-        text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
-        item = QListWidgetItem(plain(text))
-        names = "\n".join(rule.tensors)
-        item.setToolTip(tooltip(f"{text}\n{names}".strip()))
-        return item
 
     def _count(self, index: int) -> int | None:
         """The number of tensors that match a rule; None while the plan has other rules."""

@@ -60,7 +60,7 @@ class Notice(QFrame):
         self.severity, self.passes = Severity.INFO, True
         self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName("Kind of message")
-        self.sentence = plain_label("", self)
+        self.sentence = plain_label()
         self.sentence.setProperty("kind", "on-toast" if floats else "")
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
@@ -85,7 +85,6 @@ class Notice(QFrame):
         self.show_message(Severity.ERROR, error.sentence, error_details(error))
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
-        """Show a sentence, replacing the previous one."""
         sentence = quoted(sentence)
         self.severity, self.passes = severity, severity is Severity.INFO
         self.sentence.setText(breakable(sentence, names=True))

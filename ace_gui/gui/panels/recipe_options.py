@@ -22,7 +22,6 @@ class Option:
 
     @property
     def info(self) -> FieldInfo:
-        """The row of the form."""
         return FieldInfo(
             name=self.name,
             kind="str",

@@ -44,25 +44,23 @@ class RunsPanel(QWidget):
     renamed = Signal(object, str)
     clean_up_wanted = Signal()
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         explain(self, "Run")
         self._session = session
         self.model = RunsModel(session, self)
         self.model.renamed.connect(self.renamed)
         self.list = self._make_list()
-        self._scores = muted_label("mean score", self)
-        self.used = muted_label("", self)
-        self._clean_up = push_button(
-            "Clean up…",
-            self.clean_up_wanted.emit,
-            kind="link",
-            tip="Choose which kept merges to delete from disk",
-            name="Clean up the kept runs",
-            role=Face.CAPTION,
+        self._scores, self.used = muted_label("mean score"), muted_label()
+        tip, clean_up = "Choose which kept merges to delete from disk", self.clean_up_wanted.emit
+        name = "Clean up the kept runs"
+        clean = push_button(
+            "Clean up…", clean_up, kind="link", tip=tip, name=name, role=Face.CAPTION
         )
         self._make_actions()
-        self._lay_out()
+        head = across((heading("Runs"), 1), self._scores, self.more)
+        foot = across((self.used, 1), clean)
+        self.setLayout(down(head, self.list, foot, margins=(8, 4, 8, 4), gap=2))
         self.list.selectionModel().selectionChanged.connect(self._allow)
         session.activity.changed.connect(self._allow)
         session.results.changed.connect(self.refresh)
@@ -100,7 +98,7 @@ class RunsPanel(QWidget):
         made.setSpacing(0)
         made.setMouseTracking(True)
         made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        made.customContextMenuRequested.connect(self._show_menu)
+        made.customContextMenuRequested.connect(partial(self._show_menu, made.viewport()))
         made.activated.connect(self._restore_at)
         return made
 
@@ -118,33 +116,22 @@ class RunsPanel(QWidget):
         self.add = add("Add as an e&xpert…", first(self.expert_wanted), tip=tip)
         tip = "Compare layer by layer: two runs, or this merge"
         self.compare = add("&Compare", lambda: self.pair_wanted.emit(*self._pair()), tip=tip)
-        self.rename = add("Re&name", self._rename, "F2", "Give this run a name")
-        self.delete = add("&Delete", self._delete, "Delete", "Delete from disk")
+        edit = self.list.edit
+        tip = "Give this run a name"
+        self.rename = add("Re&name", lambda: edit(self.list.currentIndex()), "F2", tip)
+        delete = self.delete_wanted.emit
+        self.delete = add("&Delete", lambda: delete(self.selected()), "Delete", "Delete from disk")
         self.more = tool_button("", "Actions for the selected run", self._show_below)
         self.more.setIcon(icon("more"))
 
-    def _rename(self) -> None:
-        self.list.edit(self.list.currentIndex())
-
-    def _delete(self) -> None:
-        self.delete_wanted.emit(self.selected())
-
     def _show_below(self) -> None:
-        self._menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height())))
+        self._show_menu(self.more, QPoint(0, self.more.height()))
 
-    def _lay_out(self) -> None:
-        head = across((heading("Runs", self), 1), self._scores, self.more)
-        foot = across((self.used, 1), self._clean_up)
-        self.setLayout(down(head, self.list, foot, margins=(8, 4, 8, 4), gap=2))
-
-    def _menu(self) -> QMenu:
+    def _show_menu(self, over: QWidget, point: QPoint) -> None:
         menu = QMenu(self)
         menu.addActions(self.list.actions())
         menu.aboutToHide.connect(menu.deleteLater)
-        return menu
-
-    def _show_menu(self, point: QPoint) -> None:
-        self._menu().popup(self.list.viewport().mapToGlobal(point))
+        menu.popup(over.mapToGlobal(point))
 
     def _restore_at(self, index: QModelIndex) -> None:
         if self.restore.isEnabled():
@@ -161,9 +148,8 @@ class RunsPanel(QWidget):
         chosen = self.selected()
         free = not self._session.activity.is_running(State.MERGING, State.EXPORTING)
         one = len(chosen) == 1
-        self.restore.setEnabled(one and free)
-        self.export.setEnabled(one and free)
-        self.add.setEnabled(one and free)
+        for action in (self.restore, self.export, self.add):
+            action.setEnabled(one and free)
         self.rename.setEnabled(one)
         self.compare.setEnabled(len(self._pair()) == 2 and len(chosen) <= 2)
         self.delete.setEnabled(bool(chosen) and free)

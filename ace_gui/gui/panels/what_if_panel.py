@@ -56,23 +56,22 @@ class WhatIfPanel(QWidget):
     If nothing is being tried, both variants of a method that has two.
     """
 
-    def __init__(self, session: Session, what_if: WhatIf, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, what_if: WhatIf) -> None:
+        super().__init__()
         explain(self, "What if")
-        self._session = session
-        self._what_if = what_if
+        self._session, self._what_if = session, what_if
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] = ()
         self.form = Form(())
         self.apply = push_button("Apply", self._apply)
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
-        self.own = muted_label("")
+        self.own = muted_label()
         self._scroll = scroll_area("Values to try")
         name = "Figures of the layer with the recipe's and the trial values"
         self.table = row_tree(name, ["", *what_if.labels])
         self.rows = [QTreeWidgetItem(self.table, [title]) for title, _tip, _figure in FIGURES]
-        self.note = muted_label("")
+        self.note = muted_label()
         self.plot = SpectrumPlot()
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
         self.plot.setAccessibleName("Spectrum with the recipe's and the trial values")
@@ -92,7 +91,6 @@ class WhatIfPanel(QWidget):
         self._what_if.look(False)
 
     def refresh(self) -> None:
-        """Show the trial values and their results."""
         what_if, engine = self._what_if, self._session.engine
         scopes = engine.scopes if engine is not None else ()
         if (what_if.method, scopes) != (self._shown, self._scopes):
@@ -103,15 +101,13 @@ class WhatIfPanel(QWidget):
         values["scope"] = what_if.scope
         tried = [name for name in self.form.fields if what_if.is_tried(name)]
         self.form.show_values(values.get, tried)
-        self.apply.setEnabled(self._what_if.is_on)
-        self.back.setEnabled(self._what_if.is_on)
+        for button in (self.apply, self.back):
+            button.setEnabled(what_if.is_on)
         self._show_answer()
         self._fit()
 
     def _apply(self) -> None:
         self._session.inputs_wanted.emit(self._what_if.inputs())
-
-    # Form
 
     def _show_override(self) -> None:
         """Show which override sets the selected layer's parameters, if one does."""
@@ -138,8 +134,6 @@ class WhatIfPanel(QWidget):
             self._what_if.try_scope(Inputs().scope if value is None else str(value))
         else:
             self._what_if.try_parameter(name, value)
-
-    # Results
 
     def _show_answer(self) -> None:
         session, what_if = self._session, self._what_if
@@ -176,8 +170,6 @@ class WhatIfPanel(QWidget):
             row.setFont(2, font)
             for column in range(3):
                 row.setToolTip(column, tooltip(tip))
-
-    # Layout
 
     def _lay_out(self) -> None:
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)

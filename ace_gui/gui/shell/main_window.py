@@ -84,7 +84,7 @@ class MainWindow(ControlledWindow):
             Start(a.open_recipe, "file", "YAML, from this program or mergekit"),
             Start(a.reopen, "clock", "What the last session had open"),
         ]
-        self.welcome = WelcomePanel(starts, a.sample, a.tutorial, a.clean_up, self)
+        self.welcome = WelcomePanel(starts, a.sample, a.tutorial, a.clean_up)
         self._workspace: Workspace | None = None
         self._making = self._make_workspace()
         self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))

@@ -17,7 +17,7 @@ from tests.gui.fakes import adopt_two, finished_merge
 
 
 def preview(qtbot: QtBot, session: Session, run: MergeRun) -> str:
-    dialog = ReportDialog(session, run, lambda: None)
+    dialog = ReportDialog(session, run, lambda: None, None)
     qtbot.addWidget(dialog)
     labels = dialog.findChildren(QLabel)
     return " | ".join(label.text() for label in labels).replace("\u200b", "")
@@ -60,7 +60,7 @@ def test_saving_asks_for_a_file_and_cancelling_does_not(session: Session, qtbot:
     run = MergeRun(recipe=session.draft.inputs.recipe(), store=Path("/cache/store"))
     asked: list[bool] = []
     for role, times in (("Cancel", 0), ("Save", 1)):
-        dialog = ReportDialog(session, run, lambda: asked.append(True))
+        dialog = ReportDialog(session, run, lambda: asked.append(True), None)
         qtbot.addWidget(dialog)
         buttons = dialog.findChild(QDialogButtonBox).buttons()
         next(each for each in buttons if role in each.text().replace("&", "")).click()

@@ -73,16 +73,16 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
     session.record_report(told)
     panel.refresh()
     assert panel.offer.isVisible()
-    assert "1 layer" in panel.offer.text.text()
+    assert "1 layer" in panel.offered.text()
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        panel.offer.for_these.click()
+        panel.for_these.click()
     (rule,) = asked.args[0].overrides
     assert rule.parameters == {"variant": "automatic"}
     rows = session.layers.rows
     ruled = [row.name for row in rows if rule.holds_for(row.name, row.role, row.block)]
     assert ruled == [SICK]
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        panel.offer.for_all.click()
+        panel.for_all.click()
     assert asked.args[0].touched == {"variant": "automatic"}
     assert asked.args[0].overrides == session.draft.inputs.overrides
 

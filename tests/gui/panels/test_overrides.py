@@ -139,7 +139,7 @@ def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
 
 
 def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
-    dialog = OverrideDialog(loaded, None)
+    dialog = OverrideDialog(loaded, None, None)
     qtbot.addWidget(dialog)
     ok = dialog.ok
     assert not ok.isEnabled()
@@ -168,7 +168,7 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
     loaded: Session, qtbot: QtBot, text: str, cap: object
 ) -> None:
     dialog = OverrideDialog(
-        loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
+        loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5))), None
     )
     qtbot.addWidget(dialog)
     assert dialog.after.cap.delta.control.value() == 0.5
@@ -182,13 +182,13 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
 
 
 def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot) -> None:
-    dialog = OverrideDialog(loaded, Override(role="key"))
+    dialog = OverrideDialog(loaded, Override(role="key"), None)
     qtbot.addWidget(dialog)
     dialog.after.fields["after.spectrum"].control.setValue(0.5)
     dialog.after.fields["after.depth[1]"].control.setValue(2.0)
     expected = Override(role="key", after=After(spectrum=0.5, depth=(1.0, 2.0)))
     assert dialog.rule() == expected
-    again = OverrideDialog(loaded, expected)
+    again = OverrideDialog(loaded, expected, None)
     qtbot.addWidget(again)
     assert again.after.fields["after.spectrum"].control.value() == 0.5
 
@@ -197,7 +197,7 @@ def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot
 def test_the_dialog_says_why_it_cannot_be_accepted(
     loaded: Session, qtbot: QtBot, blocks: str, words: str
 ) -> None:
-    dialog = OverrideDialog(loaded, AVERAGE)
+    dialog = OverrideDialog(loaded, AVERAGE, None)
     qtbot.addWidget(dialog)
     dialog.blocks.setText(blocks)
     assert words in dialog.verdict.text()
@@ -206,14 +206,14 @@ def test_the_dialog_says_why_it_cannot_be_accepted(
 
 def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot) -> None:
     rule = Override(role="key", blocks="10", merge_method="linear", disposition="merge")
-    dialog = OverrideDialog(loaded, rule)
+    dialog = OverrideDialog(loaded, rule, None)
     qtbot.addWidget(dialog)
     assert dialog.rule() == rule
 
 
 def test_values_of_the_recipes_method_alone_stay_of_that(loaded: Session, qtbot: QtBot) -> None:
     rule = Override(role="key", parameters={"tau": 0.9})
-    dialog = OverrideDialog(loaded, rule)
+    dialog = OverrideDialog(loaded, rule, None)
     qtbot.addWidget(dialog)
     assert dialog.rule() == rule
 

@@ -61,36 +61,30 @@ class CompareMethodsPanel(QWidget):
 
     pair_wanted = Signal(object, object)
 
-    def __init__(
-        self, session: Session, comparison: MethodComparison, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._comparison = comparison
+    def __init__(self, session: Session, comparison: MethodComparison) -> None:
+        super().__init__()
+        self._session, self._comparison = session, comparison
         self._shown: tuple[MethodCompared, ...] = ()
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
-        self.choices = MergeChoices(session, self)
-        self.start = RunButton("Compare", self._begin, comparison.stop)
-        self.status = muted_label("", self)
+        self.choices = MergeChoices(session)
+        start = comparison.start
+        self.start = RunButton("Compare", lambda: start(self.choices.recipes()), comparison.stop)
+        self.status = muted_label()
         self.model = ComparedModel(self)
         self.table = self._make_table()
         self.bars, self.scatter = MergeBars(self), MergeScatter(self)
         tip = "Make the selected merge the current one"
         self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
-        tip = "Compare the two selected merges layer by layer"
-        emit = self.pair_wanted.emit
+        tip, emit = "Compare the two selected merges layer by layer", self.pair_wanted.emit
         self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
         tip = "Write the table to a file"
-        self.save = push_button(
-            "Save as CS&V…", lambda: save_table(self, "comparison", self.model.exported()), tip=tip
-        )
+        self.save = push_button("Save as CS&V…", self._save, tip=tip)
         self._lay_out()
         self._connect()
         self.refresh()
 
     def selected(self) -> list[MethodCompared]:
-        """The selected rows, from top to bottom."""
         rows = self.table.selectionModel().selectedRows()
         return [self.model.row_at(position) for position in sorted(index.row() for index in rows)]
 
@@ -101,7 +95,6 @@ class CompareMethodsPanel(QWidget):
             self.start.click()
 
     def refresh(self) -> None:
-        """Update the rows and the progress of the merges."""
         chosen = self.selected()
         if tuple(self._shown) != self._comparison.rows:
             self._shown = self._comparison.rows
@@ -112,55 +105,46 @@ class CompareMethodsPanel(QWidget):
         self._draw()
         progress = self._comparison.progress
         if progress is not None:
-            share = f"{progress.done} of {progress.total} tensors"
-            title = f"Merging {progress.index + 1} of {progress.of}: {progress.title}"
-            self.status.setText(f"{title}, {share} …" if progress.total else f"{title} …")
+            text = f"Merging {progress.index + 1} of {progress.of}: {progress.title}"
+            text += f", {progress.done} of {progress.total} tensors …" if progress.total else " …"
         else:
-            failed = [row for row in self._shown if row.error]
-            errors = [f"{row.title}: {row.error}" for row in failed]
+            errors = [f"{row.title}: {row.error}" for row in self._shown if row.error]
             text = self._comparison.obstacle or " ".join(errors)
-            self.status.setText(text)
         waiting = progress is not None and not self._shown
-        self._nothing.setText(self.status.text() if waiting else _NOTHING)
-        self.status.setVisible(not waiting and bool(self.status.text()))
+        self.status.setText(text)
+        self.status.setVisible(not waiting and bool(text))
+        self._nothing.setText(text if waiting else _NOTHING)
         self._allow()
 
     def _draw(self) -> None:
         """Draw the table's sort column as bars, and the main figure against the norm."""
-        model, run_of = self.model, self._comparison.run_of
-        current = self._session.results.merge
+        model, current = self.model, self._session.results.merge
         good = [row for row in model.rows if not row.error]
-        now = {row.index for row in good if current is not None and run_of(row) is current}
+
+        def point(row: MethodCompared, x: float, y: float = 0.0) -> MergePoint:
+            now = current is not None and self._comparison.run_of(row) is current
+            return MergePoint(row.title, x, y, now)
+
         shown, main = model.sorted_figure, model.main_figure
         self._barred = [row for row in good if shown.known(row) is not None]
-        self.bars.show_merges(
-            shown.title,
-            [
-                MergePoint(row.title, shown.known(row) or 0.0, 0.0, row.index in now)
-                for row in self._barred
-            ],
-        )
+        points = [point(row, shown.known(row) or 0.0) for row in self._barred]
+        self.bars.show_merges(shown.title, points)
         self._spotted = [row for row in good if main.known(row) is not None]
-        name = swept(self._spotted)
+        name, method = swept(self._spotted), self._session.draft.method
         points = [
-            MergePoint(
-                row.title,
+            point(
+                row,
                 float(row.parameters[name]) if name else row.relative_norm,
                 main.known(row) or 0.0,
-                row.index in now,
             )
             for row in self._spotted
         ]
-        self.scatter.show_merges(main.title, points, self._label_of(name))
-
-    def _label_of(self, parameter: str) -> str:
-        """The label of a parameter of the window's method."""
-        method = self._session.draft.method
         fields = method.fields if method is not None else ()
-        return next((each.label for each in fields if each.name == parameter), parameter)
+        label = next((each.label for each in fields if each.name == name), name)
+        self.scatter.show_merges(main.title, points, label)
 
-    def _select_only(self, row: MethodCompared) -> None:
-        self.table.selectRow(self.model.position_of(row))
+    def _save(self) -> None:
+        save_table(self, "comparison", self.model.exported())
 
     def _make_table(self) -> FittedTable:
         table = FittedTable(self)
@@ -193,7 +177,7 @@ class CompareMethodsPanel(QWidget):
         both.setStretchFactor(1, 1)
         on_font_change(self, self._measure)
         area = scroll_area("Results", both, tabs=False)
-        self._nothing = secondary_label(_NOTHING, self)
+        self._nothing = secondary_label(_NOTHING)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing.setMargin(48)
         self._results = QStackedWidget(self)
@@ -214,8 +198,9 @@ class CompareMethodsPanel(QWidget):
             signal.connect(self.refresh)
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
-        self.bars.point_chosen.connect(lambda index: self._select_only(self._barred[index]))
-        self.scatter.point_chosen.connect(lambda index: self._select_only(self._spotted[index]))
+        select, position_of = self.table.selectRow, self.model.position_of
+        self.bars.point_chosen.connect(lambda n: select(position_of(self._barred[n])))
+        self.scatter.point_chosen.connect(lambda n: select(position_of(self._spotted[n])))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
             changed.connect(self._allow)
 
@@ -231,26 +216,21 @@ class CompareMethodsPanel(QWidget):
         return [self._comparison.run_of(row) for row in self.selected()[:2]]
 
     def _allow(self) -> None:
-        running, chosen = self._comparison.is_running, self.selected()
-        count = self.choices.count
+        comparison, progress = self._comparison, self._comparison.progress
+        running, chosen = comparison.is_running, self.selected()
+        count, share = self.choices.count, 0.0 if running else None
+        if running and progress is not None:
+            done = progress.index + progress.done / max(progress.total, 1)
+            share = done / max(progress.of, 1)
         self.start.action = f"Compare {count}" if count else "Compare"
         why = "" if count else "Select a method, or values of one parameter."
-        why = self._comparison.obstacle or why
+        why = comparison.obstacle or why
         why = why if self._session.can_merge else why or "Wait until the models can be merged."
-        self.start.show_job(running, why, share=self._share() if running else None)
+        self.start.show_job(running, why, share=share)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
         self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
         for button in (self.use, self.pair, self.save):
             button.setVisible(self.model.rowCount() > 0)
-
-    def _begin(self) -> None:
-        self._comparison.start(self.choices.recipes())
-
-    def _share(self) -> float:
-        progress = self._comparison.progress
-        if progress is None:
-            return 0.0
-        return (progress.index + progress.done / max(progress.total, 1)) / max(progress.of, 1)
 
 
 def swept(rows: Sequence[MethodCompared]) -> str:
@@ -260,9 +240,8 @@ def swept(rows: Sequence[MethodCompared]) -> str:
     differ = [name for name in names if len({row.parameters.get(name) for row in rows}) > 1]
     if len(methods) != 1 or len(differ) != 1:
         return ""
-    values = [row.parameters.get(differ[0]) for row in rows]
-    numbers = all(isinstance(value, int | float) for value in values)
-    return differ[0] if numbers and not any(isinstance(value, bool) for value in values) else ""
+    kinds = {type(row.parameters.get(differ[0])) for row in rows}
+    return differ[0] if kinds <= {int, float} else ""
 
 
 class MergeChoices(QWidget):
@@ -270,8 +249,8 @@ class MergeChoices(QWidget):
 
     changed = Signal()
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self._numbers: dict[str, FieldInfo] = {}
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
@@ -282,7 +261,8 @@ class MergeChoices(QWidget):
         tick = self._tick
         self.all = push_button("Select a&ll", lambda: tick(True), tip="Select every method")
         self.none = push_button("&None", lambda: tick(False), tip="Deselect every method")
-        self._lay_out()
+        note, ticks = muted_label("or values of one parameter"), across(self.all, self.none)
+        self.setLayout(down((self.methods, 1), ticks, note, self.parameter, self.values))
         self._fill_methods()
         self._fill_parameters()
         self._allow()
@@ -294,7 +274,6 @@ class MergeChoices(QWidget):
 
     @property
     def count(self) -> int:
-        """The number of chosen merges."""
         return len(self._written_values()) if self._varies else len(self._ticked())
 
     @property
@@ -314,11 +293,6 @@ class MergeChoices(QWidget):
             return [inputs.with_parameter(name, value).recipe() for value in self._written_values()]
         return [_under(inputs, *chosen).recipe() for chosen in self._ticked()]
 
-    def _lay_out(self) -> None:
-        ticks = across(self.all, self.none)
-        note = muted_label("or values of one parameter", self)
-        self.setLayout(down((self.methods, 1), ticks, note, self.parameter, self.values))
-
     def _allow(self) -> None:
         self.values.setVisible(self._varies)
         self.methods.setEnabled(not self._varies)
@@ -332,15 +306,17 @@ class MergeChoices(QWidget):
         self.boxes.clear()
         for family, members in by_family(self._offered):
             layout.addWidget(muted_label(family, column))
-            for method, variant in ((m, v) for m in members for v in _variants(m)):
-                title = method.title if variant is None else f"{method.title}, {variant}"
-                box = QCheckBox(title, column)
-                box.setToolTip(tooltip(method.summary))
-                box.setChecked(self._is_current(method, variant))
-                box.toggled.connect(lambda _: self._allow())
-                layout.addWidget(box)
-                default = variant is None or variant == method.variants[0]
-                self.boxes[method.name, None if default else variant] = box
+            for method in members:
+                variants = () if method.name == recommended.NAME else method.variants
+                for variant in variants or (None,):
+                    title = method.title if variant is None else f"{method.title}, {variant}"
+                    box = QCheckBox(title, column)
+                    box.setToolTip(tooltip(method.summary))
+                    box.setChecked(self._is_current(method, variant))
+                    box.toggled.connect(lambda _: self._allow())
+                    layout.addWidget(box)
+                    default = variant is None or variant == method.variants[0]
+                    self.boxes[method.name, None if default else variant] = box
         layout.addStretch(1)
         self.methods.setWidget(column)
         self._offer_what_fits()
@@ -353,8 +329,7 @@ class MergeChoices(QWidget):
             method = known[name]
             fits = method.least <= count and (method.most is None or count <= method.most)
             box.setVisible(fits)
-            if not fits:
-                box.setChecked(False)
+            box.setChecked(fits and box.isChecked())
 
     def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
         draft = self._session.draft
@@ -400,10 +375,6 @@ class MergeChoices(QWidget):
     def _tick(self, ticked: bool) -> None:
         for box in self.boxes.values():
             box.setChecked(ticked and not box.isHidden())
-
-
-def _variants(method: MethodInfo) -> tuple[str | None, ...]:
-    return (None,) if method.name == recommended.NAME else method.variants or (None,)
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:

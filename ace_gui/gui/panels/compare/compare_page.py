@@ -46,19 +46,15 @@ class ComparePage(QWidget):
     """``methods`` merges with several methods."""
 
     def __init__(
-        self,
-        session: Session,
-        comparison: MethodComparison,
-        two_models: ModelComparison,
-        parent: QWidget | None = None,
+        self, session: Session, comparison: MethodComparison, two_models: ModelComparison
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._session = session
         self.models = TwoModelsPanel(two_models)
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
         self._panel: ComparePanel | None = None
-        self.looks = Segments("What to compare", self)
+        self.looks = Segments("What to compare")
         for title, tip in LOOKS:
             self.looks.add(title, tip)
         self.looks.chosen.connect(self.show_look)
@@ -77,13 +73,11 @@ class ComparePage(QWidget):
         return self._panel
 
     def show_look(self, index: int) -> None:
-        """Show the methods, two merges, or two models."""
         self.looks.choose(index)
         shown = {METHODS: self.methods, TWO_MODELS: self.models}.get(index) or self.panel
         self._pages.setCurrentWidget(shown)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        """Show these two merges."""
         self._session.results.comparison.compare(first, second)
         self.show_look(TWO_MERGES)
 
@@ -102,14 +96,14 @@ class ComparePanel(LayerPanel):
 
     finding = LayerDifference
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(session, parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.first, self.second = Choice("First merge", _NONE), Choice("Second merge", _NONE)
         for box in (self.first, self.second):
             box.chosen.connect(self._choose)
             box.setMinimumContentsLength(12)
             box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.scores = muted_label("", self)
+        self.scores = muted_label()
         self.differences = DifferencePlot()
         self.spectra = SpectrumPlot()
         self.spectra.setAccessibleName("Spectra of both merges")
@@ -136,8 +130,6 @@ class ComparePanel(LayerPanel):
         self.spectra.set_busy(busy and waits)
         self.differences.set_busy(busy and not waits)
 
-    # Choice
-
     def _offer_runs(self) -> None:
         """Select the newest two runs, unless the user's choice still exists."""
         runs, comparison = self.session.results.runs.all, self.session.results.comparison
@@ -146,23 +138,25 @@ class ComparePanel(LayerPanel):
         chosen = [run for run in (comparison.first, comparison.second) if run in runs]
         if len(chosen) < 2:
             chosen = list(runs[-2:])
-        for index, box in enumerate((self.first, self.second)):
-            with QSignalBlocker(box):
-                box.offer(options or _NONE)
-                if index < len(chosen):
-                    box.choose(str(chosen[index].store))
+        for box in (self.first, self.second):
+            box.offer(options or _NONE)
             box.setEnabled(len(runs) > 1)
+        for box, run in zip((self.first, self.second), chosen, strict=False):
+            with QSignalBlocker(box):
+                box.choose(str(run.store))
         comparison.compare(self._run(self.first), self._run(self.second))
 
     def _choose(self) -> None:
         self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
         self.refresh()
 
+    @property
+    def _numbered(self) -> tuple[tuple[int, Choice], ...]:
+        return (1, self.first), (2, self.second)
+
     def _run(self, box: Choice) -> MergeRun | None:
         runs = self.session.results.runs.all
         return next((r for r in runs if str(r.store) == box.current and len(runs) > 1), None)
-
-    # Display
 
     def _on_difference(self, name: str) -> None:
         if not self._drawing.isActive():
@@ -190,12 +184,9 @@ class ComparePanel(LayerPanel):
             return
         found = self.session.results.comparison.spectra.get(row.name)
         if found is not None and found.first is not None and found.second is not None:
-            first, second = (
-                f"{n}: {b.currentText()}" for n, b in ((1, self.first), (2, self.second))
-            )
-            self.spectra.show_pair(
-                row.name, _caption(found), {first: found.first, second: found.second}
-            )
+            first, second = (f"{n}: {box.currentText()}" for n, box in self._numbered)
+            both = {first: found.first, second: found.second}
+            self.spectra.show_pair(row.name, _caption(found), both)
         elif len(row.shape) != 2:
             self.spectra.clear("Only a matrix has singular values.")
         else:
@@ -204,7 +195,7 @@ class ComparePanel(LayerPanel):
     def _show_scores(self) -> None:
         """The mean scores on the tasks, if the merges were evaluated."""
         parts = []
-        for box in (self.first, self.second):
+        for _, box in self._numbered:
             run = self._run(box)
             mean = None if run is None else self.session.results.scores.mean(str(run.store)).score
             if mean is not None:

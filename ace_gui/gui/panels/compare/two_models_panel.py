@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,16 +31,15 @@ _BY: Final = {
 class TwoModelsPanel(QWidget):
     """``paths``: the folders of the two models."""
 
-    def __init__(self, operation: ModelComparison, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, operation: ModelComparison) -> None:
+        super().__init__()
         self._operation = operation
         self._drawn: ModelDiff | None = None
         self.paths: list[Path | None] = [None, None]
-        self.labels = (ElidedLabel(self), ElidedLabel(self))
-        self.run = RunButton(
-            "Compare", self._begin, operation.stop, name="Compare two models", parent=self
-        )
-        self.problem, self.others = problem_label(self), muted_label("", self)
+        self.labels = (ElidedLabel(), ElidedLabel())
+        name = "Compare two models"
+        self.run = RunButton("Compare", self._begin, operation.stop, name=name)
+        self.problem, self.others = problem_label(), muted_label()
         self.plot = DifferencePlot(name="Change from one model to another", empty=CHOOSE)
         self.by = Choice("Tensors together", _BY)
         self.by.chosen.connect(self._draw)
@@ -57,13 +55,11 @@ class TwoModelsPanel(QWidget):
         self.refresh()
 
     def choose(self, index: int, path: Path) -> None:
-        """Set the first or the second model."""
         self.paths[index] = path
         self.labels[index].set_full_text(str(path))
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the button, the plot and what could not be compared."""
         operation = self._operation
         obstacle = "" if all(self.paths) else "Choose two model folders first."
         progress = operation.progress
@@ -84,11 +80,8 @@ class TwoModelsPanel(QWidget):
             self.plot.show_differences(of_models(found, str(self.by.current)))
 
     def _ask(self, index: int) -> None:
-        def take(chosen: Sequence[Path]) -> None:
-            self.choose(index, chosen[0])
-
         title = ("Folder of the first model", "Folder of the second model")[index]
-        ask_folders(self, title, MODELS, take)
+        ask_folders(self, title, MODELS, lambda chosen: self.choose(index, chosen[0]))
 
     def _begin(self) -> None:
         first, second = self.paths

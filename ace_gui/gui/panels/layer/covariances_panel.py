@@ -43,22 +43,28 @@ class CovariancesPanel(LayerPanel):
 
     finding = LayerCovariances
 
-    def __init__(
-        self, session: Session, measuring: CovarianceOperation, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(session, parent)
+    def __init__(self, session: Session, measuring: CovarianceOperation) -> None:
+        super().__init__(session)
         explain(self, "Covariance")
         self._measuring = measuring
         self._work = measuring.is_running, measuring.error
         self.button = RunButton("Choose data…", self._begin, measuring.stop)
         self.empty = EmptyState(_CHOOSE, self.button)
         self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
+        self.matrix.name_outside()
         self.sheet = FigureSheet("Figures of the covariances")
-        self.message = muted_label("", self)
+        self.message = muted_label()
         self.all = RunButton("Compare all layers", self._begin, measuring.stop)
         name = "Merge with ACE and the measured covariances"
         self.use = push_button("Use in ACE", self._use, name=name, role=Face.BUTTON)
-        self._lay_out()
+        head = across(None, self.use, margins=(8, 6, 8, 0))
+        stack = QWidget()
+        upper = pane(down(head, (PlotWithTable(self.matrix), 1), gap=0))
+        fill_with_stack(stack, upper, self.sheet)
+        self.foot = pane(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
+        self._pages = QStackedLayout(self)
+        self._pages.addWidget(self.empty)
+        self._pages.addWidget(pane(down((stack, 1), self.foot, gap=0)))
         measuring.changed.connect(self._follow_work)
         session.activity.progressed.connect(self._show_progress)
 
@@ -69,22 +75,10 @@ class CovariancesPanel(LayerPanel):
             self._work = now
             self.plan_refresh()
 
-    def _lay_out(self) -> None:
-        self.matrix.name_outside()
-        view = PlotWithTable(self.matrix)
-        head = across(None, self.use, margins=(8, 6, 8, 0))
-        stack = QWidget()
-        fill_with_stack(stack, pane(down(head, (view, 1), gap=0)), self.sheet)
-        self.foot = pane(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
-        known = pane(down((stack, 1), self.foot, gap=0))
-        self._pages = QStackedLayout(self)
-        self._pages.addWidget(self.empty)
-        self._pages.addWidget(known)
-
-    # Display
-
     def refresh(self) -> None:
-        found = self._found()
+        row, key = self.row, self.session.draft.measured_key()
+        findings = self.session.results.findings
+        found = None if row is None else findings.get(LayerCovariances, row.name, key)
         self._pages.setCurrentIndex(0 if found is None else 1)
         if found is None:
             self._show_why()
@@ -105,14 +99,9 @@ class CovariancesPanel(LayerPanel):
     def set_busy(self, busy: bool) -> None:
         """Show a message until there are results."""
 
-    def _found(self) -> LayerCovariances | None:
-        row, findings = self.row, self.session.results.findings
-        key = self.session.draft.measured_key()
-        return None if row is None else findings.get(LayerCovariances, row.name, key)
-
     def _show_why(self) -> None:
         """Show what is missing, with one button to fix it."""
-        row, text = self.row, ""
+        row, text, key = self.row, "", self.session.draft.measured_key()
         if row is None:
             sentence = _CHOOSE
         elif not self.session.layers.has_spectrum(row):
@@ -123,7 +112,7 @@ class CovariancesPanel(LayerPanel):
             sentence, text = self._progress() or _NOT_YET, "Measure and compare"
         elif self._measuring.error:
             sentence, text = self._measuring.error, "Measure again"
-        elif self._is_unseen(row.name):
+        elif self._is_whole and row.name not in self.session.results.findings.matches(key):
             sentence = _UNSEEN
         else:
             sentence, text = _NOT_YET, "Measure and compare"
@@ -132,25 +121,19 @@ class CovariancesPanel(LayerPanel):
         self.button.setVisible(bool(text))
         self.button.show_job(self._measuring.is_running, "")
 
-    def _is_unseen(self, name: str) -> bool:
-        """Whether all layers are compared, but this one could not be."""
-        key = self.session.draft.measured_key()
-        known = self.session.results.findings.matches(key)
-        return self._measuring.finished == key and name not in known
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all layers are compared, as far as that is possible."""
+        return self._measuring.finished == self.session.draft.measured_key()
 
     def _show_foot(self) -> None:
-        running = self._measuring.is_running
-        whole = self._measuring.finished == self.session.draft.measured_key()
-        used = uses_measured(self.session.draft.inputs)
+        running, used = self._measuring.is_running, uses_measured(self.session.draft.inputs)
         self.message.setText(self._progress() if running else self._measuring.error)
-        self.foot.setVisible(running or not whole)
+        self.foot.setVisible(running or not self._is_whole)
         self.all.show_job(running, "")
         self.use.setEnabled(not used)
-        tip = (
-            "ACE with the measured covariances is chosen."
-            if used
-            else "Choose the variant of ACE that uses measured covariances, not estimates."
-        )
+        offer = "Choose the variant of ACE that uses measured covariances, not estimates."
+        tip = "ACE with the measured covariances is chosen." if used else offer
         self.use.setToolTip(tooltip(tip))
 
     def _show_progress(self) -> None:
@@ -164,8 +147,7 @@ class CovariancesPanel(LayerPanel):
         progress = self.session.activity.progress
         if progress is None or progress.state is not State.COMPARING:
             return ""
-        text = sentence_case(progress.title)
-        return f"{text}: {progress.done} of {progress.total}"
+        return f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
 
     def _use(self) -> None:
         self.session.inputs_wanted.emit(with_measured(self.session.draft.inputs))
@@ -192,7 +174,7 @@ def figure_rows(found: LayerCovariances) -> list[FigureRow]:
 
     def row(title: str, tip: str, attribute: str) -> FigureRow:
         values = [getattr(match, attribute) for match in found.matches]
-        return FigureRow(title=title, tip=tip, values=[np.nan if v is None else v for v in values])
+        return FigureRow(title, tip, [np.nan if value is None else value for value in values])
 
     return [
         row(

@@ -48,31 +48,20 @@ class InspectorPanel(QWidget):
     """Tabs about the selected layer, and the checks, which come to the front when a new one
     fails."""
 
-    def __init__(
-        self,
-        session: Session,
-        healths: Healths,
-        measuring: CovarianceOperation,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, healths: Healths, measuring: CovarianceOperation) -> None:
+        super().__init__()
         self._session = session
-        self.head = LayerHead(session, healths, self)
+        self.head = LayerHead(session, healths)
         self.tabs = LazyTabs("Inspector", self)
         self.tabs.setObjectName("inspector")
         for title, tip, kind in _PANELS:
             self.tabs.add(title, tip, partial(kind, session))
-        self.tabs.add(
-            "Inputs",
-            "How well ACE's covariance of this layer matches that of the experts' inputs",
-            partial(CovariancesPanel, session, measuring),
-        )
-        self.preflight = PreflightPanel(session, self)
+        tip = "How well ACE's covariance of this layer matches that of the experts' inputs"
+        self.tabs.add("Inputs", tip, partial(CovariancesPanel, session, measuring))
+        self.preflight = PreflightPanel(session)
         tip = "The checks before the merge, and their results"
         self.checks_tab = self.tabs.add("Checks", tip, lambda: self.preflight)
-        self.tabs.content(
-            self.checks_tab
-        )  # created at once, because it comes to the front by itself
+        self.tabs.content(self.checks_tab)  # at once, because it comes to the front by itself
         self._worries: frozenset[object] = frozenset()
         self.setLayout(down(self.head, (self.tabs, 1), margins=(8, 8, 8, 4)))
         session.checks.changed.connect(self._show_worries)
@@ -84,20 +73,15 @@ class InspectorPanel(QWidget):
 
     @property
     def panel(self) -> QWidget:
-        """The visible tab's panel."""
         return self.tabs.current
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is visible, over several turns."""
-        for panel in self._panels():
-            yield from panel.restyle(theme)
+        for panel in self.tabs.contents():
+            if isinstance(panel, LayerPanel):
+                yield from panel.restyle(theme)
 
     def show_checks(self) -> None:
-        """Show the checks."""
         self.tabs.setCurrentIndex(self.checks_tab)
-
-    def _panels(self) -> list[LayerPanel]:
-        return [panel for panel in self.tabs.contents() if isinstance(panel, LayerPanel)]
 
     def _show_worries(self) -> None:
         """Show the number of warnings on the tab, and show the tab if they have changed."""
@@ -118,16 +102,15 @@ _NONE: Final = "Choose a layer in the table or in the plot below."
 class LayerHead(QWidget):
     """Follows the session's selection."""
 
-    def __init__(self, session: Session, healths: Healths, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, healths: Healths) -> None:
+        super().__init__()
         explain(self, "Ridge mass")
-        self._session, self._healths = session, healths
-        self._is_compact = False
-        self.name = _Name(self)
-        self._pill = plain_label("heterogeneous", self, wrap=False)
+        self._session, self._healths, self._is_compact = session, healths, False
+        self.name = _Name()
+        self._pill = plain_label("heterogeneous", wrap=False)
         self._pill.setProperty("kind", "pill")
         self._pill.setFont(face(Face.CAPTION_STRONG))
-        self.facts = ElidedLabel(self)
+        self.facts = ElidedLabel()
         self.facts.setProperty("kind", "caption")
         self.facts.setFont(face(Face.CAPTION))
         self._figures = QWidget(self)
@@ -141,7 +124,6 @@ class LayerHead(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update what is known of the tensor."""
         session = self._session
         row = session.layers.row(session.selection)
         self.name.setVisible(row is not None)
@@ -162,15 +144,13 @@ class LayerHead(QWidget):
         self.facts.set_full_text(facts)
         precision = layer.report.precision if layer.report is not None else ""
         self.facts.setToolTip(tooltip("\n".join(filter(None, (facts, layer.tip, precision)))))
-        self._show_figures(layer)
-
-    def _show_figures(self, layer: Layer) -> None:
-        known = [column.is_known(layer) for column in FIGURES]
-        for (title, value), figure, is_known in zip(self._values, FIGURES, known, strict=True):
-            title.setVisible(is_known)
-            value.setVisible(is_known)
-            value.setText(figure.text(layer).strip() if is_known else "")
-        self._figures.setVisible(not self._is_compact and any(known))
+        for (title, value), figure in zip(self._values, FIGURES, strict=True):
+            known = figure.is_known(layer)
+            title.setVisible(known)
+            value.setVisible(known)
+            value.setText(figure.text(layer).strip() if known else "")
+        any_known = any(figure.is_known(layer) for figure in FIGURES)
+        self._figures.setVisible(not self._is_compact and any_known)
 
     def set_compact(self, compact: bool) -> None:
         """Hide the figures, in favour of the plots below."""
@@ -185,7 +165,7 @@ class LayerHead(QWidget):
         made = []
         for column, figure in enumerate(FIGURES):
             title = figure.title if column else f"Heterogeneity {figure.title}"
-            caption, value = muted_label(title, self._figures), heading("", self._figures)
+            caption, value = muted_label(title), heading("")
             caption.setWordWrap(False)
             for label in (caption, value):
                 label.setToolTip(tooltip(figure.tip))
@@ -204,16 +184,15 @@ class _Name(QWidget):
     """A tensor's name in a monospaced font: block number muted, the rest strong, elided in the
     middle."""
 
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._number, self._rest = "", ""
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def show_name(self, name: str, prefix: str) -> None:
         """Show the name without ``prefix``, which all blocks share."""
         found = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
-        self._number, self._rest = found.groups() if found else ("", name)
-        self._number, self._rest = plain(self._number), plain(self._rest)
+        self._number, self._rest = map(plain, found.groups() if found else ("", name))
         self.setAccessibleName(plain(name))
         self.setToolTip(tooltip(name))
         self.update()

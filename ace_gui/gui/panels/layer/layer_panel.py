@@ -6,16 +6,16 @@ from collections.abc import Generator
 from typing import ClassVar, Final
 
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.layers.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
+from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.layout.following import Following
 
-LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
+_LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
 
 class LayerPanel(Following):
@@ -27,8 +27,8 @@ class LayerPanel(Following):
 
     finding: ClassVar[Kind | None] = None
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self.session = session
         self.follow(session.selection_changed, session.draft.changed)
         for learnt in (session.layers.learnt, session.results.findings.changed):
@@ -42,13 +42,20 @@ class LayerPanel(Following):
         yield
 
     def set_busy(self, busy: bool) -> None:
-        """Set whether the result is pending."""
         for plot in self.findChildren(Plot):
             plot.set_busy(busy)
 
+    def show_missing(self, plot: SpecPlot, row: PlanRow, what: str) -> None:
+        """Show why there is nothing of a layer, or that it is being computed."""
+        if not self.session.layers.has_spectrum(row):
+            plot.clear(f"No {what}: {row.reason}.")
+        elif self.session.must_learn:
+            plot.clear(_LEARNS_FIRST)
+        else:
+            plot.expect()
+
     @property
     def row(self) -> PlanRow | None:
-        """The selected layer's row."""
         name = self.session.selection
         return self.session.layers.row(name) if name else None
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ace_gui.engine.contract.figures.findings import (
-    LayerDistribution,
-    LayerSpectrum,
-    LayerStatistics,
-)
-from ace_gui.engine.contract.figures.spectral_figures import (
-    MARKS,
-    SpectralFigures,
-    leading,
-    spectral_figures,
-)
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSpectrum
+from ace_gui.engine.contract.figures.spectral_figures import MARKS, leading, spectral_figures
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.experts_model import expert_colours
-from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.along_model.layer_plot import slot_of
 from ace_gui.gui.plots.frame.base_plot import ask_for_picture
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
@@ -79,23 +69,18 @@ class SpectraPanel(SheetPanel):
         self._show_figures()
 
     def refresh(self) -> None:
-        row = self.row
+        row, session = self.row, self.session
         if row is None:
             self.plot.clear("Select a layer to see its singular values.")
             return
-        spectrum = self.session.spectrum(row.name)
-        experts = self.session.expert_spectra(row.name)
+        spectrum, experts = session.spectrum(row.name), session.expert_spectra(row.name)
         if spectrum is not None:
-            self.plot.show_spectrum(spectrum, expert_colours(self.session))
-        elif not self.session.layers.has_spectrum(row):
-            self.plot.clear(f"No spectrum: {row.reason}.")
-        elif self.session.must_learn and experts is None:
-            self.plot.clear(LEARNS_FIRST)
-        elif experts is not None:
-            colours, awaited = expert_colours(self.session), not self.session.must_learn
-            self.plot.show_experts(experts, colours, awaited=awaited)
+            self.plot.show_spectrum(spectrum, expert_colours(session))
+        elif experts is not None and session.layers.has_spectrum(row):
+            awaited = not session.must_learn
+            self.plot.show_experts(experts, expert_colours(session), awaited=awaited)
         else:
-            self.plot.expect()
+            self.show_missing(self.plot, row, "spectrum")
         self.by_block.setEnabled(spectrum is not None)
 
     def _compute_blocks(self) -> None:
@@ -119,49 +104,38 @@ class SpectraPanel(SheetPanel):
 def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
     figures = [spectral_figures(curve.y) for curve in curves]
-    top = leading(len(curves[0].y))
+    top, size = leading(len(curves[0].y)), len(curves[0].y)
     rows = [
         FigureRow(
-            title="energy in top 5 %",
-            tip=f"Share of Σσ² in the {top} largest of {len(curves[0].y)} directions.",
-            values=[f.top_energy for f in figures],
+            "energy in top 5 %",
+            f"Share of Σσ² in the {top} largest of {size} directions.",
+            [f.top_energy for f in figures],
             percent=True,
         ),
-        _row(
+        FigureRow(
             "effective rank",
             "exp of the entropy of σᵢ/Σσ (Roy and Vetterli, 2007): the effective "
             "number of directions, from 1 to all of them, equally strong.",
             [f.effective_rank for f in figures],
         ),
-        _row(
+        FigureRow(
             "stable rank",
             "‖W‖² / σ₁²: the energy, counted in units of the strongest direction.",
             [f.stable_rank for f in figures],
         ),
-        _row(
+        FigureRow(
             "condition number",
             "σ₁ over the smallest σ above 10⁻⁷·σ₁; smaller values are rounding errors.",
             [f.condition for f in figures],
         ),
-        _row("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
-        _row("Frobenius norm", "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
+        FigureRow("nuclear norm", "‖W‖_* = Σσᵢ", [f.nuclear for f in figures]),
+        FigureRow("Frobenius norm", "‖W‖ = √Σσᵢ²", [f.frobenius for f in figures]),
     ]
-    return [*rows, *_directions(figures)]
-
-
-def _row(title: str, tip: str, values: Sequence[float]) -> FigureRow:
-    return FigureRow(title=title, tip=tip, values=values)
-
-
-def _directions(figures: Sequence[SpectralFigures]) -> list[FigureRow]:
-    return [
-        _row(
-            f"directions for {share * 100:.0f} %",
-            f"The fewest leading directions that hold {share * 100:.0f} % of the energy Σσ².",
-            [float(f.directions[index]) for f in figures],
-        )
-        for index, share in enumerate(MARKS)
-    ]
+    for index, share in enumerate(f"{100 * mark:.0f} %" for mark in MARKS):
+        tip = f"The fewest leading directions that hold {share} of the energy Σσ²."
+        values = [float(f.directions[index]) for f in figures]
+        rows.append(FigureRow(f"directions for {share}", tip, values))
+    return rows
 
 
 class DistributionPanel(SheetPanel):
@@ -197,47 +171,34 @@ class DistributionPanel(SheetPanel):
 
 def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
     """The figures of every expert's entries, with explanations."""
+    means, deviations = found.means, found.deviations
     tails = [
-        tail_share(
-            found.edges,
-            found.counts[name],
-            found.outside[name],
-            found.means[name],
-            found.deviations[name],
-        )
-        for name in found.counts
+        tail_share(found.edges, counts, found.outside[name], means[name], deviations[name])
+        for name, counts in found.counts.items()
     ]
     return [
+        FigureRow("mean", "Mean of the entries of ΔW.", list(means.values())),
         FigureRow(
-            title="mean",
-            tip="Mean of the entries of ΔW.",
-            values=list(found.means.values()),
+            "deviation", "Standard deviation of the entries of ΔW.", list(deviations.values())
         ),
         FigureRow(
-            title="deviation",
-            tip="Standard deviation of the entries of ΔW.",
-            values=list(found.deviations.values()),
-        ),
-        FigureRow(
-            title="excess kurtosis",
-            tip="Mean of ((x − mean) / deviation)⁴, minus 3. It is 0 for a Gaussian, and "
+            "excess kurtosis",
+            "Mean of ((x − mean) / deviation)⁴, minus 3. It is 0 for a Gaussian, and "
             "larger with a sharper peak and heavier tails.",
-            values=list(found.excess.values()),
+            list(found.excess.values()),
         ),
         FigureRow(
-            title=f"beyond {TAIL:.0f} deviations",
-            tip=(
-                "Share of the entries more than three deviations from the mean. A Gaussian has "
-                f"{GAUSSIAN_TAIL:.2%}; with more, a few entries changed far more than the rest."
-            ),
-            values=tails,
+            f"beyond {TAIL:.0f} deviations",
+            "Share of the entries more than three deviations from the mean. A Gaussian has "
+            f"{GAUSSIAN_TAIL:.2%}; with more, a few entries changed far more than the rest.",
+            tails,
             percent=True,
         ),
     ]
 
 
 class EnergiesPanel(LayerPanel):
-    """An ``EnergiesPlot`` of the selected layer."""
+    """An ``EnergiesPlot`` of the selected layer, and γ with and without the weights' scale."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -245,36 +206,22 @@ class EnergiesPanel(LayerPanel):
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
-        self.view = PlotWithTable(self.plot)
-        self.figures = muted_label("")
+        self.view, self.figures = PlotWithTable(self.plot), muted_label()
         self.setLayout(down(self.view, self.figures))
 
     def refresh(self) -> None:
         row = self.row
-        self.figures.setVisible(False)
+        found = None if row is None else self.session.layers.statistics.get(row.name)
+        self.figures.setVisible(found is not None and found.log_variance is not None)
         if row is None:
             self.plot.clear("Select a layer to see the experts' energies.")
-            return
-        statistics = self.session.layers.statistics.get(row.name)
-        if statistics is None:
-            self.plot.clear(_no_figures(row))
+        elif found is not None:
+            self.plot.show_energies(row.name, found.energies, expert_colours(self.session))
+            figures = {"γ": found.gamma, "Var ln E": found.log_variance}
+            figures["mean ln E"] = found.mean_log_energy
+            known = (f"{n} {number_text(v, 3)}" for n, v in figures.items() if v is not None)
+            self.figures.setText("   ".join(known))
+        elif not row.experts:
+            self.plot.clear("No expert has this tensor.")
         else:
-            self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
-            self.figures.setText(_scale_text(statistics))
-            self.figures.setVisible(statistics.log_variance is not None)
-
-
-def _scale_text(found: LayerStatistics) -> str:
-    """Heterogeneity with and without the scale of the weights."""
-    figures = (
-        ("γ", found.gamma),
-        ("Var ln E", found.log_variance),
-        ("mean ln E", found.mean_log_energy),
-    )
-    return "   ".join(f"{name} {number_text(v, 3)}" for name, v in figures if v is not None)
-
-
-def _no_figures(row: PlanRow) -> str:
-    if not row.experts:
-        return "No expert has this tensor."
-    return "The experts' energies appear here once they are compared."
+            self.plot.clear("The experts' energies appear here once they are compared.")

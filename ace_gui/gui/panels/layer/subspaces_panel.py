@@ -6,13 +6,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, TypeVar
 
-from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
+from PySide6.QtWidgets import QLabel, QStackedWidget
 
 from ace_gui.engine.contract.figures.expert_similarity import model_cosines
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
-from ace_gui.gui.panels.layer.layer_panel import LEARNS_FIRST, LayerPanel
+from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
@@ -22,6 +22,7 @@ from ace_gui.gui.text import sentence_case
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down
 
+_NOT_COMPARED: Final = "The cosines appear here once the experts are compared."
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
 
@@ -53,17 +54,17 @@ class SubspacesPanel(LayerPanel):
 
     finding = LayerSubspaces
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(session, parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         explain(self, "Subspace")
         views = {view: (sentence_case(view.value), _TIPS[view]) for view in SubspaceView}
-        self.view_choice = Choice("What is compared", views, self)
+        self.view_choice = Choice("What is compared", views)
         self.view_choice.chosen.connect(self.refresh)
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
         self.alignment = AlignmentPlot()
         self._add(self.alignment)
-        label = QLabel("&Compare", self)
+        label = QLabel("&Compare")
         label.setBuddy(self.view_choice)
         head = across(label, (self.view_choice, 1), margins=(8, 6, 8, 0))
         self.setLayout(down(head, (self._stack, 1), gap=0))
@@ -82,7 +83,6 @@ class SubspacesPanel(LayerPanel):
 
     @property
     def plot(self) -> AlignmentPlot | ExpertMatrixPlot:
-        """The plot of the chosen comparison."""
         match self.view_choice.current:
             case SubspaceView.REFINEMENT:
                 return self.alignment
@@ -120,26 +120,22 @@ class SubspacesPanel(LayerPanel):
             self.overlap.show_matrix(
                 row.name, found.experts, found.overlap, meaning="overlap", caption=caption
             )
-        elif not session.layers.has_spectrum(row):
-            self.plot.clear(f"No directions: {row.reason}.")
-        elif session.must_learn:
-            self.plot.clear(LEARNS_FIRST)
         else:
-            self.plot.expect()
+            self.show_missing(self.plot, row, "directions")
 
     def _show_cosines(self, row: PlanRow) -> None:
-        statistics = self.session.layers.statistics.get(row.name)
-        if statistics is None or statistics.cosines is None:
-            self.cosines.clear("The cosines appear here once the experts are compared.")
+        found = self.session.layers.statistics.get(row.name)
+        if found is None or found.cosines is None:
+            self.cosines.clear(_NOT_COMPARED)
             return
-        names = tuple(statistics.energies)
-        self.cosines.show_matrix(row.name, names, statistics.cosines, meaning="cosine")
+        names = tuple(found.energies)
+        self.cosines.show_matrix(row.name, names, found.cosines, meaning="cosine")
 
     def _show_model(self) -> None:
         session = self.session
         known = [s for s in session.layers.statistics.values() if s.cosines is not None]
         if not known:
-            self.cosines.clear("The cosines appear here once the experts are compared.")
+            self.cosines.clear(_NOT_COMPARED)
             return
         names = session.draft.inputs.names
         caption = "Still comparing."

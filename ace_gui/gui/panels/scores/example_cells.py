@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
@@ -42,8 +39,8 @@ def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
 class ExamplePicture(QWidget):
     """``side``: maximum size in pixels."""
 
-    def __init__(self, side: int, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, side: int) -> None:
+        super().__init__()
         self._side = side
         self._image: QImage | None = None
         self.setFixedSize(side, side)
@@ -96,45 +93,39 @@ class ExampleCell(Cell):
     def draw(self, cell: Drawn) -> None:
         listed: ListedExample = cell.index.data(EXAMPLE)
         rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
-        if listed.found.example.picture is not None:
-            self._draw_tile(cell.painter, rect, listed, image_of(listed.found.example.picture))
-        else:
-            self._draw_row(cell.painter, rect, listed)
-
-    def _draw_tile(
-        self, painter: QPainter, rect: QRectF, listed: ListedExample, image: QImage
-    ) -> None:
-        theme = current_theme()
-        paint_picture(painter, QRectF(rect.left(), rect.top(), rect.width(), _PICTURE), image)
-        first = QRectF(
-            rect.left(), rect.top() + _PICTURE + 4, rect.width(), _height(Face.CAPTION_STRONG)
-        )
-        second = QRectF(rect.left(), first.bottom(), rect.width(), _height(Face.CAPTION))
-        font, label = face(Face.CAPTION_STRONG), listed.found.example.label
-        write(painter, first, label, font, theme.text, align=_MIDDLE)
+        picture, found, theme = listed.found.example.picture, listed.found, current_theme()
+        answer = found.answer if self.merge_is_wrong else found.other
         ink = theme.bad if self.merge_is_wrong else theme.text2
-        write(painter, second, self._answer(listed), face(Face.CAPTION), ink, align=_MIDDLE)
+        if picture is None:
+            self._draw_row(cell.painter, rect, listed, answer, ink)
+            return
+        paint_picture(cell.painter, _line(rect, 0, _PICTURE), image_of(picture))
+        first = _line(rect, _PICTURE + 4, _height(Face.CAPTION_STRONG))
+        second = first.translated(0, first.height())
+        font = face(Face.CAPTION_STRONG)
+        write(cell.painter, first, found.example.label, font, theme.text, align=_MIDDLE)
+        write(cell.painter, second, answer, face(Face.CAPTION), ink, align=_MIDDLE)
 
-    def _draw_row(self, painter: QPainter, rect: QRectF, listed: ListedExample) -> None:
+    def _draw_row(
+        self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
+    ) -> None:
         theme, example = current_theme(), listed.found.example
+        top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, _height(Face.BODY))
         if listed.colour:
-            square = QRectF(rect.left(), rect.top(), SWATCH, _height(Face.BODY))
+            square = QRectF(rect.left(), rect.top(), SWATCH, top.height())
             paint_swatch(painter, square, listed.colour)
-        rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
-        top = QRectF(rect.left(), rect.top(), rect.width(), _height(Face.BODY))
         text = " · ".join(text.replace("\n", " ") for _, text in example.texts)
         write(painter, top, text, face(Face.BODY), theme.text)
-        low = QRectF(rect.left(), top.bottom() + 3, rect.width(), _height(Face.CAPTION_STRONG))
-        used = 0.0
-        if example.label:
-            used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text) + 12
-        rest = low.adjusted(used, 0, 0, 0)
+        low = _line(top, top.height() + 3, _height(Face.CAPTION_STRONG))
+        used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text)
+        rest = low.adjusted(used + 12 if used else 0, 0, 0, 0)
         whose = "merge" if self.merge_is_wrong else listed.other_model
-        ink = theme.bad if self.merge_is_wrong else theme.text2
-        write(painter, rest, f"{whose}: {self._answer(listed)}", face(Face.CAPTION), ink)
+        write(painter, rest, f"{whose}: {answer}", face(Face.CAPTION), ink)
 
-    def _answer(self, listed: ListedExample) -> str:
-        return listed.found.answer if self.merge_is_wrong else listed.found.other
+
+def _line(rect: QRectF, down: float, height: float) -> QRectF:
+    """A line of this height in ``rect``, so far down."""
+    return QRectF(rect.left(), rect.top() + down, rect.width(), height)
 
 
 def _height(role: Face) -> float:

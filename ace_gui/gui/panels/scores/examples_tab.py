@@ -9,7 +9,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QListView, QWidget
+from PySide6.QtWidgets import QListView, QPushButton, QWidget
 
 from ace_gui.engine.contract.scored.task_examples import ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
@@ -30,15 +30,22 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import GAP, FlowLayout, across, card, down, split
-
-VERDICTS: Final = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-TITLES: Final = ("Lost", "Gained", "Both wrong")
-_TIPS: Final = (
-    "The other model is right, and the merge is wrong",
-    "The merge is right, and the other model is wrong",
-    "Neither is right",
+from ace_gui.gui.widgets.layout.arrangement import (
+    GAP,
+    FlowLayout,
+    across,
+    card,
+    down,
+    pane,
+    split,
 )
+
+VERDICTS: Final = {
+    Verdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),
+    Verdict.GAINED: ("Gained", "The merge is right, and the other model is wrong"),
+    Verdict.BOTH_WRONG: ("Both wrong", "Neither is right"),
+}
+"""The title and tooltip of each."""
 NOTHING: Final = (
     "Examples that the expert answers correctly and the merge does not, and vice versa."
 )
@@ -46,52 +53,79 @@ _ALL: Final = ""
 _LARGE: Final = 160  # px
 
 
+class CompareButton(QPushButton):
+    """Compares the answers of a merge and of another model, also by itself, but once.
+
+    The answers of evaluated models are known, so they are compared without being asked to.
+    """
+
+    def __init__(self, session: Session, scoring: Scoring, kind: str) -> None:
+        super().__init__("Compare the answers")
+        self.setProperty("kind", kind)
+        self.setAutoDefault(False)
+        self.setAccessibleName("Compare the answers of the merge and the experts")
+        self._session, self._scoring = session, scoring
+        self._wanted = ("", False)
+        self._asked: tuple[object, ...] = ()
+        self.clicked.connect(self._compare)
+
+    def offer(self, store: str, *, with_base: bool = False) -> str:
+        """Offer to compare this merge with the experts, or the base; return why it cannot be."""
+        known, self._wanted = self._session.results.scores, (store, with_base)
+        why = self._scoring.obstacle or ("" if store else "Merge first.")
+        self.setEnabled(not why)
+        self.setToolTip(why or "Evaluate both models if their answers are not known yet")
+        asked = (store, with_base, known.tasks)
+        free = self.isVisible() and (not why or bool(self._asked))
+        if free and store and known.is_complete(store) and asked != self._asked:
+            self._asked = asked
+            self._compare()
+        return why
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._asked = ()
+
+    def _compare(self) -> None:
+        store, with_base = self._wanted
+        if store:
+            self._scoring.compare_examples(Path(store), with_base=with_base)
+
+
 class ExamplesTab(JobPage):
     """All examples of a verdict, with the details of one."""
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
-        self._asked: tuple[object, ...] | None = None
-        self.against = Segments("What the merge is compared with", self)
+        self.against = Segments("What the merge is compared with")
         self.against.add("Against the experts", "Each task's own expert")
         self.against.add("Against the base", "The base model")
-        self.verdict = Segments("Lost or gained examples", self)
-        for title, tip in zip(TITLES, _TIPS, strict=True):
+        self.verdict = Segments("Lost or gained examples")
+        for title, tip in VERDICTS.values():
             self.verdict.add(title, tip)
         self.merge = MergeChoice(session, "Merge to show")
         self.task = Choice("Task", {_ALL: ("All tasks", "")})
-        self.list = ExampleList("Examples", self)
+        self.list = ExampleList("Examples")
         self.model = self.list.examples
         self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self.list.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
         self.detail = ExampleDetail()
         self.detail.try_wanted.connect(self._try)
-        self.note = muted_label("", self)
-        name = "Compare the answers of the merge and the experts"
-        self.compare_button = push_button(
-            "Compare the answers", self._ask, kind="tinted", name=name
-        )
+        self.note = muted_label()
+        self.compare_button = CompareButton(session, scoring, "tinted")
         self.empty = EmptyState(NOTHING, self.compare_button)
-        self.set_pages(card(self.empty), self._make_results())
-        for segments in (self.against, self.verdict):
-            segments.chosen.connect(lambda _: self.refresh())
-        results = session.results
-        self.follow(self.merge.chosen, self.task.chosen, session.draft.changed)
-        self.follow(results.scores.changed, results.runs.changed)
-        self.follow(session.engine_changed, scoring.changed)
-        self.refresh()
-
-    def _make_results(self) -> QWidget:
-        left, head = QWidget(), FlowLayout(spacing=8)
+        head = FlowLayout(spacing=8)
         head.addWidget(self.verdict)
         head.addWidget(self.against)
         below = across((self.note, 1), self.task, self.merge)
-        left.setLayout(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
-        page = split(card(left), card(self.detail), sizes=(760, 300), gap=GAP)
-        page.setStretchFactor(0, 1)
-        return page
-
-    # Requests
+        left = pane(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
+        results = split(card(left), card(self.detail), sizes=(760, 300), gap=GAP)
+        results.setStretchFactor(0, 1)
+        self.set_pages(card(self.empty), results)
+        self.follow(self.against.chosen, self.verdict.chosen, self.merge.chosen, self.task.chosen)
+        self.follow(session.results.scores.changed, session.results.runs.changed)
+        self.follow(session.draft.changed, session.engine_changed, scoring.changed)
+        self.refresh()
 
     @property
     def with_base(self) -> bool:
@@ -102,65 +136,40 @@ class ExamplesTab(JobPage):
         super().showEvent(event)
         self.refresh()
 
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._asked = None
-
-    def _ask(self) -> None:
-        """Request the chosen comparison once; cached answers come at once."""
-        wanted = (self.merge.current, self.with_base, self.session.draft.inputs.tasks)
-        if self.merge.current and wanted != self._asked:
-            self._asked = wanted
-            self.scoring.compare_examples(Path(self.merge.current), with_base=self.with_base)
-
-    # Display
-
     def refresh(self) -> None:
         """Show the known examples, and request others if the models have been evaluated."""
-        self._offer()
-        known, merge = self.session.results.scores, str(self.merge.current)
-        found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
-        if not found:
-            self.show_page(0)
-            self._say_why_empty()
-            if self.isVisible() and merge and known.is_complete(merge):
-                self._ask()
-            return
-        self.show_page(1)
-        chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
-        for index, (verdict, title) in enumerate(zip(VERDICTS, TITLES, strict=True)):
-            count = sum(each.counts[verdict] for each in chosen)
-            self.verdict.set_title(index, f"{title} {count}")
-        verdict = VERDICTS[self.verdict.current]
-        self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
-        other = "base" if self.with_base else ""
-        listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
-        self._show_listed(listed)
-        count = sum(each.counts[verdict] for each in chosen)
-        some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
-        losses = all(each.metric.value in LOSSES for each in chosen)
-        rule = "Lost: the loss grew most." if losses else _rule(verdict, self.with_base)
-        self.note.setText(f"{some} {rule}".lstrip())
-
-    def _show_listed(self, listed: list[ListedExample]) -> None:
-        if self.list.show_examples(listed):
-            self.list.setCurrentIndex(self.model.index(0, 0))
-            self._show_detail()
-
-    def _offer(self) -> None:
         self.merge.update_merges()
         tasks = {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
         self.task.offer({_ALL: ("All tasks", "Examples of every task")} | tasks)
+        known, merge = self.session.results.scores, str(self.merge.current)
+        found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
+        self.show_page(int(bool(found)))
+        if not found:
+            why = self.compare_button.offer(merge, with_base=self.with_base)
+            running = self.scoring.is_running
+            self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
+            return
+        chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
+        self._show_examples(chosen)
 
-    def _say_why_empty(self) -> None:
-        scoring, merge = self.scoring, self.merge.current
-        why = scoring.obstacle or ("" if merge else "Merge first.")
-        running = scoring.is_running
-        self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
-        self.compare_button.setEnabled(not why)
-        self.compare_button.setToolTip(
-            why or "Evaluate both models if their answers are not known yet"
-        )
+    def _show_examples(self, chosen: list[ExamplesCompared]) -> None:
+        counts = {each: sum(task.counts[each] for task in chosen) for each in VERDICTS}
+        for index, (each, (title, _)) in enumerate(VERDICTS.items()):
+            self.verdict.set_title(index, f"{title} {counts[each]}")
+        verdict = list(VERDICTS)[self.verdict.current]
+        self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
+        other = "base" if self.with_base else ""
+        listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
+        if self.list.show_examples(listed):
+            self.list.setCurrentIndex(self.model.index(0, 0))
+            self._show_detail()
+        count = counts[verdict]
+        some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
+        others = "base model" if self.with_base else "expert"
+        whose = others if verdict is Verdict.GAINED else "merge"
+        losses = all(each.metric.value in LOSSES for each in chosen)
+        rule = f"The true label, and below it the {whose}'s answer."
+        self.note.setText(f"{some} {'Lost: the loss grew most.' if losses else rule}".lstrip())
 
     def _show_detail(self) -> None:
         index = self.list.currentIndex()
@@ -178,19 +187,13 @@ class ExampleDetail(QWidget):
 
     try_wanted = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.title = heading("Example", self)
-        self.picture = ExamplePicture(_LARGE, self)
-        self.text = plain_label("", self)
-        self.answers = secondary_label("", self)
-        self.row_label = muted_label("", self)
-        self.try_button = push_button(
-            "Try it",
-            self.try_wanted.emit,
-            name="Try the models on this example",
-            tip="See the answers of base, expert and merge, with probabilities",
-        )
+    def __init__(self) -> None:
+        super().__init__()
+        self.title, self.picture = heading("Example"), ExamplePicture(_LARGE)
+        self.text, self.answers, self.row_label = plain_label(), secondary_label(), muted_label()
+        tip = "See the answers of base, expert and merge, with probabilities"
+        name = "Try the models on this example"
+        self.try_button = push_button("Try it", self.try_wanted.emit, name=name, tip=tip)
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         shown = (self.title, self.picture, self.text, self.answers, self.row_label)
@@ -198,7 +201,6 @@ class ExampleDetail(QWidget):
         self.show_example(None)
 
     def show_example(self, listed: ListedExample | None) -> None:
-        """Show an example, or nothing."""
         for widget in (self.picture, self.text, self.answers, self.row_label, self.try_button):
             widget.setVisible(listed is not None)
         if listed is None:
@@ -210,65 +212,46 @@ class ExampleDetail(QWidget):
         self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
         self.text.setVisible(bool(example.texts))
         lines = [f"should be: {example.label}"] if example.label else []
-        lines += [
-            f"merge: {found.answer}",
-            f"{listed.other_model}: {found.other}",
-        ]
+        lines += [f"merge: {found.answer}", f"{listed.other_model}: {found.other}"]
         self.answers.setText(plain("\n".join(lines)))
         self.row_label.setText(plain(example.row))
-
-
-def _rule(verdict: Verdict, with_base: bool) -> str:
-    return {
-        Verdict.LOST: "The true label, and below it the merge's answer.",
-        Verdict.GAINED: "The true label, and below it the base model's answer."
-        if with_base
-        else "The true label, and below it the expert's answer.",
-        Verdict.BOTH_WRONG: "The true label, and below it the merge's answer.",
-    }[verdict]
 
 
 _TEXTS: Final = 2  # rows, if examples are not pictures
 _TALL: Final = 56  # in text lines: in a lower window only the lost examples are shown
 _NOTHING: Final = "Examples that only one of expert and merge answers right."
-_WORDS: Final = {
-    Verdict.LOST: ("Lost", "the true label, and below it what the merge answers"),
-    Verdict.GAINED: ("Gained", "the true label, and below it what the expert answers"),
+_RULES: Final = {
+    Verdict.LOST: "the true label, and below it what the merge answers",
+    Verdict.GAINED: "the true label, and below it what the expert answers",
 }
 
 
 class ExamplesStrip(QWidget):
-    """``all_wanted``: the user wants to see all examples.
-
-    The answers of evaluated models are known, so they are compared without being asked to.
-    """
+    """Some examples of each task. ``all_wanted``: the user wants to see all of them."""
 
     all_wanted = Signal()
 
-    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._session, self._scoring = session, scoring
-        self._store: Path | None = None
-        self._asked: tuple[object, ...] = ()
-        self.note = muted_label("", self)
-        self.ask = push_button("Compare the answers", self._compare, kind="link")
+    def __init__(self, session: Session, scoring: Scoring) -> None:
+        super().__init__()
+        self._session, self._store = session, ""
+        self.note = muted_label()
+        self.ask = CompareButton(session, scoring, "link")
         name = "Show all examples"
         self.all = push_button("Show all", self.all_wanted.emit, kind="link", name=name)
-        self.rows = {verdict: _Row(verdict, self) for verdict in _WORDS}
-        title = heading("Examples", self)
-        head = across(title, (self.note, 1), self.ask, self.all, gap=12)
+        self.rows = {verdict: _Row(verdict, self) for verdict in _RULES}
+        head = across(heading("Examples"), (self.note, 1), self.ask, self.all, gap=12)
         self.setLayout(down(head, *self.rows.values(), margins=(8, 4, 8, 4), gap=4))
         scoring.changed.connect(self.refresh)
 
     def show_merge(self, store: str) -> None:
         """Show the examples of the merge in this store."""
-        self._store = Path(store) if store else None
+        self._store = store
         self.refresh()
 
     def refresh(self) -> None:
         """Update the examples, and request them once the merge is evaluated."""
         known, store = self._session.results.scores, self._store
-        found = known.examples(store, with_base=False) if store is not None else {}
+        found = known.examples(Path(store), with_base=False) if store else {}
         tall = self.window().height() >= _TALL * self.fontMetrics().height()
         for verdict, row in self.rows.items():
             row.setVisible(bool(found) and (tall or verdict is Verdict.LOST))
@@ -276,13 +259,8 @@ class ExamplesStrip(QWidget):
         self.all.setVisible(bool(found))
         self.note.setText("" if found else _NOTHING)
         self.ask.setVisible(not found)
-        why = self._scoring.obstacle or ("" if store is not None else "Merge first.")
-        self.ask.setEnabled(not why)
-        self.ask.setToolTip(why or "Evaluate both models if their answers are not known yet")
-        waits = not found and not why and self.isVisible() and known.is_complete(str(store))
-        if waits and self._asked != (store, known.tasks):
-            self._asked = (store, known.tasks)
-            self._compare()
+        if not found:
+            self.ask.offer(store)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -292,20 +270,12 @@ class ExamplesStrip(QWidget):
         super().showEvent(event)
         self.refresh()
 
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._asked = ()
-
-    def _compare(self) -> None:
-        if self._store is not None:
-            self._scoring.compare_examples(self._store, with_base=False)
-
 
 class ExampleList(QListView):
     """Examples as tiles if they are pictures, else as rows."""
 
-    def __init__(self, name: str, parent: QWidget) -> None:
-        super().__init__(parent)
+    def __init__(self, name: str) -> None:
+        super().__init__()
         self.setAccessibleName(name)
         self.examples, self.cell = ExamplesModel(self), ExampleCell(self)
         self.setModel(self.examples)
@@ -334,11 +304,11 @@ def are_pictures(listed: Sequence[ListedExample]) -> bool:
 class _Row(QWidget):
     """The examples of one verdict: as many as fit, of each task in turn."""
 
-    def __init__(self, verdict: Verdict, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._verdict, self._strip = verdict, parent
-        self.title = plain_label("", self, wrap=False)
-        self.list = ExampleList(f"{_WORDS[verdict][0]} examples", self)
+    def __init__(self, verdict: Verdict, strip: QWidget) -> None:
+        super().__init__()
+        self._verdict, self._strip = verdict, strip
+        self.title = plain_label(wrap=False)
+        self.list = ExampleList(f"{VERDICTS[verdict][0]} examples")
         self.model = self.list.examples
         self.list.cell.merge_is_wrong = verdict is Verdict.LOST
         self.list.setSelectionMode(QListView.SelectionMode.NoSelection)
@@ -351,17 +321,17 @@ class _Row(QWidget):
         self, by_task: list[list[ListedExample]], found: Mapping[str, ExamplesCompared]
     ) -> None:
         """Show as many as there is room for, grouped by task."""
-        name, rule = _WORDS[self._verdict]
+        name = VERDICTS[self._verdict][0]
         count = sum(each.counts[self._verdict] for each in found.values())
-        self.title.setText(f"{name} {count}: {rule}" if count else f"{name} 0")
+        rule = f": {_RULES[self._verdict]}" if count else ""
+        self.title.setText(f"{name} {count}{rule}")
         in_turn = [each for each in chain(*zip_longest(*by_task)) if each is not None]
         pictures, size_of = are_pictures(in_turn), self.list.cell.size_of
         room = _TEXTS
         if pictures:
             room = max(1, (self._strip.width() - 24) // size_of(in_turn[0]).width())
-        shown = in_turn[:room]
         tasks = [examples[0].task for examples in by_task if examples]
-        shown.sort(key=lambda each: tasks.index(each.task))
+        shown = sorted(in_turn[:room], key=lambda each: tasks.index(each.task))
         self.list.show_examples(shown, wraps=False)
         height = size_of(shown[0]).height() if shown else 0
         rows = 1 if pictures else len(shown)
@@ -372,12 +342,12 @@ def listed_examples(
     session: Session, found: Iterable[ExamplesCompared], verdict: Verdict, other: str = ""
 ) -> list[list[ListedExample]]:
     """The examples of a verdict, by task. ``other``: the name of the other model."""
-    known = session.results.scores
+    owner = session.results.scores.owner_of
     return [
         [
             ListedExample(
                 task=each.task,
-                colour=expert_colour(session, known.owner_of(each.task))[0],
+                colour=expert_colour(session, owner(each.task))[0],
                 other_model=other or each.other,
                 found=example,
             )

@@ -73,25 +73,21 @@ NOTE: Final = (
 class FiguresCard(QWidget):
     """The table's menu copies and saves it with full precision and standard errors."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._session = session
-        self._by_hand = False
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session, self._by_hand = session, False
         self.model = TaskFiguresModel(self)
         self.table = self._make_table()
         self.first = Choice("First model of the test", {"": ("–", "")})
         self.second = Choice("Second model of the test", {"": ("–", "")})
-        self.test = secondary_label("", self)
+        self.test = secondary_label()
         for box in (self.first, self.second):
             box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
             box.setMinimumContentsLength(8)
             box.chosen.connect(self._choose)
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        pair = across((self.first, 1), muted_label("against", self), (self.second, 1))
-        note, question = muted_label(NOTE, self), heading("Is the difference significant?", self)
-        parts = (heading("Figures", self), self.table, note, question, pair, self.test)
+        pair = across((self.first, 1), muted_label("against"), (self.second, 1))
+        question = heading("Is the difference significant?")
+        parts = (heading("Figures"), self.table, muted_label(NOTE), question, pair, self.test)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
 
     def _make_table(self) -> QTableView:
@@ -104,10 +100,8 @@ class FiguresCard(QWidget):
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
-        on_font_change(
-            self,
-            lambda metrics: header.setMinimumSectionSize(metrics.horizontalAdvance("100 %") + 16),
-        )
+        least = header.setMinimumSectionSize
+        on_font_change(self, lambda m: least(m.horizontalAdvance(_LONGEST) + 16))
         header.setSectionsMovable(False)
         add_table_actions(table, "Scores", self.model.exported)
         return table

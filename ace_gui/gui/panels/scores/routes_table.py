@@ -29,18 +29,15 @@ _TIP: Final = "The share of each expert, averaged over the examples."
 class RoutesTable(QWidget):
     """Hidden unless the merge has a router. The shares by task, or by layer for one task."""
 
-    def __init__(
-        self, session: Session, routing: RoutingOperation, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, routing: RoutingOperation) -> None:
+        super().__init__()
         self._session, self._routing = session, routing
         self._store: Path | None = None
         self.button = RunButton("Compute", self._start, routing.stop, name="Compute the routes")
-        self.sentence = secondary_label("", self)
+        self.sentence, self.cost = secondary_label(), muted_label()
         self.task = Choice("Routes to show", {_ALL: ("All tasks", "")})
         self.shares = FigureSheet("Shares of the experts", self, kind="task")
-        self.cost = muted_label("", self)
-        head = across((heading("Routing", self), 1), self.task, self.button)
+        head = across((heading("Routing"), 1), self.task, self.button)
         self.setLayout(down(head, self.sentence, self.shares, self.cost))
         self.task.chosen.connect(self.refresh)
         routing.changed.connect(self.refresh)
@@ -52,14 +49,12 @@ class RoutesTable(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the shares, and what they mean."""
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
         known = routing.store == self._store
         routes = (routing.routes or ()) if known else ()
-        self.task.offer(
-            {_ALL: ("All tasks", "")} | {each.task: (plain(each.task), "") for each in routes}
-        )
+        tasks = {each.task: (plain(each.task), "") for each in routes}
+        self.task.offer({_ALL: ("All tasks", "")} | tasks)
         for widget in (self.task, self.shares, self.cost):
             widget.setVisible(bool(routes))
         self.sentence.setText(plain(routing.error if known else "") or self._sentence(routes))
@@ -73,7 +68,7 @@ class RoutesTable(QWidget):
         for each in routes:
             if each.task == self.task.current:
                 shares = list(zip(each.layers, each.share_LT, strict=True))
-        return [FigureRow(title=t, tip=_TIP, values=values, percent=True) for t, values in shares]
+        return [FigureRow(t, _TIP, values, percent=True) for t, values in shares]
 
     def _start(self) -> None:
         if self._store is not None:

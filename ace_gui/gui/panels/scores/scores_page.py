@@ -33,13 +33,8 @@ _Part = TypeVar("_Part", bound=JobPage)
 class ScoresPage(QWidget):
     """One tab for each part. If there are tasks already, the scores come first."""
 
-    def __init__(
-        self,
-        session: Session,
-        scoring: Scoring,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, scoring: Scoring) -> None:
+        super().__init__()
         self._scoring = scoring
         self.tabs = LazyTabs("Parts of the Scores page", self)
         for kind, title, tip in TABS:
@@ -49,7 +44,6 @@ class ScoresPage(QWidget):
             self.show_tab(ScoresTab)
 
     def show_tab(self, kind: type[_Part]) -> _Part:
-        """Show and return a tab."""
         self.tabs.setCurrentIndex([each[0] for each in TABS].index(kind))
         found = self.tabs.current
         assert isinstance(found, kind)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
@@ -16,13 +15,7 @@ from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.task_figures_model import score_text
-from ace_gui.gui.panels.job_page import (
-    JobPage,
-    MergeChoice,
-    Pages,
-    RunButton,
-    merges_of,
-)
+from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
 from ace_gui.gui.panels.scores.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.scores.figures_card import FiguresCard
 from ace_gui.gui.panels.scores.routes_table import RoutesTable
@@ -63,13 +56,12 @@ class ScoresTab(JobPage):
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
-        self.title = plain_label("", self)
+        self.title, self.note = plain_label(), secondary_label()
         self.title.setFont(face(Face.TITLE))
-        self.note = secondary_label("", self)
         self.merge = MergeChoice(session, "Merge to show")
         self.merge.chosen.connect(self.refresh)
         self.evaluate = EvaluateButton(session, scoring)
-        self.line = ScoreLine(self)
+        self.line = ScoreLine()
         self.bars = ScoreBarsPlot()
         self.figures = FiguresCard(session)
         self.routes = RoutesTable(session, scoring.routing)
@@ -78,33 +70,26 @@ class ScoresTab(JobPage):
         add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab), kind="tinted")
         self.no_tasks = EmptyState(NO_TASKS, add_data)
         self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
-        self.set_pages(card(self.no_tasks), card(self.no_scores), self._make_results())
+        controls = across((self.title, 1), self.merge, self.evaluate, gap=12)
+        parts = (controls, self.note, self.line)
+        head = card(pane(down(*parts, margins=(8, 6, 8, 6), gap=6)))
+        figures = scroll_area("Figures of the merge", pane(down(self.figures, self.routes, None)))
+        below = split(card(PlotWithTable(self.bars)), card(figures), sizes=(520, 560), gap=GAP)
+        below.setStretchFactor(0, 1)
+        self._strip = card(self.examples)
+        shown = pane(down(head, (below, 1), self._strip, gap=GAP))
+        self.set_pages(card(self.no_tasks), card(self.no_scores), shown)
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)
         self.follow(session.draft.changed, scoring.changed, results.changed)
         self.refresh()
-
-    def _make_results(self) -> QWidget:
-        controls = across((self.title, 1), self.merge, self.evaluate, gap=12)
-        parts = (controls, self.note, self.line)
-        head = card(pane(down(*parts, margins=(8, 6, 8, 6), gap=6)))
-        bars = card(PlotWithTable(self.bars))
-        right = pane(down(self.figures, self.routes, None))
-        scroll = card(scroll_area("Figures of the merge", right))
-        below = split(bars, scroll, sizes=(520, 560), gap=GAP)
-        below.setStretchFactor(0, 1)
-        self._strip = card(self.examples)
-        return pane(down(head, (below, 1), self._strip, gap=GAP))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """If the height is small, the bars have all of it."""
         super().resizeEvent(event)
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
-    # Display
-
     def refresh(self) -> None:
-        """Show the known scores."""
         known = self.session.results.scores
         self.show_page(2 if known.tasks and known.models else bool(known.tasks))
         if not (known.tasks and known.models):
@@ -125,27 +110,21 @@ class ScoresTab(JobPage):
         titles = {BASE: "base", **merges_of(self.session), EXPERTS: "experts"}
         return {key: title for key, title in titles.items() if key in known}
 
-    @property
-    def merge_title(self) -> str:
-        """The title of the selected merge."""
-        return self.merge.currentText()
-
     def _show_head(self, rows: list[TaskFigures]) -> None:
         known, model = self.session.results.scores, self.merge.current
-        share = known.mean(model).normalised
+        share, text = known.mean(model).normalised, self.merge.currentText()
         if model not in known.models:
-            self.title.setText(self._untried(model))
+            text = "This merge is not evaluated yet" if model else "No merge is evaluated yet"
+            text = BEING_EVALUATED if self.scoring.is_running else text
         elif not experts_are_better(rows):
-            self.title.setText("The experts are no better than the base on these tasks")
+            text = "The experts are no better than the base on these tasks"
         elif share is not None and known.is_complete(model):
-            self.title.setText(
-                f"{self.merge_title} keeps {100 * share:.0f} % of what the experts reach"
-            )
-        else:
-            self.title.setText(self.merge_title)
+            text = f"{text} keeps {100 * share:.0f} % of what the experts reach"
+        self.title.setText(text)
         lines = [known.line(each).values() for each in (BASE, EXPERTS, model)]
         missing = remarks([score for line in lines for score in line])
-        named = [each.replace(model, self.merge_title) if model else each for each in missing]
+        title = self.merge.currentText()
+        named = [each.replace(model, title) if model else each for each in missing]
         self.note.setText(" ".join([_note(rows), *named]))
         marks = [
             Mark(title=title, value=mean, is_chosen=key == model)
@@ -155,20 +134,16 @@ class ScoresTab(JobPage):
         self.line.show_marks(marks)
         self.line.setVisible(len(marks) > 1)
 
-    def _untried(self, model: str) -> str:
-        if self.scoring.is_running:
-            return BEING_EVALUATED
-        return "This merge is not evaluated yet" if model else "No merge is evaluated yet"
-
     def _show_bars(self, rows: list[TaskFigures]) -> None:
         if not rows:
             self.bars.clear()
             return
         shares = any(row.metric in _UNBOUNDED for row in rows) and len(rows) > 1
         metrics = {row.metric for row in rows}
-        quantity = "share of the expert's score" if shares else _one_of(metrics)
+        quantity = metrics.pop() if len(metrics) == 1 else "score"
+        quantity = "share of the expert's score" if shares else quantity
         groups = [self._group(row, shares=shares) for row in rows]
-        self.bars.show_scores(groups, self.merge_title or "merged", quantity)
+        self.bars.show_scores(groups, self.merge.currentText() or "merged", quantity)
 
     def _group(self, row: TaskFigures, *, shares: bool) -> ScoreGroup:
         bars = (row.base, row.merge, row.expert)
@@ -185,8 +160,8 @@ class ScoresTab(JobPage):
 class EvaluateButton(RunButton):
     """Evaluates base, experts and merges."""
 
-    def __init__(self, session: Session, scoring: Scoring, parent: QWidget | None = None) -> None:
-        super().__init__("Evaluate", scoring.evaluate, scoring.cancel, parent=parent)
+    def __init__(self, session: Session, scoring: Scoring) -> None:
+        super().__init__("Evaluate", scoring.evaluate, scoring.cancel)
         self._session, self._scoring = session, scoring
         activity = session.activity
         for changed in (activity.changed, activity.progressed, session.draft.changed):
@@ -195,7 +170,6 @@ class EvaluateButton(RunButton):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update from the session."""
         running, progress = self._scoring.is_running, self._session.activity.progress
         share, tip = 0.0, "Evaluate base, experts and every finished merge"
         if running and progress is not None and progress.state is State.SCORING and progress.total:
@@ -219,18 +193,14 @@ def _note(rows: list[TaskFigures]) -> str:
     return f"{note}; standard error of the mean: {mean:.2g}" if isfinite(mean) else note
 
 
-def _one_of(metrics: set[str]) -> str:
-    return metrics.pop() if len(metrics) == 1 else "score"
-
-
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
 _WIDEST: Final = 150.0  # px of a name
 _GAP: Final = 12.0  # px between two names
 _RADIUS: Final = 5.0
+_SIDE: Final = 80.0  # px left free at both ends
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """A model and its mean score. ``is_chosen``: the model is selected."""
 
     title: str
@@ -241,14 +211,13 @@ class Mark:
 class ScoreLine(QWidget):
     """The value above each mark, the name below; labels are moved apart if they would overlap."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._marks: tuple[Mark, ...] = ()
         self.setAccessibleName("Mean scores")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
-        """Replace the marks."""
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
         marks_text = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
         self.setAccessibleDescription(marks_text)
@@ -296,11 +265,11 @@ class ScoreLine(QWidget):
 
     def _positions(self) -> list[float]:
         values = [mark.value for mark in self._marks]
-        low, high = min(values), max(values)
-        span, room = (high - low) or 1.0, self.width() - 2 * 80.0
+        low, high = values[0], values[-1]
+        room = self.width() - 2 * _SIDE
         if high == low:
             return [self.width() / 2] * len(values)
-        return [80.0 + room * (value - low) / span for value in values]
+        return [_SIDE + room * (value - low) / (high - low) for value in values]
 
     def _labels(self, indices: Sequence[float]) -> tuple[list[float], list[float]]:
         """The centre and the maximum width of each label."""

@@ -9,14 +9,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import (
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QPlainTextEdit,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QLineEdit, QMenu, QPlainTextEdit, QPushButton, QWidget
 
 from ace_gui.engine.contract.scored.task_examples import ShownExample, TaskDescribed
 from ace_gui.formatting import counted
@@ -31,7 +24,7 @@ from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, on_font_change, pane
-from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.tasks import Chat, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
 _NOTHING: Final = "none"
@@ -61,8 +54,8 @@ class TaskEditor(QWidget):
     edited = Signal(object)
     remove_wanted = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._task: Task | None = None
         self._found: TaskDescribed | None = None
         self.name = named(QLineEdit(), "Name of the task")
@@ -70,8 +63,8 @@ class TaskEditor(QWidget):
         self.expert = self._choice("Expert of the task", "expert")
         self.kind = self._choice("Kind of task", "kind")
         self.measure = self._choice("Metric", "metric")
-        self.limit = count_field("Maximum number of examples, chosen at random", _MOST)
-        self.limit.setSpecialValueText("all")
+        name = "Maximum number of examples, chosen at random"
+        self.limit = count_field(name, _MOST, special="all")
         self.limit.setKeyboardTracking(False)
         labels = QLineEdit(placeholderText="as in the head's config")
         self.labels = named(labels, "Labels, in the head's order")
@@ -79,13 +72,11 @@ class TaskEditor(QWidget):
         self.system = named(_Lines(_NOTHING), "System message", "Precedes every prompt.")
         self.chat = self._choice("Chat template", "chat")
         self.chat.offer(_CHATS)
-        self.fault = problem_label(self)
+        self.fault, self._count = problem_label(), muted_label()
         name = "Remove this task"
         self.remove = push_button("Remove task", self.remove_wanted.emit, kind="ghost", name=name)
         self.columns: dict[str, Choice] = {}
-        self._above, self._middle, self._below = Form(()), down(Form(())), Form(())
-        self._count = muted_label("", self)
-        self._examples = down(gap=10)
+        self._middle, self._examples = down(Form(())), down(gap=10)
         self._lay_out()
         self.name.editingFinished.connect(self._rename)
         self.labels.editingFinished.connect(self._relabel)
@@ -103,46 +94,39 @@ class TaskEditor(QWidget):
         return box
 
     def _lay_out(self) -> None:
-        for form, rows in (
-            (self._above, self._rows_above()),
-            (self._below, self._rows_below()),
-        ):
-            for title, field in rows.items():
-                form.add_row(title, field, field.toolTip())
-        head = across((heading("Task", self), 1), self.remove)
-        forms = down(self._above, self._middle, self._below, gap=6)
-        examples = heading("First examples", self)
+        above = _form(
+            {
+                "Name": self.name,
+                "Data": self.path,
+                "Calibration": self._calibration_row(),
+                "Expert": self.expert,
+                "Kind": self.kind,
+                "Metric": self.measure,
+            }
+        )
+        self._below = _form(
+            {
+                "Examples": self.limit,
+                "Labels": self.labels,
+                "Prompt": self.prompt,
+                "System message": self.system,
+                "Chat template": self.chat,
+            }
+        )
+        head = across((heading("Task"), 1), self.remove)
+        forms = down(above, self._middle, self._below, gap=6)
+        examples = heading("First examples")
         parts = (head, self.fault, forms, examples, self._count, self._examples, None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8), gap=10))
 
-    def _rows_above(self) -> dict[str, QWidget]:
-        return {
-            "Name": self.name,
-            "Data": self.path,
-            "Calibration": self._calibration_row(),
-            "Expert": self.expert,
-            "Kind": self.kind,
-            "Metric": self.measure,
-        }
-
-    def _rows_below(self) -> dict[str, QWidget]:
-        return {
-            "Examples": self.limit,
-            "Labels": self.labels,
-            "Prompt": self.prompt,
-            "System message": self.system,
-            "Chat template": self.chat,
-        }
-
     def _calibration_row(self) -> QWidget:
         """Inputs for methods that need data, separate from the evaluated ones."""
-        choose = QPushButton("Choose…", self)
+        choose = named(QPushButton("Choose…"), "Choose calibration inputs", _CALIBRATION)
         choose.setProperty("kind", "link")
         menu = QMenu(choose)
         menu.addAction("&File or folder…", self._ask_calibration)
         self.without = menu.addAction("&None", lambda: self._change("calibration", None))
         choose.setMenu(menu)
-        choose = named(choose, "Choose calibration inputs", _CALIBRATION)
         return pane(across((self.calibration, 1), choose))
 
     def _ask_calibration(self) -> None:
@@ -152,12 +136,9 @@ class TaskEditor(QWidget):
         """Take the first of these as the task's calibration inputs."""
         self._change("calibration", chosen[0])
 
-    # Display
-
     def show_task(
         self, task: Task, found: TaskDescribed | None, owner: str | None, experts: Sequence[str]
     ) -> None:
-        """Show a task and its description, as far as known."""
         same = task == self._task and found == self._found
         waits = found is None and self._task is not None and task.data == self._task.data
         found = self._found if waits else found  # keeps the layout still while data are read again
@@ -168,13 +149,11 @@ class TaskEditor(QWidget):
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
         self.without.setEnabled(task.calibration is not None)
         _offer(self.expert, {None: "of no expert"} | {name: name for name in experts}, owner)
-        kinds = found.kinds if found is not None else ()
-        kind = found.kind if found is not None else task.kind
+        kind, metric = (found.kind, found.metric) if found else (task.kind, task.metric)
+        kinds, metrics = (found.kinds, found.metrics) if found else ((), ())
         _offer(self.kind, _titles(kinds, task.kind), kind)
         self.kind.setToolTip(f"The kind of task; {'guessed' if task.kind is None else 'as set'}.")
-        metrics: tuple[Metric, ...] = found.metrics if found is not None else ()
-        measured = found.metric if found is not None else task.metric
-        _offer(self.measure, _titles(metrics, task.metric), measured)
+        _offer(self.measure, _titles(metrics, task.metric), metric)
         with QSignalBlocker(self.limit), QSignalBlocker(self.chat):
             self.limit.setValue(task.limit or 0)
             self.chat.choose(task.chat)
@@ -204,7 +183,8 @@ class TaskEditor(QWidget):
         if found is None:
             return
         for role, box in self.columns.items():
-            own = found.columns.get(role) or _columns_of(self._task, role)
+            given = () if self._task is None else self._task.columns.get(role, ())
+            own = found.columns.get(role) or ((given,) if isinstance(given, str) else tuple(given))
             options: dict[Any, str] = {name: plain(name) for name in found.table_columns}
             if len(own) > 1:
                 options[tuple(own)] = ", ".join(own)
@@ -218,13 +198,10 @@ class TaskEditor(QWidget):
         if found is None:
             self._count.setText("Reading the data …")
             return
-        self._count.setText(
-            counted(found.count, "example", "examples") if found.count else "No example readable."
-        )
+        examples = counted(found.count, "example", "examples")
+        self._count.setText(examples if found.count else "No example readable.")
         for example in found.examples:
             self._examples.addWidget(_example_row(example))
-
-    # Edits
 
     def _change(self, field: str, value: Any) -> None:
         if self._task is not None and getattr(self._task, field) != value:
@@ -273,9 +250,11 @@ class _Lines(QPlainTextEdit):
             self.edited.emit(self.toPlainText().strip())
 
 
-def _columns_of(task: Task | None, role: str) -> tuple[str, ...]:
-    given = () if task is None else task.columns.get(role, ())
-    return (given,) if isinstance(given, str) else tuple(given)
+def _form(rows: Mapping[str, QWidget]) -> Form:
+    form = Form(())
+    for title, field in rows.items():
+        form.add_row(title, field, field.toolTip())
+    return form
 
 
 def _titles(known: Sequence[Any], own: Any) -> dict[Any, str]:
@@ -301,9 +280,8 @@ def _example_row(example: ShownExample) -> QWidget:
     words = down(gap=2)
     for role, text in example.texts:
         line = f"{role}: {text}" if len(example.texts) > 1 else text
-        words.addWidget(
-            plain_label(line if len(line) < _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…")
-        )
+        short = line if len(line) < _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
+        words.addWidget(plain_label(short))
     label = QLabel(plain(example.label))
     label.setFont(face(Face.STRONG))
     words.addWidget(label)

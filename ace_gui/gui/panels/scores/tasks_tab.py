@@ -6,18 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import (
-    QFontMetricsF,
-    QIcon,
-    QKeySequence,
-)
-from PySide6.QtWidgets import (
-    QListWidget,
-    QListWidgetItem,
-    QPushButton,
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtGui import QFontMetricsF, QIcon, QKeySequence
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QStyleOptionViewItem
 
 from ace_gui.engine.contract.scored.task_examples import TaskDescribed
 from ace_gui.formatting import counted
@@ -62,38 +52,25 @@ class TasksTab(JobPage):
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
         self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "tinted"))
-        self.set_pages(card(self.empty), self._make_columns())
-        self.follow(session.draft.changed, session.results.scores.changed)
-        self.refresh()
-
-    def _make_columns(self) -> QWidget:
         add = self._add_button("Add data…", "link")
         add.setIcon(icon("add", "accent"))
         head = across((heading("Tasks"), 1), add)
         note = muted_label("Tasks are saved with the recipe. Drop data here.")
         left = card(pane(down(head, (self.list, 1), note, margins=MARGINS)))
         right = card(scroll_area("The chosen task", self.editor))
-        return split(left, right, sizes=(360, 640), gap=GAP)
+        self.set_pages(card(self.empty), split(left, right, sizes=(360, 640), gap=GAP))
+        self.follow(session.draft.changed, session.results.scores.changed)
+        self.refresh()
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
-        return push_button(
-            text,
-            self._ask,
-            kind=kind,
-            tip="Add a task: a file of data, or a folder",
-            name="Add data",
-            role=Face.BUTTON,
-        )
-
-    # Display
+        tip, name = "Add a task: a file of data, or a folder", "Add data"
+        return push_button(text, self._ask, kind=kind, tip=tip, name=name, role=Face.BUTTON)
 
     def recolour(self) -> None:
-        """Update the experts' colours after a change of the scheme."""
         self._rows = ()
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's tasks and keep the selection."""
         scores, tasks = self.session.results.scores, self.session.draft.inputs.tasks
         self.show_page(int(bool(tasks)))
         rows = tuple((task, scores.described(task)) for task in tasks)
@@ -121,22 +98,16 @@ class TasksTab(JobPage):
         item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
         wrong = found is not None and bool(found.fault)
         item.setData(BAD, wrong)
-        item.setIcon(icon("error") if wrong else self._swatch(task))
-
-    def _swatch(self, task: Task) -> QIcon:
-        owner = self.session.results.scores.owner(task)
-        colour, hollow = expert_colour(self.session, owner)
-        return QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
+        colour, hollow = expert_colour(self.session, self.session.results.scores.owner(task))
+        square = QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
+        item.setIcon(icon("error") if wrong else square)
 
     def _show_task(self) -> None:
         index = self.list.currentRow()
         if 0 <= index < len(self._rows):
             task, found = self._rows[index]
             owner = self.session.results.scores.owner(task)
-            names = self.session.draft.inputs.names
-            self.editor.show_task(task, found, owner, names)
-
-    # Edits
+            self.editor.show_task(task, found, owner, self.session.draft.inputs.names)
 
     def _edit(self, task: Task) -> None:
         self.scoring.change(self.list.currentRow(), task)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from PySide6.QtCore import QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QImageReader
-from PySide6.QtWidgets import (
-    QLabel,
-    QLineEdit,
-    QPlainTextEdit,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.task_examples import ShownExample
@@ -62,8 +55,7 @@ _KIND_OF_CLASS: Final = {
 """By the suffix of transformers' class name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Given:
+class _Given(NamedTuple):
     """The input, other than typed text: an example of a task, or a picture file."""
 
     row: str = ""
@@ -80,12 +72,12 @@ class TryTab(JobPage):
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
         self.merge = MergeChoice(session, "Merge to try")
-        self.text = named(QPlainTextEdit(placeholderText="Type a text"), "Text to try")
-        self.text.setTabChangesFocus(True)
+        text = QPlainTextEdit(placeholderText="Type a text", tabChangesFocus=True)
+        self.text = named(text, "Text to try")
         pair = QLineEdit(placeholderText="Second text")
         self.pair = named(pair, "Second text, if the task has two")
         self.picture = ExamplePicture(_SIDE)
-        self.hint = muted_label("Drop a picture here.", self)
+        self.hint = muted_label("Drop a picture here.")
         self.choose = push_button("Choose picture…", self._ask_picture, name="Choose a picture")
         self.seed = count_field("Random seed, the same for every model", 2**31 - 1)
         name = "Temperature; 0: always the likeliest token"
@@ -98,20 +90,19 @@ class TryTab(JobPage):
         self.anew = push_button("New chat", self._trying.forget, kind="link", tip=tip)
         self.problem = problem_label()
         self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
+        self._settings: list[QWidget] = []
+        titles = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
+        for title, box in titles.items():
+            label = QLabel(title)
+            label.setBuddy(box)
+            self._settings += [label, box]
         self._lay_out()
         self._connect()
         self.refresh()
 
     def _lay_out(self) -> None:
-        titled = {"&Temperature": self.temperature, "&Seed": self.seed, "&Length": self.length}
-        self._settings: list[QWidget] = []
-        for title, box in titled.items():
-            label = QLabel(title)
-            label.setBuddy(box)
-            self._settings += [label, box]
-        task = muted_label("As", self)
-        settings = self._settings
-        head = across(task, self.task, self.merge, None, *settings, self.anew, self.button)
+        chosen = muted_label("As"), self.task, self.merge
+        head = across(*chosen, None, *self._settings, self.anew, self.button)
         pictures = down(self.hint, across(self.choose, None), None)
         texts = down((self.text, 1), self.pair)
         given = across(self.picture, pictures, (texts, 1), gap=12)
@@ -130,8 +121,6 @@ class TryTab(JobPage):
         self.task.chosen.connect(self._forget_given)
         self.merge.chosen.connect(self.show_answers)
         self.text.textChanged.connect(self._forget_given)
-
-    # Input
 
     @property
     def _tasks(self) -> dict[str, Task]:
@@ -156,20 +145,15 @@ class TryTab(JobPage):
             return None
         found = self.session.results.scores.described(self.chosen)
         known = found.kind if found is not None else self.chosen.kind
-        return known or _kind_of(self._architecture)
-
-    @property
-    def _architecture(self) -> str:
-        """The class of the task's expert, or else of the base model."""
-        plan, known = self.session.draft.plan, self.session.results.scores
-        if plan is None or self.chosen is None:
-            return ""
-        owner = known.owner(self.chosen)
+        plan = self.session.draft.plan
+        if known is not None or plan is None:
+            return known
+        owner = self.session.results.scores.owner(self.chosen)
         experts = (each.architecture for each in plan.experts if each.name == owner)
-        return next(experts, plan.base.architecture)
+        name = next(experts, plan.base.architecture)
+        return next((kind for end, kind in _KIND_OF_CLASS.items() if name.endswith(end)), None)
 
     def try_example(self, example: ShownExample, task: str) -> None:
-        """Try an example of a task's data."""
         self.refresh()
         with QSignalBlocker(self.task):
             self.task.choose(task)
@@ -190,7 +174,6 @@ class TryTab(JobPage):
         self.refresh()
 
     def take_picture(self, path: Path) -> None:
-        """Try a picture file at once."""
         reader = QImageReader(str(path))
         reader.setAutoTransform(True)
         size = reader.size()
@@ -230,10 +213,7 @@ class TryTab(JobPage):
             most_tokens=self.length.value(),
         )
 
-    # Display
-
     def refresh(self) -> None:
-        """Show what can be tried."""
         tasks = {title: (plain(title), "") for title in self._tasks}
         self.task.offer(tasks or {"": ("–", "")})
         self.merge.update_merges()
@@ -253,7 +233,6 @@ class TryTab(JobPage):
             self._answers.start()
 
     def show_answers(self) -> None:
-        """Show the answers of base, expert and merge."""
         self._answers.stop()
         trying, theme = self._trying, current_theme()
         known, task = self.session.results.scores, self.chosen
@@ -279,10 +258,6 @@ class TryTab(JobPage):
         self.take_picture(paths[0])
 
 
-def _kind_of(architecture: str) -> TaskKind | None:
-    return next((kind for end, kind in _KIND_OF_CLASS.items() if architecture.endswith(end)), None)
-
-
 MOST: Final = 6
 """Number of labels shown."""
 
@@ -290,15 +265,11 @@ MOST: Final = 6
 class AnswerCard(QWidget):
     """``role``: base, expert or merge."""
 
-    def __init__(self, role: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._role = role
-        self.swatch = Swatch(self)
-        self.title = ElidedLabel(self)
-        self.bars = NamedBars(self)
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self.swatch, self.title, self.bars = Swatch(), ElidedLabel(), NamedBars()
         self.text = read_only(f"Answer of the model: {role}")
-        self.state = muted_label("", self)
-        self.error = problem_label(self)
+        self.state, self.error = muted_label(), problem_label()
         head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
         parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
@@ -312,15 +283,15 @@ class AnswerCard(QWidget):
         shares = () if answer is None else answer.shares
         text = "" if answer is None else answer.earlier + answer.text
         self.bars.setVisible(bool(shares))
-        self.bars.show_bars(_likeliest(shares), colour)
+        likeliest = enumerate(shares[:MOST])
+        bars = [Bar(s[0], s[1], f"{100 * s[1]:.1f} %", strong=n == 0) for n, s in likeliest]
+        self.bars.show_bars(bars, colour)
         self.text.setVisible(bool(text))
         self._write(plain(text))
         show_problem(self.error, "" if answer is None else answer.error)
-        waits = answer is not None and not answer.is_done
-        self.state.setText(
-            "writing …" if answer is not None and answer.text else "loading the model …"
-        )
-        self.state.setVisible(waits)
+        writes = answer is not None and bool(answer.text)
+        self.state.setText("writing …" if writes else "loading the model …")
+        self.state.setVisible(answer is not None and not answer.is_done)
 
     def _write(self, text: str) -> None:
         """Append only new text, so that selection and scroll position stay."""
@@ -332,11 +303,3 @@ class AnswerCard(QWidget):
             self.text.insertPlainText(text[len(before) :])
         else:
             self.text.setPlainText(text)
-
-
-def _likeliest(shares: Sequence[tuple[str, float]]) -> list[Bar]:
-    """The likeliest labels, the first one in bold."""
-    return [
-        Bar(label, share, f"{100 * share:.1f} %", strong=index == 0)
-        for index, (label, share) in enumerate(shares[:MOST])
-    ]

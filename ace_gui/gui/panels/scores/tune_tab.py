@@ -30,16 +30,14 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.tune_curve_plot import EMPTY, TuneCurvePlot
 from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import count_field
+from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.plain_label import (
     heading,
     muted_label,
-    plain_label,
     secondary_label,
 )
 from ace_gui.gui.widgets.layout.arrangement import (
@@ -76,16 +74,14 @@ class TuneTab(JobPage):
         self.merges = count_field("Merges to try", 100_000, special="default")
         name = "Maximum number of examples per task"
         self.limit = count_field(name, 100_000, special="all")
-        self.cost = muted_label("", self)
+        self.cost, self.problem = muted_label(), problem_label()
         self.button = RunButton("Start", self._start, self._tuning.stop, name="Start tuning")
-        self.problem = problem_label(self)
         self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_choice(self.axis)
-        self.result = plain_label("", self)
-        self.result.setFont(face(Face.HEADING))
-        self.note = secondary_label("", self)
-        self.figures = FigureSheet("Scores on the other half of the data", self, kind="recipe")
+        self.result, self.note = heading(""), secondary_label()
+        self.result.setWordWrap(True)
+        self.figures = FigureSheet("Scores on the other half of the data", kind="recipe")
         maximum, expanding = QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Expanding
         self.figures.setSizePolicy(expanding, maximum)
         name = "Use these values in the recipe"
@@ -101,10 +97,8 @@ class TuneTab(JobPage):
         form = Form(())
         form.add_row("Merges", self.merges)
         form.add_row("Examples", self.limit)
-        start = across(self.button, None)
-        inputs = (self.ranges, form, self.cost, self.problem, start, None)
-        what = secondary_label(_WHAT)
-        left = pane(down(heading("Tune"), what, *inputs, margins=MARGINS, gap=10))
+        inputs = (self.ranges, form, self.cost, self.problem, across(self.button, None), None)
+        left = down(heading("Tune"), secondary_label(_WHAT), *inputs, margins=MARGINS, gap=10)
         view = PlotWithTable(self.curve)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
@@ -112,11 +106,9 @@ class TuneTab(JobPage):
         self._result = card(pane(down(*outcome, margins=MARGINS)))
         right = Column()
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
-        scroll = scroll_area("Parameters to tune", left)
+        scroll = scroll_area("Parameters to tune", pane(left))
         results = scroll_area("Results", right, tabs=False)
         self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
-
-    # Actions
 
     def _start(self) -> None:
         merges, limit = self.merges.value() or None, self.limit.value() or None
@@ -128,19 +120,15 @@ class TuneTab(JobPage):
             return
         for name, value in tuned.best.parameters.items():
             self.session.parameter_wanted.emit(name, value)
-        note = how_chosen(tuned)
+        method, note = self.session.draft.inputs.method, how_chosen(tuned)
+        parameters = dict(tuned.best.parameters)
         self.session.results.chosen = ChosenByTrying(
-            method=self.session.draft.inputs.method,
-            parameters=dict(tuned.best.parameters),
-            note=note,
+            method=method, parameters=parameters, note=note
         )
         self.session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
         self.refresh()
 
-    # Display
-
     def refresh(self) -> None:
-        """Show what can be tuned, and the results."""
         draft = self.session.draft
         fields = draft.method.fields if draft.method is not None else ()
         self.ranges.offer([f for f in fields if f.applies(draft.parameter)], draft.parameter)
@@ -165,9 +153,8 @@ class TuneTab(JobPage):
             return
         method = self.session.draft.method
         fields = {field.name: field for field in (method.fields if method is not None else ())}
-        labels = {
-            r.name: fields[r.name].label if r.name in fields else r.name for r in tuning.ranges
-        }
+        names = [each.name for each in tuning.ranges]
+        labels = {name: fields[name].label if name in fields else name for name in names}
         self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
         field, each = fields.get(chosen), next(r for r in tuning.ranges if r.name == chosen)
@@ -187,10 +174,10 @@ class TuneTab(JobPage):
         before, after = _mean(tuned.before), _mean(tuned.scores)
         self.result.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
-        rows = [
+        rows = (
             _row("before", tuned.before, before, tasks),
             _row("after", tuned.scores, after, tasks),
-        ]
+        )
         self.figures.show_figures(["mean", *tasks], rows)
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
@@ -242,8 +229,8 @@ class RangeRows(QWidget):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._fields: tuple[FieldInfo, ...] = ()
         self.rows: dict[str, tuple[QCheckBox, ScientificSpinBox, ScientificSpinBox]] = {}
         self._grid = QGridLayout(self)
@@ -254,9 +241,7 @@ class RangeRows(QWidget):
         self._grid.setColumnStretch(3, 1)
 
     def offer(
-        self,
-        fields: Sequence[FieldInfo],
-        value_of: Callable[[str], ParameterValue | None],
+        self, fields: Sequence[FieldInfo], value_of: Callable[[str], ParameterValue | None]
     ) -> None:
         """Offer the numbers among these fields; existing rows stay as they are."""
         numbers = tuple(field for field in fields if field.kind in ("float", "int"))
@@ -272,30 +257,24 @@ class RangeRows(QWidget):
             self.rows[preferred][0].setChecked(True)
 
     def _add(self, index: int, field: FieldInfo, value: ParameterValue | None) -> None:
-        tick = QCheckBox(field.label, self)
-        tick.setAccessibleName(f"Search {field.label}")
-        tick.setToolTip(tooltip(field.help))
+        tick = named(QCheckBox(field.label), f"Search {field.label}", field.help)
         low, high = _usual_range(field, field.default if value is None else value)
         boxes = []
         for end, number in (("from", low), ("to", high)):
             box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=self)
-            box.setAccessibleName(f"{field.label}, {end}")
-            box.setValue(number)
+            named(box, f"{field.label}, {end}").setValue(number)
             on_font_change(box, partial(_give_room, box))
             box.setEnabled(False)
             box.valueChanged.connect(lambda _: self.changed.emit())
             tick.toggled.connect(box.setEnabled)
             boxes.append(box)
         tick.toggled.connect(lambda _: self.changed.emit())
-        self._grid.addWidget(tick, index, 0)
-        self._grid.addWidget(boxes[0], index, 1)
-        self._grid.addWidget(muted_label("to", self), index, 2)
-        self._grid.addWidget(boxes[1], index, 3)
+        for column, widget in enumerate((tick, boxes[0], muted_label("to"), boxes[1])):
+            self._grid.addWidget(widget, index, column)
         self.rows[field.name] = tick, boxes[0], boxes[1]
 
     @property
     def ranges(self) -> tuple[ParameterRange, ...]:
-        """The checked ranges."""
         return tuple(
             ParameterRange(name=name, low=low.value(), high=high.value())
             for name, (tick, low, high) in self.rows.items()

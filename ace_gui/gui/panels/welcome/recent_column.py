@@ -47,13 +47,18 @@ class RecentColumn(QWidget):
     chosen = Signal(object)
     lost = Signal(object)
 
-    def __init__(self, clean_up: QAction, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._kept = muted_label("", self)
+    def __init__(self, clean_up: QAction) -> None:
+        super().__init__()
+        self._kept = muted_label()
         self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
-        self._heads = muted_label("size and last use", self)
+        self._heads = muted_label("size and last use")
         self._rows = down(margins=(_PADDING, 4, _PADDING, 4), gap=0)
-        self._lay_out()
+        head = across((heading("Recent projects"), 1), self._heads)
+        card = QFrame()
+        card.setProperty("kind", "card")
+        card.setLayout(self._rows)
+        below = across((self._kept, 1), self._clean_up, margins=(_PADDING, 0, _PADDING, 0))
+        self.setLayout(down(head, card, below, None, gap=12))
         self.show_kept(0)
 
     def show_projects(self, projects: Sequence[RecentProject]) -> None:
@@ -67,7 +72,7 @@ class RecentColumn(QWidget):
             row.clicked.connect(lambda _=False, answer=answer, path=path: answer.emit(path))
             self._rows.addWidget(row)
         if not projects:
-            nothing = secondary_label("What you open appears here.", self)
+            nothing = secondary_label("What you open appears here.")
             nothing.setContentsMargins(0, 12, 0, 12)
             self._rows.addWidget(nothing)
 
@@ -76,14 +81,6 @@ class RecentColumn(QWidget):
         self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
         for widget in (self._kept, self._clean_up):
             widget.setVisible(size > 0)
-
-    def _lay_out(self) -> None:
-        head = across((heading("Recent projects", self), 1), self._heads)
-        card = QFrame(self)
-        card.setProperty("kind", "card")
-        card.setLayout(self._rows)
-        below = across((self._kept, 1), self._clean_up, margins=(_PADDING, 0, _PADDING, 0))
-        self.setLayout(down(head, card, below, None, gap=12))
 
 
 class RecentRow(QToolButton):
@@ -115,7 +112,7 @@ class RecentRow(QToolButton):
         """Experts and size, or a link to locate it; and when it was closed."""
         locate = plain_label("Locate…", self, wrap=False)
         locate.setProperty("kind", "accent")
-        swatches = Swatches(project.colours, self)
+        swatches = Swatches(project.colours)
         size = human_bytes(project.bytes) if project.bytes else ""
         late = QLocale().toString(QTime(22, 58), QLocale.FormatType.ShortFormat)
         widest = f"yesterday {late}"
@@ -135,10 +132,10 @@ class RecentRow(QToolButton):
 class Swatches(QWidget):
     """The experts' colours, at most five, and the number of others."""
 
-    def __init__(self, colours: Sequence[int], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._colours, self._more = colours[:_SWATCHES], len(colours) - _SWATCHES
-        self._text = f"+{self._more}" if self._more > 0 else ""
+    def __init__(self, colours: Sequence[int]) -> None:
+        super().__init__()
+        self._colours, more = colours[:_SWATCHES], len(colours) - _SWATCHES
+        self._text = f"+{more}" if more > 0 else ""
         room = self.fontMetrics().horizontalAdvance(self._text)
         self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
 

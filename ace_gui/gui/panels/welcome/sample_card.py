@@ -39,11 +39,11 @@ _METHODS: Final = {
 class SampleCard(QWidget):
     """``sample`` opens it, ``tutorial`` starts the tutorial on it."""
 
-    def __init__(self, sample: QAction, tutorial: QAction, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, sample: QAction, tutorial: QAction) -> None:
+        super().__init__()
         card = QFrame(self)
         card.setProperty("kind", "card")
-        title = plain_label("The sample: five experts, one small model", card)
+        title = plain_label("The sample: five experts, one small model")
         title.setFont(face(Face.HEADING))
         self.bars = NamedBars(card)
         self.bars.show_bars(_bars())
@@ -53,17 +53,17 @@ class SampleCard(QWidget):
         below = FlowLayout(spacing=4)
         below.addWidget(begin)
         below.addWidget(learn)
-        what, unit = secondary_label(_WHAT, card), "Mean accuracy on 2000 held-out images"
-        parts = (SamplePictures(card), title, what, self.bars, muted_label(unit, card), 4, below)
+        what, unit = secondary_label(_WHAT), "Mean accuracy on 2000 held-out images"
+        parts = (SamplePictures(), title, what, self.bars, muted_label(unit), 4, below)
         card.setLayout(down(*parts, margins=[_PADDING] * 4))
-        self.setLayout(down(heading("New here?", self), card, None, gap=12))
+        self.setLayout(down(heading("New here?"), card, None, gap=12))
 
 
 class SamplePictures(QWidget):
     """A held-out image of each task above its name, with every pixel as a square."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.strip = QImage(str(PICTURES))
         self._tasks = sample_figures().tasks
         names = ", ".join(self._tasks)

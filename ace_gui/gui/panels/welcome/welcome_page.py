@@ -41,9 +41,8 @@ class WelcomePanel(QWidget):
         sample: QAction,
         tutorial: QAction,
         clean_up: QAction,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._columns = QGridLayout()
         self._columns.setHorizontalSpacing(32)
         self._columns.setVerticalSpacing(32)
@@ -53,20 +52,17 @@ class WelcomePanel(QWidget):
         self._seconds = 0
         self._clock = QTimer(self, interval=1000)
         self._clock.timeout.connect(self._count)
-        self._lay_out()
-        self._shown = 0
-        self._arrange(3)
-
-    def _lay_out(self) -> None:
-        """Place the content slightly above the centre; it scrolls if there is little room."""
         title = plain_label("ACE Workbench", wrap=False)
         title.setFont(face(Face.DISPLAY))
         self.subtitle = secondary_label(_WHAT)
         parts = (title, self.subtitle, 32, self._columns)
         inner = pane(down(*parts, margins=(32, 0, 32, 32), gap=0))
         inner.setMaximumWidth(_WIDEST)
+        # slightly above the centre; it scrolls if there is little room
         page = pane(down(None, None, across(None, (inner, 100), None), None, None, None))
         self.setLayout(down(scroll_area("Welcome", page, tabs=False)))
+        self._shown = 0
+        self._arrange(3)
 
     def show_opening(self, opening: bool) -> None:
         """Show that something is being opened, and for how long."""
@@ -117,24 +113,23 @@ class Start(NamedTuple):
 class StartColumn(QWidget):
     """``starts``: the first is the main one."""
 
-    def __init__(self, starts: Sequence[Start], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, starts: Sequence[Start]) -> None:
+        super().__init__()
         self._buttons = {
             start.action: StartButton(start, first=index == 0) for index, start in enumerate(starts)
         }
         buttons = self._buttons.values()
-        self.setLayout(down(heading("Start", self), 4, *buttons, 8, DropZone(), None))
+        self.setLayout(down(heading("Start"), 4, *buttons, 8, DropZone(), None))
 
     def say(self, action: QAction, line: str) -> None:
-        """Replace the line below an action."""
         self._buttons[action].say(line)
 
 
 class StartButton(QPushButton):
     """A way to start, in two lines with an icon; the first button is filled."""
 
-    def __init__(self, start: Start, *, first: bool, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, start: Start, *, first: bool) -> None:
+        super().__init__()
         self._token = "on_accent" if first else "text"
         self.setProperty("kind", "primary" if first else "start")
         self.setAutoDefault(first)
@@ -164,15 +159,13 @@ class StartButton(QPushButton):
         mark = self.rect().adjusted(16, 0, 0, 0)
         mark.setWidth(_sign())
         self._picture.paint(painter, mark)
-        room = QRectF(self.rect()).adjusted(30 + _sign(), 9, -10, -9)
-        half = room.height() / 2
+        above = QRectF(self.rect()).adjusted(30 + _sign(), 9, -10, -9)
+        above.setHeight(above.height() / 2)
         ink = getattr(theme, self._token) if self.isEnabled() else theme.text3
-        above = QRectF(room.left(), room.top(), room.width(), half)
         write(painter, above, self._title, face(Face.STRONG), ink)
-        quiet = theme.text2 if self.isEnabled() else theme.text3
-        below = above.translated(0, half)
-        filled = self._token == "on_accent"
-        write(painter, below, self.line, face(Face.CAPTION), ink if filled else quiet)
+        quiet = theme.text2 if self.isEnabled() and self._token == "text" else ink
+        below = above.translated(0, above.height())
+        write(painter, below, self.line, face(Face.CAPTION), quiet)
 
 
 def _sign() -> int:

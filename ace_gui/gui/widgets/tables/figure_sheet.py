@@ -23,7 +23,7 @@ _CELL: Final = _Align.AlignRight | _Align.AlignVCenter
 _OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FigureRow:
     """One figure of every item, NaN if it has none. ``tip``: its definition.
 
