@@ -7,13 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QStackedLayout,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QStackedLayout, QTableView, QWidget
 
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel

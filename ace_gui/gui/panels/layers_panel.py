@@ -7,11 +7,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import (
-    QMenu,
-    QStackedLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QMenu, QStackedLayout, QWidget
 
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -191,10 +187,7 @@ class LayersPanel(QWidget):
 
 
 def layer_menu(
-    session: Session,
-    names: Collection[str],
-    ask: Callable[[Override], object],
-    parent: QWidget,
+    session: Session, names: Collection[str], ask: Callable[[Override], object], parent: QWidget
 ) -> QMenu:
     """The menu for the selected layers. ``ask`` is called with a rule for the user to complete."""
     menu = QMenu(parent)

@@ -14,12 +14,7 @@ from PySide6.QtGui import (
     QRegularExpressionValidator,
     QShowEvent,
 )
-from PySide6.QtWidgets import (
-    QLineEdit,
-    QListWidget,
-    QListWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.figures.forecast import Forecast
@@ -34,12 +29,7 @@ from ace_gui.gui.widgets.fields.buttons import action_button, tool_button, widge
 from ace_gui.gui.widgets.fields.form import AfterForm, Form
 from ace_gui.gui.widgets.fields.named import named
 from ace_gui.gui.widgets.fields.parameter import ParameterField
-from ace_gui.gui.widgets.labels.plain_label import (
-    ElidedLabel,
-    heading,
-    muted_label,
-    plain_label,
-)
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import (
     Folding,

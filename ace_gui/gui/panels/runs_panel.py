@@ -7,12 +7,7 @@ from functools import partial
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal, SignalInstance
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QListView,
-    QMenu,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QListView, QMenu, QWidget
 
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.models.runs_model import RunsModel

@@ -6,10 +6,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QTreeWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
 from ace_gui.engine.contract.events import MethodInfo

@@ -153,9 +153,7 @@ def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
     assert dialog.cost.text() == ""  # what another one needs is not known
 
 
-def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(
-    dialog: ChooseMethodDialog,
-) -> None:
+def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog: ChooseMethodDialog) -> None:
     """The better of two methods has more ink in its row, right of the names."""
 
     def ink(name: str) -> int:

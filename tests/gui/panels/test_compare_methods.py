@@ -33,16 +33,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
 from ace_gui.recipe.values import After, Poolers
-from tests.gui.fakes import (
-    COLA,
-    ENGINE,
-    LINEAR,
-    FakeWorker,
-    make_store,
-    merged,
-    plan,
-    recipe,
-)
+from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, make_store, merged, plan, recipe
 
 
 @pytest.fixture
@@ -126,9 +117,7 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     assert opened.session.draft.inputs.recipe() in (published, automatic)  # no merge twice
 
 
-def test_methods_next_to_the_recommended_merge_have_their_own_defaults(
-    opened: MainWindow,
-) -> None:
+def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened: MainWindow) -> None:
     draft = opened.session.draft
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     draft.set_parameter("epsilon", 1e-3)

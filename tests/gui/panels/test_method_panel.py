@@ -52,11 +52,7 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> No
     filled.resize(278, 1200)
     filled.more.unfold()
     qtbot.wait(20)
-    rows = [
-        *filled.fields.values(),
-        *filled.options.fields.values(),
-        *filled.after.fields.values(),
-    ]
+    rows = [*filled.fields.values(), *filled.options.fields.values(), *filled.after.fields.values()]
     controls = [row.control for row in rows if row.isVisible()] + [filled.after.cap.choice]
     lefts = {each.mapTo(filled, each.rect().topLeft()).x() for each in controls}
     assert len(lefts) == 1

@@ -47,14 +47,7 @@ from ace_gui.gui.state.found.known_scores import figures_of
 from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
-from tests.gui.fakes import (
-    COLA,
-    SST2,
-    FakeWorker,
-    load,
-    merged,
-    task_score,
-)
+from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, task_score
 from tests.helpers.windows import timers_rest
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))

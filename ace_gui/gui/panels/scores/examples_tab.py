@@ -22,6 +22,7 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import Segments, push_button
 from ace_gui.gui.widgets.labels.plain_label import (
     EmptyState,
@@ -30,15 +31,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import (
-    GAP,
-    FlowLayout,
-    across,
-    card,
-    down,
-    pane,
-    split,
-)
+from ace_gui.gui.widgets.layout.arrangement import GAP, FlowLayout, across, card, down, pane, split
 
 VERDICTS: Final = {
     Verdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),
@@ -62,6 +55,8 @@ class CompareButton(QPushButton):
     def __init__(self, session: Session, scoring: Scoring, kind: str) -> None:
         super().__init__("Compare the answers")
         self.setProperty("kind", kind)
+        if kind == "tinted":
+            self.setFont(face(Face.STRONG))
         self.setAutoDefault(False)
         self.setAccessibleName("Compare the answers of the merge and the experts")
         self._session, self._scoring = session, scoring

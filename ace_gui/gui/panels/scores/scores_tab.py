@@ -23,12 +23,7 @@ from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.known_scores import (
-    Figure,
-    TaskFigures,
-    experts_are_better,
-    figures_of,
-)
+from ace_gui.gui.state.found.known_scores import Figure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face

@@ -35,11 +35,7 @@ from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import count_field, named
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
-from ace_gui.gui.widgets.labels.plain_label import (
-    heading,
-    muted_label,
-    secondary_label,
-)
+from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout.arrangement import (
     GAP,
     Column,

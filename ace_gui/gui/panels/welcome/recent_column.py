@@ -8,14 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QDate, QDateTime, QLocale, QRectF, QSize, Qt, QTime, Signal
 from PySide6.QtGui import QAction, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QSizePolicy,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QWidget
 
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.numbers import short_score_text

@@ -7,13 +7,7 @@ from typing import Final, NamedTuple
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QLabel,
-    QPushButton,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.formatting import duration
 from ace_gui.gui.panels.welcome.recent_column import RecentColumn
@@ -36,11 +30,7 @@ class WelcomePanel(QWidget):
     """``starts``, ``recent`` and ``sample``, next to each other."""
 
     def __init__(
-        self,
-        starts: Sequence[Start],
-        sample: QAction,
-        tutorial: QAction,
-        clean_up: QAction,
+        self, starts: Sequence[Start], sample: QAction, tutorial: QAction, clean_up: QAction
     ) -> None:
         super().__init__()
         self._columns = QGridLayout()
